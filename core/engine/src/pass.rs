@@ -2,7 +2,9 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
-use crate::ends::{Blocker, EndOfCall, ItemWay, PeerStream, Refusal, SessionHandler, SessionMaker};
+use crate::ends::{
+    Blocker, EndOfCall, ItemWay, PeerStream, Refusal, SessionHandler, SessionMaker, ShardCaller, ShardServer,
+};
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
 use crate::held::HeldFull;
@@ -202,7 +204,7 @@ impl Engine {
             self.drop_item(item);
             return Ok(());
         };
-        // Most ends are sessions and native streams; of the others nobody counts what a copy takes.
+        // Most ends are sessions, native streams and shards; of the others nobody counts what a copy takes.
         match (way.direction, &call.server, &call.client) {
             (Direction::Request, ServerEnd::Session { session, types }, _) => {
                 let (session, types) = (*session, Arc::clone(types));
@@ -215,6 +217,12 @@ impl Engine {
             (Direction::Request, ServerEnd::Peer { peer, stream }, _)
             | (Direction::Response, _, ClientEnd::Peer { peer, stream }) => {
                 PeerStream { peer: *peer, stream: *stream }.deliver(self, turn, way, item)
+            }
+            (Direction::Request, ServerEnd::Shard { shard, stage, .. }, _) => {
+                ShardServer { shard: *shard, stage: *stage }.deliver(self, turn, way, item)
+            }
+            (Direction::Response, _, ClientEnd::Shard { shard, call, .. }) => {
+                ShardCaller { shard: *shard, call: *call }.deliver(self, turn, way, item)
             }
             (Direction::Request, server, _) => server.clone().deliver(self, turn, way, item),
             (Direction::Response, _, client) => client.clone().deliver(self, turn, way, item),

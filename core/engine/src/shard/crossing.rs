@@ -1,5 +1,6 @@
 //! What goes from shard to shard.
 
+use super::spares::Spares;
 use crate::registry::MethodTypes;
 use crate::shared_queue::PlacesAsked;
 use crate::trace::Trace;
@@ -61,6 +62,10 @@ pub(crate) enum ShardSaid {
     Arrived,
     /// What a session serves that has moved from the shard that says so.
     Moved { to: ShardIndex, offers: Arc<Offers> },
+    /// The memory of openings and ends that came from there: they go back to whom they are from. It says nothing, and
+    /// does not go on in another process.
+    #[serde(skip)]
+    Spares(Spares),
 }
 
 /// The beginning of a call.

@@ -93,7 +93,7 @@ pub(crate) fn hand_to_shard(
     let call = engine.shards.number_at(shard, key);
     let said = match item.take() {
         Item::Open { metadata, end, .. } => match opening(engine, key, metadata.into_owned(), body, end) {
-            Some(opening) => ShardSaid::Open(Box::new(opening)),
+            Some(opening) => ShardSaid::Open(engine.shards.spares.box_opening(opening)),
             None => return Err(Refusal::Fault(Fault::Ended)),
         },
         Item::Message { end, .. } => match body {
@@ -158,7 +158,8 @@ pub(crate) fn finish_to_caller(
     let (stamps, measured) = (found.server_stamps, found.server_measured);
     let metadata = metadata.into_owned();
     let finish = ShardFinish { call, code, execution, metadata, body, types, stamps, measured };
-    engine.shards.push(shard, ShardSaid::Finish(Box::new(finish)));
+    let finish = engine.shards.spares.box_finish(finish);
+    engine.shards.push(shard, ShardSaid::Finish(finish));
     engine.end_policies(turn.now, key, code);
     engine.forget(key);
 }
@@ -223,7 +224,9 @@ fn private_copy(
     payer: Payer,
     body: &Body<'_>,
 ) -> Result<CrossedBody, Fault> {
-    let types = sent_types(engine, key, direction);
+    // What a session lends has its header.
+    let is_headerless = matches!(body, Body::Wire { .. });
+    let types = if is_headerless { sent_types(engine, key, direction) } else { None };
     let sent = types.as_ref().map(|types| types.of(direction));
     let mut bytes = engine.shards.buffer();
     let encoding =
@@ -389,7 +392,7 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
 
 fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
     match crossing.0 {
-        ShardSaid::Open(opening) => open(engine, turn, from, *opening),
+        ShardSaid::Open(opening) => open(engine, turn, from, opening),
         ShardSaid::Message { call, body, end } => {
             let mut item = Item::Message { body: Body::Crossed(body), end };
             pass_request(engine, turn, from, call, &mut item);
@@ -416,7 +419,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             }
             None => engine.shards.used(&body),
         },
-        ShardSaid::Finish(finish) => finished(engine, turn, from, *finish),
+        ShardSaid::Finish(finish) => finished(engine, turn, from, finish),
         ShardSaid::Credit { call, back: false, bytes } => {
             if let Some(key) = made(engine, from, call) {
                 engine.credit_sender(key, Direction::Request, bytes);
@@ -441,11 +444,12 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::Wanted { path, wish } => places::wanted(engine, from, &path, wish),
         ShardSaid::Vacant { path } => places::vacant(engine, turn, from, path),
         ShardSaid::Unused { path } => engine.workers.free_kept(service_of(&path), from.0),
+        ShardSaid::Spares(spares) => engine.shards.spares.take_back(spares),
     }
 }
 
 /// A call of another shard begins here, if somebody here serves it.
-fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
+fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut opening: Box<ShardOpening>) {
     let called = match engine.registry.own_key_of(&opening.path) {
         Some(method) => Some((method, None)),
         None => engine.method_called(&opening.path).map(|called| (called.method, called.path)),
@@ -456,24 +460,16 @@ fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: Sha
             engine.workers.free_kept(service_of(&opening.path), from.0);
         }
         if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
-            return engine.shards.defer(from, Crossing(ShardSaid::Open(Box::new(opening))));
+            return engine.shards.defer(from, Crossing(ShardSaid::Open(opening)));
         }
-        return send_back(engine, from, opening);
+        return send_back(engine, from, *opening);
     };
     let service = opening.kept.then(|| Arc::clone(&opening.path));
-    let ShardOpening {
-        call: number,
-        types,
-        origin,
-        logged,
-        trace,
-        choice,
-        deadline,
-        metadata,
-        body,
-        end,
-        ..
-    } = opening;
+    let ShardOpening { call: number, logged, choice, deadline, end, .. } = *opening;
+    let (types, origin) = (opening.types.take(), Arc::clone(&opening.origin));
+    let (trace, metadata, body) =
+        (opening.trace.take(), std::mem::take(&mut opening.metadata), opening.body.take());
+    engine.shards.spent_opening(from, opening);
     let client = ClientEnd::Shard { shard: from, call: number, types, origin, logged };
     let (key, record) = engine.calls.renew();
     record.begin(method, client, deadline);
@@ -572,9 +568,11 @@ fn note_types(engine: &mut Engine, key: CallKey, said: Option<Arc<MethodTypes>>)
     }
 }
 
-fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, finish: ShardFinish) {
-    let ShardFinish { call, code, execution, metadata, body, types, stamps, measured } = finish;
-    let body = body.map(Body::Crossed);
+fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut finish: Box<ShardFinish>) {
+    let ShardFinish { call, code, execution, stamps, measured, .. } = *finish;
+    let (metadata, types) = (std::mem::take(&mut finish.metadata), finish.types.take());
+    let body = finish.body.take().map(Body::Crossed);
+    engine.shards.spent_finish(from, finish);
     let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
     let Some(key) = made(engine, from, call) else { return engine.drop_item(&mut item) };
     note_types(engine, key, types);

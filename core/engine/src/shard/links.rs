@@ -1,8 +1,13 @@
 //! What one shard keeps of the others: what is to go to them, who waits for that, and whose messages are under way.
 
-use super::crossing::{CrossedBody, Crossing, Offers, Origin, Payer, ShardIndex, ShardSaid};
+use super::accounts::Accounts;
+use super::by_slot::BySlot;
+use super::crossing::{
+    CrossedBody, Crossing, Offers, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
+};
 use super::elsewhere::{Elsewhere, ServingShard};
 use super::majority::Majority;
+use super::spares::Spares;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey, SessionKey};
 use serde::{Deserialize, Serialize};
@@ -24,7 +29,7 @@ pub(crate) struct ShardLinks {
     own: u16,
     /// One for each shard, its own among them: what comes back from another may go on here.
     links: Vec<Link>,
-    accounts: KeyedMap<Payer, Account>,
+    accounts: Accounts,
     /// What has come and was not handled yet, by where it comes from: from this very shard, or before it was handed
     /// over.
     inbox: VecDeque<(ShardIndex, Crossing)>,
@@ -33,13 +38,16 @@ pub(crate) struct ShardLinks {
     pub elsewhere: Elsewhere,
     /// Who the sessions are, for the shards they call.
     #[serde(skip)]
-    origins: KeyedMap<SessionKey, Arc<Origin>>,
+    origins: BySlot<Arc<Origin>>,
     /// Whose calls most of those are that cross from connections, since this was asked last.
     #[serde(skip)]
     pub crossing_peers: Majority<PeerKey>,
     /// Buffers of messages that were used, for those that cross from here.
     #[serde(skip)]
     spare: Vec<Vec<u8>>,
+    /// Boxes for openings and ends that cross from here.
+    #[serde(skip)]
+    pub spares: Spares,
     /// The registry's version the others were told of.
     told: Option<u64>,
     /// Lines in which somebody may go on.
@@ -71,7 +79,7 @@ struct Link {
     /// Calls with an item that waits for room among those that go there; `true` for a response.
     blocked: VecDeque<(CallKey, bool)>,
     /// Its calls that are served here, by the number they have there.
-    served: KeyedMap<u64, CallKey>,
+    served: BySlot<CallKey>,
     /// Calls made here that are at work there.
     made: usize,
     /// Those of them that have another number there than their own: their session has come from there.
@@ -83,13 +91,12 @@ struct Link {
     /// Sessions on their way there: nothing follows before they have arrived.
     #[serde(default)]
     moving: u32,
-}
-
-/// What one sender has under way to other shards.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Account {
-    bytes: u64,
-    blocked: VecDeque<(CallKey, bool)>,
+    /// Boxes that came from there and are empty.
+    #[serde(skip)]
+    spent: Spares,
+    /// They are to go back.
+    #[serde(skip)]
+    returns: bool,
 }
 
 /// A line of calls that wait to send to another shard.
@@ -168,7 +175,9 @@ impl ShardLinks {
 
     /// Keeps what has come from a shard, to be handled in this order.
     pub fn park_crossing(&mut self, from: ShardIndex, crossing: Crossing) {
-        self.inbox.push_back((from, crossing));
+        if !matches!(crossing.0, ShardSaid::Spares(_)) {
+            self.inbox.push_back((from, crossing));
+        }
     }
 
     /// The next of what has come and was kept.
@@ -186,8 +195,11 @@ impl ShardLinks {
         let link = self.link(to).filter(|link| link.moving == 0)?;
         let next = match link.outbox.pop_front() {
             Some(next) => next,
-            None if link.taken.is_empty() => return None,
-            None => Crossing(ShardSaid::Taken(std::mem::take(&mut link.taken))),
+            None if !link.taken.is_empty() => Crossing(ShardSaid::Taken(std::mem::take(&mut link.taken))),
+            None if std::mem::take(&mut link.returns) => {
+                Crossing(ShardSaid::Spares(std::mem::take(&mut link.spent)))
+            }
+            None => return None,
         };
         if !link.blocked.is_empty() && link.outbox.len() < ITEMS_MAX {
             self.stir(ShardLine::Link(to));
@@ -197,8 +209,25 @@ impl ShardLinks {
 
     /// There was no room for it in the queue.
     pub fn put_back(&mut self, to: ShardIndex, crossing: Crossing) {
-        if let Some(link) = self.link(to) {
+        // Boxes are never written down, and so never wait.
+        if let Some(link) = self.link(to).filter(|_| !matches!(crossing.0, ShardSaid::Spares(_))) {
             link.outbox.push_front(crossing);
+        }
+    }
+
+    /// An opening from there is read.
+    #[inline]
+    pub fn spent_opening(&mut self, from: ShardIndex, opening: Box<ShardOpening>) {
+        if let Some(link) = self.link(from) {
+            link.returns |= link.spent.put_opening(opening);
+        }
+    }
+
+    /// An end from there is.
+    #[inline]
+    pub fn spent_finish(&mut self, from: ShardIndex, finish: Box<ShardFinish>) {
+        if let Some(link) = self.link(from) {
+            link.returns |= link.spent.put_finish(finish);
         }
     }
 
@@ -215,12 +244,12 @@ impl ShardLinks {
 
     /// So many bytes of a sender cross.
     pub fn charge(&mut self, payer: Payer, bytes: u32) {
-        self.accounts.entry(payer).or_default().bytes += u64::from(bytes);
+        self.accounts.of(payer).bytes += u64::from(bytes);
     }
 
     /// So many bytes more of a sender cross, if they may: one message may, however large, if nothing else of it does.
     pub fn charge_if_room(&mut self, payer: Payer, bytes: u64, max: usize) -> bool {
-        let account = self.accounts.entry(payer).or_default();
+        let account = self.accounts.of(payer);
         let may_cross = account.bytes == 0 || account.bytes + bytes <= max as u64;
         account.bytes += if may_cross { bytes } else { 0 };
         may_cross
@@ -228,12 +257,12 @@ impl ShardLinks {
 
     /// They were used.
     pub fn discharge(&mut self, payer: Payer, bytes: u64) {
-        let Some(account) = self.accounts.get_mut(&payer) else { return };
+        let Some(account) = self.accounts.find(payer) else { return };
         account.bytes = account.bytes.saturating_sub(bytes);
         if !account.blocked.is_empty() {
             self.stir(ShardLine::Sender(payer));
         } else if account.bytes == 0 {
-            self.accounts.remove(&payer);
+            self.accounts.close(payer);
         }
     }
 
@@ -273,7 +302,7 @@ impl ShardLinks {
                 }
             }
             ShardLine::Sender(payer) => {
-                self.accounts.entry(payer).or_default().blocked.push_back((call, back));
+                self.accounts.of(payer).blocked.push_back((call, back));
             }
         }
     }
@@ -292,9 +321,9 @@ impl ShardLinks {
     pub fn next_blocked(&mut self, line: ShardLine) -> Option<(CallKey, bool)> {
         let next = self.blocked_in(line)?.pop_front();
         if let (None, ShardLine::Sender(payer)) = (next, line)
-            && self.accounts.get(&payer).is_some_and(|account| account.bytes == 0)
+            && self.accounts.find(payer).is_some_and(|account| account.bytes == 0)
         {
-            self.accounts.remove(&payer);
+            self.accounts.close(payer);
         }
         next
     }
@@ -331,13 +360,13 @@ impl ShardLinks {
     /// It is over.
     pub fn forget(&mut self, from: ShardIndex, number: u64) {
         if let Some(link) = self.link(from) {
-            link.served.remove(&number);
+            link.served.remove(number);
         }
     }
 
     /// The call made there by this number.
     pub fn served(&self, from: ShardIndex, number: u64) -> Option<CallKey> {
-        self.links.get(usize::from(from.0))?.served.get(&number).copied()
+        self.links.get(usize::from(from.0))?.served.get(number).copied()
     }
 
     /// A call made here goes to work there.
@@ -437,12 +466,12 @@ impl ShardLinks {
 
     /// Who a session is, for other shards.
     pub fn origin(&mut self, session: SessionKey, made: impl FnOnce() -> Origin) -> Arc<Origin> {
-        Arc::clone(self.origins.entry(session).or_insert_with(|| Arc::new(made())))
+        Arc::clone(self.origins.get_or_insert_with(session.to_bits(), || Arc::new(made())))
     }
 
     /// A session has gone.
     pub fn forget_session(&mut self, session: SessionKey) {
-        self.origins.remove(&session);
+        self.origins.remove(session.to_bits());
     }
 
     /// Whether the others are to be told what is served, at this version of it; they are, from now on.
@@ -495,12 +524,12 @@ impl ShardLinks {
     /// Calls made there that are served here, and how many made here are at work there.
     pub fn book(&self, of: ShardIndex) -> (Vec<CallKey>, usize) {
         let link = self.links.get(usize::from(of.0));
-        link.map_or((Vec::new(), 0), |link| (link.served.values().copied().collect(), link.made))
+        link.map_or((Vec::new(), 0), |link| (link.served.iter().map(|(_, key)| *key).collect(), link.made))
     }
 
     /// What each sender has under way, and what of it waits to be said to the shards it comes from.
     pub fn under_way(&self) -> impl Iterator<Item = (Payer, u64)> {
-        self.accounts.iter().map(|(payer, account)| (*payer, account.bytes))
+        self.accounts.iter().map(|(payer, account)| (payer, account.bytes))
     }
 
     /// Bytes of a shard's senders that are on their way there, or were used and it does not know.
@@ -532,7 +561,7 @@ impl ShardLinks {
     fn blocked_in(&mut self, line: ShardLine) -> Option<&mut VecDeque<(CallKey, bool)>> {
         match line {
             ShardLine::Link(shard) => self.link(shard).map(|link| &mut link.blocked),
-            ShardLine::Sender(payer) => self.accounts.get_mut(&payer).map(|account| &mut account.blocked),
+            ShardLine::Sender(payer) => self.accounts.find(payer).map(|account| &mut account.blocked),
         }
     }
 

@@ -11,7 +11,8 @@
 //!                              │ ◀ Credit, Taken, Offers ▶          │
 //! ```
 //!
-//! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `elsewhere.rs` what others serve;
+//! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `accounts.rs` who pays for it,
+//!   `spares.rs` its memory for the next, `elsewhere.rs` what others serve;
 //! * `end.rs` hands items to another shard and does what another says, `places.rs` what it says of free workers,
 //!   `offers.rs` what it says of what it serves;
 //! * `counts.rs` and `majority.rs` say whose calls cross most, so that whoever makes them may come to where they go;
@@ -27,7 +28,9 @@
 //! * No more than `ITEMS_MAX` items wait for a queue; more wait in their calls. Ends, credit and what was used go on
 //!   always: there are never more of them than calls and messages.
 
+mod accounts;
 mod audit;
+mod by_slot;
 mod counts;
 pub(crate) mod crossing;
 mod elsewhere;
@@ -39,6 +42,7 @@ mod migration;
 mod offers;
 mod origin;
 mod places;
+mod spares;
 
 pub use audit::audit_crossings;
 pub(crate) use counts::note_stays;

@@ -1,0 +1,73 @@
+//! What each sender has under way to other shards.
+
+use super::by_slot::BySlot;
+use super::crossing::Payer;
+use crate::{CallKey, SessionKey};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::VecDeque;
+use trunkline_call::KeyedMap;
+
+/// The accounts of those who have something under way, or wait to.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    of_sessions: BySlot<Account>,
+    of_others: KeyedMap<Payer, Account>,
+}
+
+/// What one sender has under way.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Account {
+    pub bytes: u64,
+    /// Calls that wait until some of it was used; `true` for a response.
+    pub blocked: VecDeque<(CallKey, bool)>,
+}
+
+impl Accounts {
+    /// A sender's account, which is opened if it has none.
+    pub fn of(&mut self, payer: Payer) -> &mut Account {
+        match payer {
+            Payer::Session(session) => {
+                self.of_sessions.get_or_insert_with(session.to_bits(), Account::default)
+            }
+            payer => self.of_others.entry(payer).or_default(),
+        }
+    }
+
+    pub fn find(&mut self, payer: Payer) -> Option<&mut Account> {
+        match payer {
+            Payer::Session(session) => self.of_sessions.get_mut(session.to_bits()),
+            payer => self.of_others.get_mut(&payer),
+        }
+    }
+
+    pub fn close(&mut self, payer: Payer) {
+        match payer {
+            Payer::Session(session) => drop(self.of_sessions.remove(session.to_bits())),
+            payer => drop(self.of_others.remove(&payer)),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Payer, &Account)> {
+        let of_sessions = self.of_sessions.iter();
+        let of_sessions =
+            of_sessions.map(|(session, account)| (Payer::Session(SessionKey::from_bits(session)), account));
+        of_sessions.chain(self.of_others.iter().map(|(payer, account)| (*payer, account)))
+    }
+}
+
+/// As a map, which it was.
+impl Serialize for Accounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Accounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut all = Self::default();
+        for (payer, account) in KeyedMap::deserialize(deserializer)? {
+            *all.of(payer) = account;
+        }
+        Ok(all)
+    }
+}
