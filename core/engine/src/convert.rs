@@ -63,6 +63,7 @@ pub(crate) enum WireBody<'a> {
 /// Writes `body` into a fresh block of `to`'s receive heap, in the form it wants.
 ///
 /// `sent` is the sender's form; `None` for a peer, whose linear bodies were agreed to have `wanted`'s fingerprint.
+#[inline]
 pub(crate) fn place(
     heaps: &mut dyn Heaps,
     scratch: &mut Scratch,
@@ -82,6 +83,7 @@ pub(crate) fn place(
 }
 
 /// A checked extent of type `wanted`.
+#[inline]
 fn place_linear(
     heaps: &mut dyn Heaps,
     scratch: &mut Scratch,

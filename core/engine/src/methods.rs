@@ -26,6 +26,16 @@ pub struct MethodKey(u64);
 impl MethodKey {
     /// Names nothing.
     pub(crate) const NOTHING: Self = Self(u64::MAX);
+
+    /// As a number, whose lower half is the slot.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The key this number is; it may name nothing.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 /// One session's service of one method.

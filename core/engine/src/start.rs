@@ -223,7 +223,7 @@ impl Engine {
     }
 
     fn find_server(&mut self, key: CallKey, target: Target) -> Result<Found, Fault> {
-        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let Some(call) = self.calls.find(key) else { return Err(Fault::Ended) };
         let method = call.method;
         if let Target::Cluster(cluster) = target {
             return Ok((ServerEnd::Cluster { cluster }, None));
@@ -356,7 +356,7 @@ impl Engine {
         target: Target,
         opening: &Item<'_>,
     ) -> Result<Option<Queued>, Fault> {
-        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let Some(call) = self.calls.find(key) else { return Err(Fault::Ended) };
         let method = call.method;
         if call.place.is_some() {
             // It has come from another shard for the place that was kept there.

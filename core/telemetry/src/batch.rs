@@ -29,8 +29,8 @@ pub(crate) struct Batch<'c> {
 
 /// What some calls come to.
 pub(crate) struct BatchSums {
-    amounts: [u64; Flight::AMOUNTS],
-    wakeups_ns: [u64; 2],
+    pub amounts: [u64; Flight::AMOUNTS],
+    pub wakeups_ns: [u64; 2],
     pub half_width_ns: u64,
     /// The bits of all.
     pub bits: u32,
@@ -57,8 +57,6 @@ impl Batch<'_> {
     /// Where among the amounts the parts between kernel and daemon are: behind those of a flight.
     pub const REQUEST_WAKEUP: usize = Flight::AMOUNTS;
     pub const RESPONSE_WAKEUP: usize = Flight::AMOUNTS + 1;
-    /// How many amounts a call has.
-    pub const AMOUNTS: usize = Flight::AMOUNTS + 2;
     /// While a shard has no more calls than this each is looked at itself: it is a thousandth of a core.
     pub const ALL_PER_SECOND: u64 = 10_000;
     const ALL_NS: u64 = Self::CALLS as u64 * 1_000_000_000 / Self::ALL_PER_SECOND;
@@ -73,12 +71,10 @@ impl Batch<'_> {
         self.flights.get(usize::from(call))
     }
 
-    #[inline]
-    pub fn amount(&self, call: u8, amount: usize) -> u64 {
-        let call = usize::from(call);
-        let of_flight = self.flights.get(call).and_then(|flight| flight.amounts.get(amount));
-        let of_pending = || self.pending.get(call)?.wakeups_ns.get(amount - Self::REQUEST_WAKEUP);
-        of_flight.or_else(of_pending).copied().map_or(0, u64::from)
+    /// The parts of a call between kernel and daemon, in nanoseconds.
+    pub fn wakeup_ns(&self, call: u8, wakeup: usize) -> u64 {
+        let wakeups_ns = self.pending.get(usize::from(call)).map_or([0; 2], |call| call.wakeups_ns);
+        wakeups_ns.get(wakeup).copied().unwrap_or_default().into()
     }
 
     pub fn sums(&self, calls: impl Iterator<Item = u8>) -> BatchSums {
@@ -102,13 +98,6 @@ impl Batch<'_> {
     }
 }
 
-impl BatchSums {
-    pub fn amount(&self, amount: usize) -> u64 {
-        let wakeup = || self.wakeups_ns.get(amount - Batch::REQUEST_WAKEUP);
-        self.amounts.get(amount).or_else(wakeup).copied().unwrap_or_default()
-    }
-}
-
 impl Chosen {
     /// Most calls one stands for.
     pub const STANDS_FOR_MAX: usize = 8;
@@ -125,16 +114,23 @@ impl Chosen {
     /// Those that failed or were slow for themselves, unless they are many; of others one of each eight, drawn by the
     /// `drawn`th number.
     pub fn drawn(batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone, drawn: u64) -> Self {
-        let is_kept = |call: &u8| {
-            batch.flight(*call).is_some_and(|flight| flight.bits & (Flight::CODE | Flight::SLOW) != 0)
-        };
-        let mut chosen = Self::every(calls.clone().filter(is_kept).take(Self::KEPT_MAX + 1));
-        let keeps = chosen.len <= Self::KEPT_MAX;
-        chosen.len = if keeps { chosen.len } else { 0 };
         let (mut others, mut count) = ([0; Batch::CALLS], 0);
-        for call in calls {
-            others[count % Batch::CALLS] = call;
-            count += usize::from(!(keeps && is_kept(&call)));
+        let mut chosen = Self::every(std::iter::empty());
+        for call in calls.clone() {
+            let bits = batch.flight(call).map_or(0, |flight| flight.bits);
+            if bits & (Flight::CODE | Flight::SLOW) == 0 {
+                others[count % Batch::CALLS] = call;
+                count += 1;
+            } else {
+                chosen.push(call, 1);
+            }
+        }
+        if chosen.len > Self::KEPT_MAX {
+            (chosen.len, count) = (0, 0);
+            for call in calls {
+                others[count % Batch::CALLS] = call;
+                count += 1;
+            }
         }
         let mut chance = mix(drawn);
         for alike in others[..count.min(Batch::CALLS)].chunks(Self::STANDS_FOR_MAX) {

@@ -19,6 +19,9 @@
 //!                                                        ──▶ Exposition (families of points) ──▶ prometheus
 //!                                                   Telemetry::calls ──▶ CallsAnswer ──▶ files (core/insight)
 //! ```
+//! Calls are counted in batches. Where they are many, one stands for others of its batch in the buckets of histograms
+//! (`batch.rs`); counters and sums are those of every call at any rate.
+//!
 //! A call that belongs to a trace also stands for others of its duration ([`Exemplars`]), and waits in a queue for
 //! whoever exports it ([`TracedCall`]).
 //!

@@ -68,9 +68,9 @@ impl Record {
 
     /// The division of a call whose stamps are all there and in order, as nearly all are, and its completion time:
     /// [`Record::lines`] and [`Lines::divide`] say the same of it. What an application says of its own clock is not
-    /// later than `until`; `offset` says what is known of the clocks.
+    /// later than `until`; `offset` says what is known of the clocks. `SERVED`: this host was the server's.
     #[inline(always)]
-    pub(crate) fn divide_in_order(
+    pub(crate) fn divide_in_order<const SERVED: bool>(
         &self,
         until: Instant,
         offset: impl FnOnce(&Wires) -> ClockOffset,
@@ -84,7 +84,7 @@ impl Record {
         let (request_ns, receive_queue, application) = (d9.0 - k7.0, a10.0 - d9.0, a11.0 - a10.0);
         let (send_queue, response_ns) = (d12.0 - a11.0 + wait_ns, reply_ns - wait_ns);
         let request_wakeup_ns = d8.0 - k7.0;
-        if self.side == Side::Served {
+        if SERVED {
             let ns = [0, request_ns, 0, receive_queue, application, send_queue, 0, response_ns, 0];
             let coverage = Coverage::ServerOnly;
             return Some((Components { ns, request_wakeup_ns, coverage, ..Components::default() }, stay_ns));
@@ -555,7 +555,11 @@ mod tests {
             let client = ClientStamps { wait_ns: client_wait, ..client };
             let record = Record { side, peer, ..made(ClientStamps { k6, ..client }, Some(server)) };
             let (until, clock) = (Instant(until), ClockOffset { ns, half_width_ns: 0 });
-            if let Some((parts, total_ns)) = record.divide_in_order(until, |_| clock) {
+            let divided = match side {
+                Side::Served => record.divide_in_order::<true>(until, |_| clock),
+                Side::Made | Side::Attempt => record.divide_in_order::<false>(until, |_| clock),
+            };
+            if let Some((parts, total_ns)) = divided {
                 prop_assert_eq!(total_ns, parts.total_ns());
                 prop_assert_eq!(parts, record.lines(until).divide(&mut |_| clock));
             } else {

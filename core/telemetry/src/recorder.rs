@@ -296,11 +296,11 @@ impl Stratum {
     }
 
     fn thin(&mut self) {
-        let mut nth = 0;
-        self.kept.retain(|_| {
-            nth += 1;
-            nth % 2 == 0
-        });
+        let left = self.kept.len() / 2;
+        for place in 0..left {
+            self.kept[place] = self.kept[2 * place + 1];
+        }
+        self.kept.truncate(left);
         self.stride *= 2;
     }
 

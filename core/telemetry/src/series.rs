@@ -97,10 +97,18 @@ impl Series {
             }
         }
         self.half_width_ns = self.half_width_ns.saturating_add(sums.half_width_ns);
-        for amount in 0..Batch::AMOUNTS {
+        for (amount, sum) in sums.amounts.into_iter().enumerate() {
             if let Some(histogram) = self.histogram(coverage, amount) {
-                let values = chosen.iter().map(|one| (batch.amount(one.call, amount), one.stands_for.into()));
-                histogram.record_by(values, sums.amount(amount));
+                let value = |call| batch.flight(call).map_or(0, |flight| flight.amounts[amount]);
+                let values = chosen.iter().map(|one| (value(one.call).into(), one.stands_for.into()));
+                histogram.record_by(values, sum);
+            }
+        }
+        for (wakeup, sum) in sums.wakeups_ns.into_iter().enumerate() {
+            if let Some(histogram) = self.histogram(coverage, Batch::REQUEST_WAKEUP + wakeup) {
+                let values =
+                    chosen.iter().map(|one| (batch.wakeup_ns(one.call, wakeup), one.stands_for.into()));
+                histogram.record_by(values, sum);
             }
         }
     }

@@ -141,15 +141,14 @@ impl Telemetry {
     /// Allocates only for the first call of a (side, method, peer), for a first value of a new order of magnitude, and
     /// while the recorder fills.
     pub fn record(&mut self, now: Instant, record: &Record) {
-        self.write_down(now, record);
+        self.write_down(now, record, &mut |_| {});
     }
 
     /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and if it has a span of
     /// its own its ids and stamps are kept beside its row, and for whoever exports it.
     pub fn record_traced(&mut self, now: Instant, record: &Record, ids: CallTrace) {
-        let parts = self.write_down(now, record);
-        let again = || record.lines(now).divide(&mut |wires| self.offset(record.peer, wires.received));
-        let parts = parts.unwrap_or_else(again);
+        let mut parts = Components::default();
+        self.write_down(now, record, &mut |told| parts = *told);
         let slot = self.slot(record.side, record.method, record.peer);
         let own = if record.side == Side::Attempt { ids.attempt } else { ids.span };
         let span = if own == 0 { ids.parent } else { own };
@@ -212,18 +211,31 @@ impl Telemetry {
         self.traced.rename(|method| known(&methods, method), |peer| known(&peers, peer));
     }
 
-    /// The parts of a call, which is written down. Nearly always it goes the short way, which is all in one piece.
-    #[inline]
-    fn write_down(&mut self, now: Instant, record: &Record) -> Option<Components> {
+    /// Divides a call and writes it down. Nearly always it goes the short way, which is all in one piece for each end.
+    #[inline(always)]
+    fn write_down(&mut self, now: Instant, record: &Record, told: &mut impl FnMut(&Components)) {
+        match record.side {
+            Side::Served => self.write_down_for::<true>(now, record, told),
+            Side::Made | Side::Attempt => self.write_down_for::<false>(now, record, told),
+        }
+    }
+
+    #[inline(always)]
+    fn write_down_for<const SERVED: bool>(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        told: &mut impl FnMut(&Components),
+    ) {
         let mut half_width_ns = 0;
         let clocks = &mut self.clocks;
         let offset = |wires: &Wires| look_at_clock(clocks, record.peer, wires, &mut half_width_ns);
-        match record.divide_in_order(now, offset) {
+        match record.divide_in_order::<SERVED>(now, offset) {
             Some((parts, total_ns)) => {
+                told(&parts);
                 self.note(now, record, &parts, total_ns, half_width_ns);
-                None
             }
-            None => Some(self.write_down_by_lines(now, record)),
+            None => told(&self.write_down_by_lines(now, record)),
         }
     }
 
@@ -431,7 +443,7 @@ impl Telemetry {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex) -> usize {
         let last = &mut self.last[side as usize];
         if (last.0, last.1) != (method, peer) {

@@ -337,6 +337,47 @@ fn failures_and_the_slow_outlive_the_ring() {
 }
 
 #[test]
+fn where_calls_are_many_counts_and_sums_are_exact_and_percentiles_close() {
+    const CALLS: u64 = 50_000;
+    let mut telemetry = Telemetry::new();
+    let (method, peer) = (telemetry.method(GREETER), telemetry.peer("10.0.0.7:7878", true));
+    let (mut sums, mut totals, mut queues, mut failed) = ([0; 9], Vec::new(), Vec::new(), 0);
+    for n in 0..CALLS {
+        // Some wait long, and nothing about when is regular.
+        let queue = if dice(n, 99) < 4 { 500_000 + dice(n + 1, 500_000) } else { dice(n, 40_000) };
+        let mut parts = USUAL.map(|ns| ns + dice(n + ns, ns));
+        parts[3] = queue;
+        let mut record = call(1_000_000_000 + n * 10_000, method, peer, parts);
+        if dice(n + 2, 999) < 5 {
+            record.code = Code::Internal;
+            failed += 1;
+        }
+        telemetry.record(Instant(1_100_000_000 + n * 10_000), &record);
+        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += u128::from(part));
+        totals.push(parts.iter().sum::<u64>());
+        queues.push(queue);
+    }
+    let sum = telemetry.snapshot(Instant(2_000_000_000), &Ask::default()).sum(Side::Made);
+    assert_eq!((sum.calls(), sum.errors()), (CALLS, failed));
+    for (histogram, exact) in sum.components.iter().zip(sums) {
+        assert_eq!((histogram.count(), histogram.sum()), (CALLS, exact));
+        let looked_at = histogram.looked_at();
+        assert!((CALLS / 8..CALLS / 4).contains(&looked_at), "{looked_at}");
+    }
+    assert_eq!(sum.request_bytes.sum(), u128::from(64 * CALLS));
+    totals.sort_unstable();
+    queues.sort_unstable();
+    assert_eq!(Some(&sum.total.max()), totals.last(), "the slowest is looked at");
+    for (name, histogram, all) in [("total", &sum.total, &totals), ("queue", &sum.components[3], &queues)] {
+        for share in [0.25, 0.5, 0.9, 0.95, 0.99, 0.999] {
+            let (found, exact) =
+                (histogram.quantile(share) as f64, all[(share * CALLS as f64) as usize] as f64);
+            assert!((found / exact - 1.0).abs() < 0.08, "{name} {share}: {found} for {exact}");
+        }
+    }
+}
+
+#[test]
 fn an_application_cannot_claim_the_future() {
     let mut telemetry = Telemetry::new();
     let method = telemetry.method(GREETER);

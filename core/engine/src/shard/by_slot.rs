@@ -34,12 +34,14 @@ impl<V> BySlot<V> {
     }
 
     /// The value of a key, which is made if there is none.
+    #[inline]
     pub fn get_or_insert_with(&mut self, key: u64, made: impl FnOnce() -> V) -> &mut V {
         let slot = slot_of(key);
-        let is_hashed = slot >= SLOTS_MAX
-            || matches!(self.slots.get(slot), Some(Some((of, _))) if *of != key)
-            || (!self.hashed.is_empty() && self.hashed.contains_key(&key));
-        if is_hashed {
+        let has_slot = match self.slots.get(slot) {
+            Some(Some((of, _))) => *of == key,
+            _ => slot < SLOTS_MAX && (self.hashed.is_empty() || !self.hashed.contains_key(&key)),
+        };
+        if !has_slot {
             return self.hashed.entry(key).or_insert_with(made);
         }
         if slot >= self.slots.len() {
@@ -67,6 +69,22 @@ impl<V> BySlot<V> {
             _ if self.hashed.is_empty() => None,
             _ => self.hashed.remove(&key),
         }
+    }
+
+    /// All of them, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.slots.iter_mut().flatten().map(|(_, value)| value).chain(self.hashed.values_mut())
+    }
+
+    /// Removes those that are not to stay.
+    pub fn retain(&mut self, mut stays: impl FnMut(&V) -> bool) {
+        for place in &mut self.slots {
+            if place.as_ref().is_some_and(|(_, value)| !stays(value)) {
+                *place = None;
+                self.in_slots -= 1;
+            }
+        }
+        self.hashed.retain(|_, value| stays(value));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -116,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((0..3_u8, 0..4_u64, 0..3_u64, any::<u8>()), 0..200)) {
+        fn it_is_a_map(steps in prop::collection::vec((0..4_u8, 0..4_u64, 0..3_u64, any::<u8>()), 0..200)) {
             let (mut slots, mut map) = (BySlot::default(), BTreeMap::new());
             for (step, index, generation, value) in steps {
                 let index = if index == 3 { u64::from(u32::MAX) } else { index };
@@ -135,6 +153,12 @@ mod tests {
                 prop_assert_eq!(slots.get(key), map.get(&key));
                 prop_assert_eq!(slots.get_mut(key).copied(), map.get(&key).copied());
                 prop_assert_eq!(slots.is_empty(), map.is_empty());
+                if step == 3 {
+                    slots.values_mut().for_each(|kept| *kept = kept.wrapping_add(value));
+                    map.values_mut().for_each(|kept| *kept = kept.wrapping_add(value));
+                    slots.retain(|kept| kept % 4 != 0);
+                    map.retain(|_, kept| *kept % 4 != 0);
+                }
                 let all: BTreeMap<u64, u8> = slots.iter().map(|(key, value)| (key, *value)).collect();
                 prop_assert_eq!(&all, &map);
             }

@@ -1,5 +1,6 @@
 //! What other shards of this host serve, as they have said.
 
+use super::by_slot::BySlot;
 use super::crossing::{MethodOffer, Offers, ShardIndex};
 use crate::registry::{MethodKey, MethodTypes, Registry, service_of};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use trunkline_call::KeyedMap;
 /// of the sessions there.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Elsewhere {
-    methods: KeyedMap<MethodKey, Vec<ServingShard>>,
+    methods: BySlot<Vec<ServingShard>>,
     /// Services served as a whole, by full name.
     whole: KeyedMap<Box<str>, Vec<ServingShard>>,
     /// Who serves which service on which shard.
@@ -43,7 +44,7 @@ impl Elsewhere {
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| one.shard != shard);
         }
-        self.methods.retain(|_, serving| !serving.is_empty());
+        self.methods.retain(|serving| !serving.is_empty());
         self.whole.retain(|_, serving| !serving.is_empty());
         self.owners.retain(|(at, ..)| *at != shard);
         self.add(shard, offers, method_of);
@@ -79,7 +80,8 @@ impl Elsewhere {
             if offer.types.whole_service {
                 self.whole.entry(service_of(path).into()).or_default().push(serving);
             } else {
-                self.methods.entry(method_of(path)).or_default().push(serving);
+                let method = method_of(path).to_bits();
+                self.methods.get_or_insert_with(method, Vec::new).push(serving);
             }
         }
         let owners = offers.owners.iter();
@@ -111,16 +113,25 @@ impl Elsewhere {
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| is_here(one.shard));
         }
-        self.methods.retain(|_, serving| !serving.is_empty());
+        self.methods.retain(|serving| !serving.is_empty());
         self.whole.retain(|_, serving| !serving.is_empty());
         self.owners.retain(|(at, ..)| is_here(*at));
         self.versions.clear();
     }
 
+    /// Who serves a method, if that is one shard, and none serves a service as a whole: mostly it is so.
+    #[inline]
+    pub fn only_one(&self, method: MethodKey) -> Option<&ServingShard> {
+        match self.methods.get(method.to_bits()).map(Vec::as_slice) {
+            Some([one]) if self.whole.is_empty() => Some(one),
+            _ => None,
+        }
+    }
+
     /// Who serves a method of this path.
     pub fn serving(&self, method: MethodKey, path: &str) -> impl Iterator<Item = &ServingShard> {
         let whole = if self.whole.is_empty() { None } else { self.whole.get(service_of(path)) };
-        self.methods.get(&method).into_iter().chain(whole).flatten()
+        self.methods.get(method.to_bits()).into_iter().chain(whole).flatten()
     }
 
     /// Whether a service is served there as a whole.
@@ -131,7 +142,11 @@ impl Elsewhere {
     /// Whether any method of a service is served there.
     pub fn serves(&self, service: &str) -> bool {
         self.has_whole(service)
-            || self.methods.values().flatten().any(|one| service_of(&one.types.path) == service)
+            || self
+                .methods
+                .iter()
+                .flat_map(|(_, serving)| serving)
+                .any(|one| service_of(&one.types.path) == service)
     }
 
     /// A user other than this one that serves the service there.
@@ -142,7 +157,7 @@ impl Elsewhere {
 
     /// Everybody who serves anything.
     pub fn iter(&self) -> impl Iterator<Item = &ServingShard> {
-        self.methods.values().chain(self.whole.values()).flatten()
+        self.methods.iter().map(|(_, serving)| serving).chain(self.whole.values()).flatten()
     }
 
     /// The same, to be changed.
@@ -152,11 +167,11 @@ impl Elsewhere {
 
     /// Whether every method it names is known to `knows`.
     pub fn methods(&self) -> impl Iterator<Item = MethodKey> {
-        self.methods.keys().copied()
+        self.methods.iter().map(|(method, _)| MethodKey::from_bits(method))
     }
 
     pub fn is_sound(&self, knows: impl Fn(MethodKey) -> bool) -> bool {
-        self.methods.keys().all(|method| knows(*method))
+        self.methods().all(knows)
     }
 }
 

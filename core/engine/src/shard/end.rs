@@ -182,7 +182,9 @@ fn cross(
         // What comes from one shard and goes to another is paid for already.
         Body::Crossed(crossed) => crossed.clone(),
         body => {
-            let payer = payer_of(engine, key, direction).ok_or(Refusal::Fault(Fault::Ended))?;
+            let Some(payer) = payer_of(engine, key, direction) else {
+                return Err(Refusal::Fault(Fault::Ended));
+            };
             let (bytes, max) = (crossing_bytes(body), engine.limits.parked_bytes_per_session);
             if !engine.shards.charge_if_room(payer, bytes, max) {
                 return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));

@@ -446,6 +446,9 @@ impl ShardLinks {
             let made = self.links.get(usize::from(one.shard.0)).map_or(0, |link| link.made as u64);
             (made + 1) * 1024 / u64::from(one.workers.max(1))
         };
+        if let Some(one) = self.elsewhere.only_one(method) {
+            return (one.stands_by == stands_by).then_some(one);
+        }
         let serving = self.elsewhere.serving(method, path).filter(|one| one.stands_by == stands_by);
         serving.min_by_key(|one| load(one))
     }
