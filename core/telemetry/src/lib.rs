@@ -60,6 +60,7 @@ mod flight;
 pub mod histogram;
 mod history;
 mod index;
+mod names;
 pub mod prometheus;
 mod quantile;
 mod record;

@@ -6,14 +6,14 @@ use crate::clock::{ClockOffset, ClockPair, Wires};
 use crate::component::{Components, Coverage};
 use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
+use crate::names::{Names, OTHER};
 use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
 use crate::snapshot::{Ask, Detail, Entry, Snapshot};
 use crate::snapshot_parts::SnapshotParts;
 use crate::traced::{CallTrace, Exemplar, Exemplars, TracedCall, TracedCalls, TracedRow};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use trunkline_call::Instant;
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
@@ -41,9 +41,6 @@ pub struct Telemetry {
     /// Calls of traces that wait to be exported.
     traced: TracedCalls,
 }
-
-/// What is beyond the limits is counted under.
-const OTHER: &str = "(other)";
 
 const _: () = assert!(Telemetry::PEERS_MAX <= crate::recorder::PEERS_MAX);
 
@@ -75,7 +72,7 @@ impl Telemetry {
     /// Most (side, method, peer) that are told apart.
     pub const SERIES_MAX: usize = 4096;
     /// Longer names are cut.
-    pub const NAME_BYTES_MAX: usize = 256;
+    pub const NAME_BYTES_MAX: usize = crate::names::NAME_BYTES_MAX;
     /// A series' threshold for *slow* is looked up once in so many calls: it scans some hundred buckets.
     const SLOW_REFRESH_CALLS: u32 = 256;
     /// Until this many calls, none is slow: a twentieth of fewer is nobody.
@@ -558,71 +555,4 @@ fn is_one_of(numbers: &[bool], number: u32) -> bool {
 fn names_of(numbers: impl Iterator<Item = u32>, names: &Names) -> Vec<(u32, String)> {
     let numbers: BTreeSet<u32> = numbers.collect();
     numbers.into_iter().map(|number| (number, names.name(number).to_owned())).collect()
-}
-
-/// Numbers for names, up to a limit; number zero is everything beyond it.
-#[derive(Debug)]
-struct Names {
-    names: Vec<Arc<str>>,
-    numbers: BTreeMap<Arc<str>, u32>,
-    /// Numbers whose names were forgotten.
-    free: Vec<u32>,
-    max: usize,
-}
-
-impl Names {
-    fn new(max: usize) -> Self {
-        Self { names: vec![OTHER.into()], numbers: BTreeMap::new(), free: Vec::new(), max }
-    }
-
-    fn number(&mut self, name: &str) -> u32 {
-        let name = cut(name);
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        if self.is_full() {
-            return 0;
-        }
-        let name: Arc<str> = name.into();
-        let number = self.free.pop().unwrap_or(self.names.len() as u32);
-        match self.names.get_mut(number as usize) {
-            Some(free) => *free = Arc::clone(&name),
-            None => self.names.push(Arc::clone(&name)),
-        }
-        self.numbers.insert(name, number);
-        number
-    }
-
-    fn is_full(&self) -> bool {
-        self.names.len() >= self.max && self.free.is_empty()
-    }
-
-    /// Forgets names but for those whose numbers are to stay. Which numbers have names.
-    fn retain(&mut self, stays: impl Fn(u32) -> bool) -> Vec<bool> {
-        let Self { names, numbers, free, .. } = self;
-        numbers.retain(|_, number| {
-            let stays = stays(*number);
-            if !stays {
-                names[*number as usize] = Arc::clone(&names[0]);
-                free.push(*number);
-            }
-            stays
-        });
-        let mut known = vec![false; names.len()];
-        numbers.values().chain(&[0]).for_each(|number| known[*number as usize] = true);
-        known
-    }
-
-    fn name(&self, number: u32) -> &str {
-        self.names.get(number as usize).map_or("(other)", |name| name)
-    }
-
-    fn len(&self) -> usize {
-        self.names.len()
-    }
-}
-
-fn cut(name: &str) -> &str {
-    let end = (0..=Telemetry::NAME_BYTES_MAX.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
-    &name[..end.unwrap_or(0)]
 }

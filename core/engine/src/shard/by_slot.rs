@@ -6,8 +6,8 @@ use trunkline_call::KeyedMap;
 /// Keys from this slot on are hashed: what a number from elsewhere can make this take is bounded.
 const SLOTS_MAX: usize = 1 << 16;
 
-/// Values by the [bits](crate::table::Key::to_bits) of keys. Two keys of one slot, one of them stale, have a value each:
-/// that which comes later is hashed. It is as large as the highest slot.
+/// Values by the [bits](crate::table::Key::to_bits) of keys. Two keys of one slot, one of them stale, have a value
+/// each: that which comes later is hashed. It is as large as the highest slot.
 #[derive(Debug)]
 pub(crate) struct BySlot<V> {
     slots: Vec<Option<(u64, V)>>,
