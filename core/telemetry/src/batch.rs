@@ -13,7 +13,7 @@ use trunkline_call::mix;
 
 /// What of a call that waits to be counted is not in its row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
+pub(crate) struct Uncounted {
     /// Its series and coverage: calls that have both in common are counted together.
     pub kind: u32,
     /// The parts of request and response stack between kernel and daemon.
@@ -24,7 +24,7 @@ pub(crate) struct Pending {
 #[derive(Clone, Copy)]
 pub(crate) struct Batch<'c> {
     pub flights: &'c [Flight],
-    pub pending: &'c [Pending],
+    pub pending: &'c [Uncounted],
 }
 
 /// What some calls come to.
@@ -134,7 +134,8 @@ impl Chosen {
         }
         let mut chance = mix(drawn);
         for alike in others[..count.min(Batch::CALLS)].chunks(Self::STANDS_FOR_MAX) {
-            chosen.push(alike[(chance & 0xff) as usize * alike.len() >> 8], alike.len() as u8);
+            let drawn = ((chance & 0xff) as usize * alike.len()) >> 8;
+            chosen.push(alike[drawn], alike.len() as u8);
             chance >>= 8;
         }
         chosen

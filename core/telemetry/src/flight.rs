@@ -104,8 +104,8 @@ impl Flight {
         amounts[Self::REQUEST_BYTES] = request_bytes as u32;
         amounts[Self::RESPONSE_BYTES] = response_bytes as u32;
         let bits = parts.stand_ins.bits()
-            | u32::from(parts.kernel_sent) * Self::KERNEL_SENT
-            | u32::from(parts.clipped) * Self::CLIPPED
+            | (u32::from(parts.kernel_sent) * Self::KERNEL_SENT)
+            | (u32::from(parts.clipped) * Self::CLIPPED)
             | u32::from(record.code.number()) << 21;
         let mut flight = Self {
             at: at.0,

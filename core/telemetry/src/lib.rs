@@ -59,6 +59,7 @@ mod exposition;
 mod flight;
 pub mod histogram;
 mod history;
+mod in_order;
 mod index;
 mod names;
 pub mod prometheus;

@@ -10,7 +10,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 256;
 
 /// Numbers for names, up to a limit; number zero is everything beyond it.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NumberedNames {
     pub names: Vec<Arc<str>>,
     numbers: BTreeMap<Arc<str>, u32>,
     /// Numbers whose names were forgotten.
@@ -18,7 +18,7 @@ pub(crate) struct Names {
     max: usize,
 }
 
-impl Names {
+impl NumberedNames {
     pub fn new(max: usize) -> Self {
         Self { names: vec![OTHER.into()], numbers: BTreeMap::new(), free: Vec::new(), max }
     }

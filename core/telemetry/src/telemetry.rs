@@ -1,30 +1,30 @@
 //! One shard's telemetry: takes finished calls, answers questions.
 
-use crate::batch::{Batch, Chosen, Pending};
+use crate::batch::{Batch, Chosen, Uncounted};
 use crate::calls::{CallsAnswer, CallsAsk};
 use crate::clock::{ClockOffset, ClockPair, Wires};
 use crate::component::{Components, Coverage};
 use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
-use crate::names::{Names, OTHER};
+use crate::names::{NumberedNames, OTHER};
 use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
 use crate::snapshot::{Ask, Detail, Entry, Snapshot};
 use crate::snapshot_parts::SnapshotParts;
 use crate::traced::{CallTrace, Exemplar, Exemplars, TracedCall, TracedCalls, TracedRow};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::Instant;
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
 ///
-/// Names are numbered once, when a method is bound or a peer connects; recording takes numbers. What a hostile
+/// NumberedNames are numbered once, when a method is bound or a peer connects; recording takes numbers. What a hostile
 /// application can make it hold is bounded by the three limits; what is beyond them is counted under `(other)`. What
 /// nobody uses any more is [forgotten](Telemetry::forget).
 #[derive(Debug)]
 pub struct Telemetry {
-    methods: Names,
-    peers: Names,
+    methods: NumberedNames,
+    peers: NumberedNames,
     clocks: Vec<Clock>,
     series: Vec<Keyed>,
     /// Places of series that were forgotten.
@@ -33,7 +33,7 @@ pub struct Telemetry {
     by_method: Vec<Vec<(PeerIndex, Side, u32)>>,
     recorder: FlightRecorder,
     /// What else is known of the calls that the recorder wrote down last and that are not counted yet, oldest first.
-    pending: Vec<Pending>,
+    pending: Vec<Uncounted>,
     /// How often calls were drawn that stand for others.
     drawn: u64,
     /// By side: what was recorded last, and its series.
@@ -88,8 +88,8 @@ impl Telemetry {
     /// Nothing recorded.
     pub fn new() -> Self {
         let mut telemetry = Self {
-            methods: Names::new(Self::METHODS_MAX),
-            peers: Names::new(Self::PEERS_MAX),
+            methods: NumberedNames::new(Self::METHODS_MAX),
+            peers: NumberedNames::new(Self::PEERS_MAX),
             clocks: vec![Clock::Same],
             series: Side::ALL.into_iter().map(Keyed::other).collect(),
             free_series: Vec::new(),
@@ -260,7 +260,7 @@ impl Telemetry {
         self.recorder.record(&flight);
         // What is part of a stack is not longer than that.
         let wakeups_ns = [parts.request_wakeup_ns as u32, parts.response_wakeup_ns as u32];
-        self.pending.push(Pending { kind: (slot as u32) << 3 | parts.coverage as u32, wakeups_ns });
+        self.pending.push(Uncounted { kind: (slot as u32) << 3 | parts.coverage as u32, wakeups_ns });
         if self.pending.len() >= Batch::CALLS || self.recorder.is_at_end() {
             self.settle();
         }
@@ -536,7 +536,7 @@ fn look_at_clock(
 /// Counts calls of a batch that are of one series and coverage.
 fn count(series: &mut [Keyed], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone, drawn: u64) {
     let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
-    let Some(&Pending { kind, .. }) = first else { return };
+    let Some(&Uncounted { kind, .. }) = first else { return };
     let Some(keyed) = series.get_mut((kind >> 3) as usize) else { return };
     let chosen = match batch.is_rapid() {
         true => Chosen::drawn(batch, calls.clone(), drawn),
@@ -552,7 +552,7 @@ fn is_one_of(numbers: &[bool], number: u32) -> bool {
 }
 
 /// The names behind these numbers, each once.
-fn names_of(numbers: impl Iterator<Item = u32>, names: &Names) -> Vec<(u32, String)> {
+fn names_of(numbers: impl Iterator<Item = u32>, names: &NumberedNames) -> Vec<(u32, String)> {
     let numbers: BTreeSet<u32> = numbers.collect();
     numbers.into_iter().map(|number| (number, names.name(number).to_owned())).collect()
 }

@@ -9,31 +9,31 @@ use trunkline_call::KeyedMap;
 
 /// The accounts of those who have something under way, or wait to.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts {
-    of_sessions: BySlot<Account>,
-    of_others: KeyedMap<Payer, Account>,
+pub(crate) struct SenderAccounts {
+    of_sessions: BySlot<SenderAccount>,
+    of_others: KeyedMap<Payer, SenderAccount>,
 }
 
 /// What one sender has under way.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Account {
+pub(crate) struct SenderAccount {
     pub bytes: u64,
     /// Calls that wait until some of it was used; `true` for a response.
     pub blocked: VecDeque<(CallKey, bool)>,
 }
 
-impl Accounts {
+impl SenderAccounts {
     /// A sender's account, which is opened if it has none.
-    pub fn of(&mut self, payer: Payer) -> &mut Account {
+    pub fn of(&mut self, payer: Payer) -> &mut SenderAccount {
         match payer {
             Payer::Session(session) => {
-                self.of_sessions.get_or_insert_with(session.to_bits(), Account::default)
+                self.of_sessions.get_or_insert_with(session.to_bits(), SenderAccount::default)
             }
             payer => self.of_others.entry(payer).or_default(),
         }
     }
 
-    pub fn find(&mut self, payer: Payer) -> Option<&mut Account> {
+    pub fn find(&mut self, payer: Payer) -> Option<&mut SenderAccount> {
         match payer {
             Payer::Session(session) => self.of_sessions.get_mut(session.to_bits()),
             payer => self.of_others.get_mut(&payer),
@@ -47,7 +47,7 @@ impl Accounts {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Payer, &Account)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Payer, &SenderAccount)> {
         let of_sessions = self.of_sessions.iter();
         let of_sessions =
             of_sessions.map(|(session, account)| (Payer::Session(SessionKey::from_bits(session)), account));
@@ -56,13 +56,13 @@ impl Accounts {
 }
 
 /// As a map, which it was.
-impl Serialize for Accounts {
+impl Serialize for SenderAccounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl<'de> Deserialize<'de> for Accounts {
+impl<'de> Deserialize<'de> for SenderAccounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut all = Self::default();
         for (payer, account) in KeyedMap::deserialize(deserializer)? {

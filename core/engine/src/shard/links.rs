@@ -1,6 +1,6 @@
 //! What one shard keeps of the others: what is to go to them, who waits for that, and whose messages are under way.
 
-use super::accounts::Accounts;
+use super::accounts::SenderAccounts;
 use super::by_slot::BySlot;
 use super::crossing::{
     CrossedBody, Crossing, Offers, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
@@ -29,7 +29,7 @@ pub(crate) struct ShardLinks {
     own: u16,
     /// One for each shard, its own among them: what comes back from another may go on here.
     links: Vec<Link>,
-    accounts: Accounts,
+    accounts: SenderAccounts,
     /// What has come and was not handled yet, by where it comes from: from this very shard, or before it was handed
     /// over.
     inbox: VecDeque<(ShardIndex, Crossing)>,
@@ -47,7 +47,7 @@ pub(crate) struct ShardLinks {
     spare: Vec<Vec<u8>>,
     /// Boxes for openings and ends that cross from here.
     #[serde(skip)]
-    pub spares: Spares,
+    pub spares: Spares<ShardOpening, ShardFinish>,
     /// The registry's version the others were told of.
     told: Option<u64>,
     /// Lines in which somebody may go on.
@@ -93,7 +93,7 @@ struct Link {
     moving: u32,
     /// Boxes that came from there and are empty.
     #[serde(skip)]
-    spent: Spares,
+    spent: Spares<ShardOpening, ShardFinish>,
     /// They are to go back.
     #[serde(skip)]
     returns: bool,

@@ -4,38 +4,36 @@
 //! and the one that fills it needs the next. So boxes go back, many at a time. Freed on another thread than they were
 //! allocated on, or many at once, they cost the allocator a fifth of what the crossing takes.
 
-use super::crossing::{ShardFinish, ShardOpening};
-
 /// Boxes that are not in use. What they held last that others hold, too, they hold until they are used again.
-#[derive(Debug, Default)]
-pub(crate) struct Spares {
-    openings: Vec<Box<ShardOpening>>,
-    finishes: Vec<Box<ShardFinish>>,
+#[derive(Debug)]
+pub(crate) struct Spares<O, F> {
+    openings: Vec<Box<O>>,
+    finishes: Vec<Box<F>>,
 }
 
-impl Spares {
-    /// Boxes of each kind that are kept: 64 KiB.
-    const BOXES_MAX: usize = 256;
-    /// Boxes that go back together.
-    const RETURNED: usize = 32;
+/// Boxes of each kind that are kept: 64 KiB.
+const BOXES_MAX: usize = 256;
+/// Boxes that go back together.
+const RETURNED: usize = 32;
 
-    pub fn box_opening(&mut self, opening: ShardOpening) -> Box<ShardOpening> {
+impl<O, F> Spares<O, F> {
+    pub fn box_opening(&mut self, opening: O) -> Box<O> {
         boxed(&mut self.openings, opening)
     }
 
-    pub fn box_finish(&mut self, finish: ShardFinish) -> Box<ShardFinish> {
+    pub fn box_finish(&mut self, finish: F) -> Box<F> {
         boxed(&mut self.finishes, finish)
     }
 
     /// A box that is empty. Whether so many are by now that they are worth a word.
     #[inline]
-    pub fn put_opening(&mut self, opening: Box<ShardOpening>) -> bool {
+    pub fn put_opening(&mut self, opening: Box<O>) -> bool {
         put(&mut self.openings, opening)
     }
 
     /// The same.
     #[inline]
-    pub fn put_finish(&mut self, finish: Box<ShardFinish>) -> bool {
+    pub fn put_finish(&mut self, finish: Box<F>) -> bool {
         put(&mut self.finishes, finish)
     }
 
@@ -44,6 +42,12 @@ impl Spares {
         let Self { openings, finishes } = spares;
         take_back(&mut self.openings, openings);
         take_back(&mut self.finishes, finishes);
+    }
+}
+
+impl<O, F> Default for Spares<O, F> {
+    fn default() -> Self {
+        Self { openings: Vec::new(), finishes: Vec::new() }
     }
 }
 
@@ -59,13 +63,13 @@ fn boxed<T>(spare: &mut Vec<Box<T>>, value: T) -> Box<T> {
 
 #[inline]
 fn put<T>(spare: &mut Vec<Box<T>>, used: Box<T>) -> bool {
-    if spare.len() < Spares::BOXES_MAX {
+    if spare.len() < BOXES_MAX {
         spare.push(used);
     }
-    spare.len() >= Spares::RETURNED
+    spare.len() >= RETURNED
 }
 
 fn take_back<T>(spare: &mut Vec<Box<T>>, returned: Vec<Box<T>>) {
-    let room = Spares::BOXES_MAX.saturating_sub(spare.len());
+    let room = BOXES_MAX.saturating_sub(spare.len());
     spare.extend(returned.into_iter().take(room));
 }
