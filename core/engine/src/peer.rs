@@ -55,8 +55,8 @@ pub struct Peer {
     pub(crate) holding: Holding,
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
-    /// Its dialler was asked to open calls on another connection.
-    #[serde(skip)]
+    /// Whoever dialled it was asked to dial another, once: its peer, or this side.
+    #[serde(default)]
     pub(crate) is_asked_to_redial: bool,
     /// Another has taken its place: it is closed with the last of its calls.
     #[serde(default)]

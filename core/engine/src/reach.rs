@@ -287,15 +287,17 @@ impl Engine {
         self.forget_unwanted();
     }
 
-    /// A peer would rather have new calls on another connection of its own choice: one is dialled, and takes this one's
-    /// place when it is up. Until then, and if it never is, everything goes on here. However often a peer asks, it is
-    /// dialled no more often than [`REDIAL_NS`] allows.
+    /// A peer would rather have new calls on another connection: one is dialled, and takes this one's place when it is
+    /// up. Until then, and if it never is, everything goes on here. However often a peer asks, each connection is
+    /// replaced by one other, and an endpoint is dialled for it no more often than [`REDIAL_NS`] allows.
     pub(crate) fn redial(&mut self, now: Instant, key: PeerKey) {
-        let Some((remote_key, lane)) = self.peers.find(key).and_then(|peer| peer.lane) else { return };
+        let Some(peer) = self.peers.find_mut(key).filter(|peer| !peer.is_asked_to_redial) else { return };
+        let Some((remote_key, lane)) = peer.lane else { return };
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
         if remote.lanes[lane as usize] != LaneConnection::Open(key) || remote.redial_not_before > now {
             return;
         }
+        peer.is_asked_to_redial = true;
         remote.redial_not_before = now.plus_ns(REDIAL_NS);
         let endpoint = Arc::clone(&remote.endpoint);
         let connection = Dialled::Native(self.new_outgoing_peer(now, remote_key, lane));

@@ -121,6 +121,22 @@ fn where_nobody_can_be_dialled_everything_stays() {
     assert_eq!(scene.echo(b"two"), b"two");
 }
 
+/// PING with code 1, as a peer may write it at any time.
+const WISH: [u8; 24] = [0x54, 0x52, 0x4b, 0x31, 10, 0, 1, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn a_peer_that_asks_again_and_again_is_dialled_once() {
+    let mut scene = Scene::new();
+    scene.world.unreachable = true;
+    for _ in 0..50 {
+        scene.world.links[0].pipes[1].extend(WISH);
+        scene.settle();
+        scene.world.advance(1_000_000_000);
+    }
+    assert_eq!((scene.world.dials, scene.ups()), (2, vec![true]));
+    assert_eq!(scene.echo(b"two"), b"two");
+}
+
 #[test]
 fn wishes_one_after_another_are_not_heard() {
     let mut scene = Scene::new();
