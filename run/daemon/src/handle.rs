@@ -121,8 +121,7 @@ impl Daemon {
 
     /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
     /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
-    /// What the other daemon's owner kept of what was counted when comes along
-    /// ([`HandOver::past`](crate::HandOver::past)).
+    /// What was counted when comes along ([`HandOver::past`](crate::HandOver::past)).
     ///
     /// # Errors
     /// [`StartError`]; the other daemon goes on then.
@@ -437,9 +436,10 @@ impl Daemon {
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
             let (waker, shared) = (Arc::clone(&wakers[index]), Arc::clone(&shared));
-            let load = LoadMeter::new(index, &daemon.busy, now());
-            let samples = sink.clone();
-            let among = Among { index, count: open, waker, crossings, shared, samples, load };
+            // A fixed number of shards have sockets of their own, and the kernel spreads over them who connects.
+            let accepting = if least < most { &daemon.busy[..] } else { &[] };
+            let load = LoadMeter::new(Arc::clone(&daemon.busy[index]), accepting, now());
+            let among = Among { index, count: open, waker, crossings, shared, samples: sink.clone(), load };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         daemon.configure_services(&config);

@@ -15,7 +15,7 @@ use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
 use trunkline_shm::ControlListener;
 
 /// A busy shard leaves those who connect to others for so long.
-pub(crate) const LEFT_NS: u64 = 2_000_000;
+const LEFT_NS: u64 = 2_000_000;
 
 /// A listener of a shard.
 pub(crate) struct Listening {
@@ -54,16 +54,16 @@ impl Listening {
         }
     }
 
-    /// Leaves those who connect to other shards of the port for [`LEFT_NS`], if they were not left to them just before:
-    /// whoever still waits then is accepted here. Whether it does.
-    pub fn leave_to_others(&mut self, now: Instant, poller: &Poller) -> bool {
+    /// Leaves those who connect to other shards of the socket for [`LEFT_NS`], if they were not left to them just
+    /// before: whoever still waits then is accepted here. Until when, if it does.
+    pub fn leave_to_others(&mut self, now: Instant, poller: &Poller) -> Option<Instant> {
         let is_shared = !matches!(self.listener.endpoint(), Endpoint::Unix(_));
         let leaves = is_shared && now.since_ns(self.left_at) > 2 * LEFT_NS;
-        if leaves {
+        leaves.then(|| {
             self.left_at = now;
             self.unwatch(poller);
-        }
-        leaves
+            now.plus_ns(LEFT_NS)
+        })
     }
 
     /// Whether both are descriptors of one socket.

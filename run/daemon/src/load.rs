@@ -33,8 +33,8 @@ pub(crate) struct BusyTime {
 #[derive(Debug)]
 pub(crate) struct LoadMeter {
     total: Arc<BusyTime>,
-    /// Those of all shards.
-    all: Vec<Arc<BusyTime>>,
+    /// Those of all shards that accept at its very sockets.
+    accepting: Vec<Arc<BusyTime>>,
     /// When the interval began, and since when the thread has been busy.
     began: Instant,
     resumed: Instant,
@@ -68,17 +68,17 @@ impl BusyTime {
 }
 
 impl LoadMeter {
-    /// That of one among all shards.
-    pub fn new(index: usize, all: &[Arc<BusyTime>], now: Instant) -> Self {
-        let (total, all) = (Arc::clone(&all[index]), all.to_vec());
-        Self { total, all, began: now, resumed: now, busy_ns: 0, turns: 0, by_session: false }
+    /// `accepting`: the shards that accept at its very sockets.
+    pub fn new(total: Arc<BusyTime>, accepting: &[Arc<BusyTime>], now: Instant) -> Self {
+        let accepting = accepting.to_vec();
+        Self { total, accepting, began: now, resumed: now, busy_ns: 0, turns: 0, by_session: false }
     }
 
     /// Whether this shard is busy and another has time: who connects had better be accepted there.
     pub fn leaves_to_others(&self, now: Instant) -> bool {
         let own = self.total.permille(now.0);
         let has_time = |one: &Arc<BusyTime>| one.has_thread() && one.permille(now.0) + MARGIN_PERMILLE <= own;
-        own >= BUSY_PERMILLE && self.all.iter().any(has_time)
+        own >= BUSY_PERMILLE && self.accepting.iter().any(has_time)
     }
 
     /// Whether sessions are measured one by one.
@@ -130,10 +130,9 @@ mod tests {
 
     #[test]
     fn what_was_waited_is_not_busy() {
-        let all = [Arc::new(BusyTime::default())];
-        let total = &all[0];
+        let total = Arc::new(BusyTime::default());
         let at = |ms: u64| Instant(1_000 * MS + ms * MS);
-        let mut meter = LoadMeter::new(0, &all, at(0));
+        let mut meter = LoadMeter::new(Arc::clone(&total), &[], at(0));
         assert_eq!(meter.note(at(50)), None, "busy for 50 ms");
         meter.resumes(at(150));
         assert_eq!(meter.note(at(180)), None, "after a wait of 100");
@@ -146,12 +145,13 @@ mod tests {
     }
 
     /// Two shards that were so busy in their last interval: whether the first leaves connections to the second.
-    fn leaves(own_ms: u64, other_ms: u64, other_has_thread: bool) -> bool {
+    fn leaves(own_ms: u64, other_ms: u64, other_has_thread: bool, shares_sockets: bool) -> bool {
         let all = [Arc::new(BusyTime::default()), Arc::new(BusyTime::default())];
         all[1].set_thread(other_has_thread);
         let end = Instant(INTERVAL_NS);
+        let accepting = if shares_sockets { &all[..] } else { &[] };
         let [own, _other] = [(0, own_ms), (1, other_ms)].map(|(index, busy_ms)| {
-            let mut meter = LoadMeter::new(index, &all, Instant(0));
+            let mut meter = LoadMeter::new(Arc::clone(&all[index]), accepting, Instant(0));
             meter.resumes(Instant(INTERVAL_NS - busy_ms * MS));
             meter.note(end);
             meter
@@ -162,10 +162,11 @@ mod tests {
     #[test]
     fn a_busy_shard_leaves_who_connects_to_one_that_has_time() {
         let table = [
-            ("the other rests", leaves(180, 0, true), true),
-            ("it has no thread of its own", leaves(180, 0, false), false),
-            ("it is as busy", leaves(180, 150, true), false),
-            ("this one has time", leaves(90, 0, true), false),
+            ("the other rests", leaves(180, 0, true, true), true),
+            ("it has no thread of its own", leaves(180, 0, false, true), false),
+            ("it is as busy", leaves(180, 150, true, true), false),
+            ("this one has time", leaves(90, 0, true, true), false),
+            ("it has sockets of its own", leaves(180, 0, true, false), false),
         ];
         for (why, left, expected) in table {
             assert_eq!(left, expected, "{why}");
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn sessions_are_measured_where_that_may_matter() {
-        let mut meter = LoadMeter::new(0, &[Arc::default()], Instant(0));
+        let mut meter = LoadMeter::new(Arc::default(), &[], Instant(0));
         for (several, permille, measured) in [(true, 299, false), (true, 300, true), (false, 900, false)] {
             meter.measure_sessions(several, permille);
             assert_eq!(meter.is_by_session(), measured);

@@ -7,7 +7,6 @@
 //! without a descriptor stops watching its listeners.
 
 use crate::clock::now;
-use crate::listening::LEFT_NS;
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
 use crate::purpose::{Purpose, RestrictedClient, identity, label, take_in};
 use crate::refusal::{self, Answer, REFUSAL_NS_MAX};
@@ -64,9 +63,9 @@ impl Shard {
     pub fn accept(&mut self, index: usize) {
         if self.load.leaves_to_others(now())
             && let Some(listening) = self.listening.get_mut(index)
-            && listening.leave_to_others(now(), &self.poller)
+            && let Some(until) = listening.leave_to_others(now(), &self.poller)
         {
-            self.socket_timers.insert(now().plus_ns(LEFT_NS), Token::Listener(index));
+            self.socket_timers.insert(until, Token::Listener(index));
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
