@@ -18,7 +18,7 @@ use trunkline_call::Instant;
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
 ///
-/// NumberedNames are numbered once, when a method is bound or a peer connects; recording takes numbers. What a hostile
+/// Names are numbered once, when a method is bound or a peer connects; recording takes numbers. What a hostile
 /// application can make it hold is bounded by the three limits; what is beyond them is counted under `(other)`. What
 /// nobody uses any more is [forgotten](Telemetry::forget).
 #[derive(Debug)]
