@@ -366,9 +366,9 @@ fn trace(text: &str) -> Result<u128, String> {
 /// Reads `200/s`.
 fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text).parse::<f64>().ok();
-    number
-        .filter(|rate| rate.is_finite() && *rate > 0.0)
-        .ok_or_else(|| format!("{text:?} is no rate: write 200/s, or another number above zero"))
+    number.filter(|rate| (1e-3..=1e9).contains(rate)).ok_or_else(|| {
+        format!("{text:?} is no rate: write 200/s, or another number from 0.001 to 1000000000")
+    })
 }
 
 /// Reads `4`, `0.5`.
@@ -427,7 +427,8 @@ mod tests {
     #[test]
     fn rates_times_and_changes_are_read() {
         assert_eq!((rate("200/s"), rate("0.5")), (Ok(200.0), Ok(0.5)));
-        assert!(rate("0/s").is_err() && rate("fast").unwrap_err().contains("write 200/s"));
+        assert!(["0/s", "-1/s", "1e-300/s", "1e10/s", "NaN"].iter().all(|wrong| rate(wrong).is_err()));
+        assert!(rate("fast").unwrap_err().contains("write 200/s"));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(duration("2").is_err() && duration("-2s").is_err() && duration("1e400s").is_err());
         assert_eq!(change("server_application=-30%"), Ok((Component::ServerApplication, 0.7)));
