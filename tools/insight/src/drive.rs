@@ -14,6 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ const PROBES: usize = 200;
 const LAST_RECORDS: Duration = Duration::from_millis(300);
 /// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
 const LONG_PART: u32 = 4;
+/// Where somebody looks on, it is said so often how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// No longer chain is made above a call.
 const ABOVE_MAX: u16 = 64;
 /// Services of daemons' own: nobody else serves them.
@@ -150,6 +153,7 @@ async fn make_all(acts: &Acts, args: &DriveArgs) -> Result<Driven, String> {
     let began = Instant::now();
     let mut driven = Driven::default();
     let mut under_way = FuturesUnordered::new();
+    let mut told = std::io::stderr().is_terminal().then_some(began);
     for (place, number) in order(&acts.calls).into_iter().enumerate() {
         let due = began + Duration::from_secs_f64(place as f64 / args.rate);
         let mut due = pin!(acts.until(due));
@@ -162,6 +166,13 @@ async fn make_all(acts: &Acts, args: &DriveArgs) -> Result<Driven, String> {
         })
         .await;
         under_way.push(one(acts, number));
+        if let Some(told) = told.as_mut().filter(|told| told.elapsed() >= TOLD_EVERY) {
+            *told = Instant::now();
+            eprint!("\r{} of {} calls begun, {} under way ", place + 1, acts.calls.len(), under_way.len());
+        }
+    }
+    if told.is_some() {
+        eprintln!();
     }
     poll_fn(|cx| {
         take_ended(&mut under_way, &mut driven, cx);

@@ -18,6 +18,8 @@ pub struct Timer {
 #[derive(Debug)]
 pub struct Until<'a> {
     at: Instant,
+    /// The entry of the last poll.
+    entry: Option<u64>,
     shared: &'a Waiting,
 }
 
@@ -27,7 +29,7 @@ struct Waiting {
     changed: Condvar,
 }
 
-/// Who waits: an entry for each poll, so at most the calls under way, and what woke them besides.
+/// Who waits: an entry for each, until its time.
 #[derive(Debug, Default)]
 struct WaitState {
     times: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -47,7 +49,7 @@ impl Timer {
 
     /// Ready when this time has come.
     pub fn until(&self, at: Instant) -> Until<'_> {
-        Until { at, shared: &self.shared }
+        Until { at, entry: None, shared: &self.shared }
     }
 }
 
@@ -61,17 +63,23 @@ impl Drop for Timer {
 impl Future for Until<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if Instant::now() >= self.at {
             return Poll::Ready(());
         }
         let mut state = self.shared.state();
+        // What woke whoever waits was something else: its entry is still there.
+        if let Some(waker) = self.entry.and_then(|entry| state.wakers.get_mut(&entry)) {
+            waker.clone_from(cx.waker());
+            return Poll::Pending;
+        }
         let number = state.number;
         state.number += 1;
         let is_next = state.times.peek().is_none_or(|Reverse((next, _))| self.at < *next);
         state.times.push(Reverse((self.at, number)));
         state.wakers.insert(number, cx.waker().clone());
         drop(state);
+        self.entry = Some(number);
         if is_next {
             self.shared.changed.notify_one();
         }
@@ -118,6 +126,19 @@ mod tests {
     use futures_util::stream::FuturesUnordered;
     use std::time::Duration;
     use trunkline::Wait;
+
+    /// Whatever wakes it besides, a wait takes the room of one.
+    #[test]
+    fn a_wait_that_is_asked_often_has_one_entry() {
+        let timer = Timer::start();
+        let mut wait = std::pin::pin!(timer.until(Instant::now() + Duration::from_secs(3600)));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..100 {
+            assert_eq!(wait.as_mut().poll(&mut cx), Poll::Pending);
+        }
+        let state = timer.shared.state();
+        assert_eq!((state.times.len(), state.wakers.len()), (1, 1));
+    }
 
     #[test]
     fn waits_end_in_order() {
