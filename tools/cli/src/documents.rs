@@ -2,11 +2,12 @@
 
 use crate::args::Trunkline;
 use crate::go;
+use crate::insight::verb_of;
 use clap::{CommandFactory, Parser};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use trunkline_insight_verbs::{InsightLine, VERBS};
+use trunkline_insight_verbs::InsightLine;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -74,7 +75,8 @@ fn every_command_is_one() {
         for command in commands(&text) {
             // Where the output of one goes is the shell's.
             let line = command.split(" > ").next().unwrap_or_default();
-            let is_insight = VERBS.iter().any(|verb| line.starts_with(&format!("trunkline {verb} ")));
+            // As the program does, wherever its options stand.
+            let is_insight = verb_of(&words(line)).is_some();
             let parsed = match is_insight {
                 true => InsightLine::try_parse_from(words(line)).map(drop),
                 false => Trunkline::try_parse_from(go::two_dashes(words(line).into_iter())).map(drop),

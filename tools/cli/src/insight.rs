@@ -83,8 +83,8 @@ fn program() -> PathBuf {
     beside.unwrap_or_else(|| PROGRAM.into())
 }
 
-/// The verb, if it is one of that program's.
-fn verb_of(arguments: &[OsString]) -> Option<&str> {
+/// The verb of that program that a command line has, if it has one.
+pub fn verb_of(arguments: &[OsString]) -> Option<&str> {
     let mut words = arguments.iter().skip(1).map(OsString::as_os_str);
     while let Some(word) = words.next() {
         if WITH_VALUE.iter().any(|option| word == OsStr::new(option)) {
