@@ -81,6 +81,14 @@
 // Flag of `tl_call_open`: there is no first message yet; the slice is not looked at.
 #define TL_NO_MESSAGE 2
 
+// Flag of `tl_call_open`, `tl_call_send` and `tl_outcome`: the message is not compressed towards a gRPC peer, whatever
+// its call says (metadata `grpc-encoding`) or the daemon's configuration.
+#define TL_UNCOMPRESSED 4
+
+// Flag of `tl_event`: its message came compressed from a gRPC peer. What comes from this host, or from another's
+// daemon, does not.
+#define TL_COMPRESSED 1
+
 // What the environment says, else the host's daemon, else one inside the process.
 #define TL_ANY_DAEMON 0
 
@@ -216,8 +224,10 @@ typedef struct tl_event {
   struct tl_metadata trailers;
   // What failed, or 0.
   struct tl_status status;
+  // `TL_COMPRESSED`, or 0.
+  uint32_t flags;
   // 0.
-  uint64_t reserved;
+  uint32_t reserved;
 } tl_event;
 
 // A completion queue. Released by `tl_queue_release`.
@@ -243,6 +253,10 @@ typedef struct tl_outcome {
   struct tl_memory built;
   // How many bytes the built response has.
   size_t built_bytes;
+  // `TL_UNCOMPRESSED`, or 0.
+  uint32_t flags;
+  // 0.
+  uint32_t reserved;
 } tl_outcome;
 
 // Settings of a channel. Set all to zero, then `size`, then what is wanted.

@@ -139,6 +139,13 @@ pub const TL_EXECUTION_UNKNOWN: u32 = 2;
 pub const TL_LAST: u32 = 1;
 /// Flag of `tl_call_open`: there is no first message yet; the slice is not looked at.
 pub const TL_NO_MESSAGE: u32 = 2;
+/// Flag of `tl_call_open`, `tl_call_send` and `tl_outcome`: the message is not compressed towards a gRPC peer, whatever
+/// its call says (metadata `grpc-encoding`) or the daemon's configuration.
+pub const TL_UNCOMPRESSED: u32 = 4;
+
+/// Flag of `tl_event`: its message came compressed from a gRPC peer. What comes from this host, or from another's
+/// daemon, does not.
+pub const TL_COMPRESSED: u32 = 1;
 
 /// What the environment says, else the host's daemon, else one inside the process.
 pub const TL_ANY_DAEMON: u32 = 0;
@@ -249,6 +256,10 @@ pub struct tl_outcome {
     pub built: tl_memory,
     /// How many bytes the built response has.
     pub built_bytes: usize,
+    /// `TL_UNCOMPRESSED`, or 0.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// What came of an operation. `tl_event_clear` releases all but the call.
@@ -271,8 +282,10 @@ pub struct tl_event {
     pub trailers: tl_metadata,
     /// What failed, or 0.
     pub status: tl_status,
+    /// `TL_COMPRESSED`, or 0.
+    pub flags: u32,
     /// 0.
-    pub reserved: u64,
+    pub reserved: u32,
 }
 
 /// Handles a delivered call on the thread that received it, which must not be kept for long: other calls wait. It may

@@ -1,8 +1,8 @@
 //! Calls: made through a channel, or delivered to a server.
 
 use crate::abi::{
-    TL_LAST, TL_NO_MESSAGE, tl_call, tl_call_options, tl_channel, tl_code, tl_event, tl_memory, tl_message,
-    tl_metadata, tl_outcome, tl_queue, tl_slice, tl_status,
+    TL_LAST, TL_NO_MESSAGE, TL_UNCOMPRESSED, tl_call, tl_call_options, tl_channel, tl_code, tl_event,
+    tl_memory, tl_message, tl_metadata, tl_outcome, tl_queue, tl_slice, tl_status,
 };
 use crate::entry::{enter, value};
 use crate::event;
@@ -179,6 +179,7 @@ pub unsafe extern "C" fn tl_call_open(
                 Some(built) => Some(built),
                 None => Some(copied(foreign, first)?),
             };
+            let first = first.map(|first| flagged(first, flags));
             let made = Arc::new(CallObject::Made { cancel, opened: OnceLock::new() });
             let opening = open(Arc::clone(&made), dial, first, flags & TL_LAST != 0);
             match queue {
@@ -274,7 +275,13 @@ pub unsafe extern "C" fn tl_call_send_built(
     }
 }
 
+/// As the flags say of its compression.
+fn flagged(message: OpaqueBody, flags: u32) -> OpaqueBody {
+    if flags & TL_UNCOMPRESSED != 0 { message.uncompressed() } else { message }
+}
+
 fn send(call: tl_call, message: OpaqueBody, flags: u32, (queue, tag): (tl_queue, u64)) -> Result<(), Status> {
+    let message = flagged(message, flags);
     let (object, queue) = (lookup::call(call)?, lookup::queue_if_any(queue)?);
     match &*object {
         CallObject::Served(served) => {
@@ -513,6 +520,8 @@ pub unsafe extern "C" fn tl_call_finish(
                 None => Some(copied(foreign, foreign.read(message)?)?),
                 built => built,
             };
+            let flags = foreign.sized(outcome)?.map_or(0, |outcome| outcome.flags);
+            let message = message.map(|message| flagged(message, flags));
             perform(queue, (tag, call), async move { served.finish(&ending, message).await })
         })
     }

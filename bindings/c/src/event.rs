@@ -1,9 +1,9 @@
 //! What came of an operation, before it is given to the caller: without handles, so that one nobody takes leaves none.
 
 use crate::abi::{
-    TL_EVENT_CALL, TL_EVENT_END, TL_EVENT_HEADERS, TL_EVENT_MESSAGE, TL_EVENT_OPENED, TL_EVENT_OVER,
-    TL_EVENT_POSTED, TL_EVENT_REPLY, TL_EVENT_REQUESTS_END, TL_EVENT_SENT, tl_call, tl_code, tl_event,
-    tl_message, tl_metadata, tl_status,
+    TL_COMPRESSED, TL_EVENT_CALL, TL_EVENT_END, TL_EVENT_HEADERS, TL_EVENT_MESSAGE, TL_EVENT_OPENED,
+    TL_EVENT_OVER, TL_EVENT_POSTED, TL_EVENT_REPLY, TL_EVENT_REQUESTS_END, TL_EVENT_SENT, tl_call, tl_code,
+    tl_event, tl_message, tl_metadata, tl_status,
 };
 use crate::entry::enter;
 use crate::handles;
@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use trunkline::Status;
+use trunkline::opaque::Message;
 use trunkline_bindings::{Answered, CallEvent, CompletionQueue};
 
 /// What an event is before anything came.
@@ -25,6 +26,7 @@ pub(crate) const NONE: tl_event = tl_event {
     headers: tl_metadata { id: 0 },
     trailers: tl_metadata { id: 0 },
     status: tl_status { id: 0 },
+    flags: 0,
     reserved: 0,
 };
 
@@ -79,13 +81,13 @@ impl What {
             Self::Reply(Answered { headers, message, status }) => {
                 out.headers = metadata::handle_of(headers)?;
                 if let Some(message) = message {
-                    out.message = message::handle_of(message)?;
+                    give_message(message, out)?;
                 }
                 return Self::give_end(status, out);
             }
             Self::Arrived(CallEvent::End(status)) => return Self::give_end(status, out),
             Self::Arrived(CallEvent::Headers(headers)) => out.headers = metadata::handle_of(headers)?,
-            Self::Arrived(CallEvent::Message(message)) => out.message = message::handle_of(message)?,
+            Self::Arrived(CallEvent::Message(message)) => give_message(message, out)?,
             Self::Arrived(CallEvent::RequestsEnd) | Self::Over | Self::Posted => {}
             Self::Call(call) => out.call = tl_call { id: handles::insert(Object::Call(call))? },
         }
@@ -96,6 +98,12 @@ impl What {
         out.trailers = metadata::handle_of(status.metadata().clone())?;
         Ok(status)
     }
+}
+
+fn give_message(message: Message, out: &mut tl_event) -> Result<(), Status> {
+    out.flags |= if message.was_compressed() { TL_COMPRESSED } else { 0 };
+    out.message = message::handle_of(message)?;
+    Ok(())
 }
 
 /// Releases what an event brought, except the call, and forgets it. Null and an event cleared before are nothing.

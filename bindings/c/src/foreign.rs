@@ -226,6 +226,8 @@ mod tests {
             trailers: crate::abi::tl_metadata::default(),
             built: crate::memory::NONE,
             built_bytes: 0,
+            flags: 0,
+            reserved: 0,
         };
         assert_eq!(code(foreign().sized(&raw const outcome)), Code::InvalidArgument);
         let newer = tl_outcome { size: u32::MAX, code: 3, ..outcome };

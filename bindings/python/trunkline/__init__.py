@@ -22,11 +22,11 @@ intercept_channel = grpc.intercept_channel
 def insecure_channel(target="", options=None, compression=None, *, socket=None, embedded=None, name=None):
     """A channel to a target, through the host's daemon; to whoever serves on this host if it is empty.
 
-    `options` and `compression` are those of grpcio's transport, which this does not use: limits, keepalive, balancing,
-    retries and compression are the daemon's configuration. `socket`, `embedded` and `name` say which daemon, and who
+    `options` are those of grpcio's transport, which this does not use: limits, keepalive, balancing and retries are the
+    daemon's configuration. `compression` is that of requests to a gRPC server; nothing is on one host. `socket`, `embedded` and `name` say which daemon, and who
     calls.
     """
-    return Channel(Library(target, socket, embedded, name))
+    return Channel(Library(target, socket, embedded, name, compression))
 
 
 def server(
@@ -48,6 +48,7 @@ def server(
         handlers,
         interceptors,
         maximum_concurrent_rpcs,
+        compression,
         socket=socket,
         embedded=embedded,
         name=name,

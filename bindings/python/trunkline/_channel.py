@@ -68,10 +68,10 @@ class _Method:
         self._serialize = serializer or _identity
         self._deserialize = deserializer or _identity
 
-    def _open(self, request, timeout, metadata, wait_for_ready, credentials):
+    def _open(self, request, timeout, metadata, wait_for_ready, credentials, compression):
         """Opens a call: with its only request, or, for None, with requests to follow."""
         refuse_credentials(credentials)
-        options = Options(timeout, metadata)
+        options = Options(timeout, self._library.metadata(metadata, compression))
         call, status = ffi.new("tl_call *"), ffi.new("tl_status *")
         first, _kept = as_slice(b"" if request is None else request)
         flags = lib.TL_NO_MESSAGE if request is None else lib.TL_LAST
@@ -92,21 +92,22 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
     def __call__(
         self, request, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._wait(request, timeout, metadata, credentials, wait_for_ready, False)[0]
+        return self._wait(request, timeout, metadata, credentials, wait_for_ready, compression, False)[0]
 
     def with_call(
         self, request, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._wait(request, timeout, metadata, credentials, wait_for_ready, True)
+        return self._wait(request, timeout, metadata, credentials, wait_for_ready, compression, True)
 
     def future(
         self, request, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        stream = self._open(self._serialize(request), timeout, metadata, wait_for_ready, credentials)
+        stream = self._open(self._serialize(request), timeout, metadata, wait_for_ready, credentials, compression)
         return stream.only_response()
 
-    def _wait(self, request, timeout, metadata, credentials, wait_for_ready, with_call):
+    def _wait(self, request, timeout, metadata, credentials, wait_for_ready, compression, with_call):
         refuse_credentials(credentials)
+        metadata = self._library.metadata(metadata, compression)
         message, kept = as_slice(self._serialize(request))
         event, status, options = ffi.new("tl_event *"), ffi.new("tl_status *"), None
         if timeout is not None or metadata:
@@ -153,14 +154,14 @@ class _UnaryStream(_Method, grpc.UnaryStreamMultiCallable):
     def __call__(
         self, request, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._open(self._serialize(request), timeout, metadata, wait_for_ready, credentials)
+        return self._open(self._serialize(request), timeout, metadata, wait_for_ready, credentials, compression)
 
 
 class _StreamStream(_Method, grpc.StreamStreamMultiCallable):
     def __call__(
         self, request_iterator, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        stream = self._open(None, timeout, metadata, wait_for_ready, credentials)
+        stream = self._open(None, timeout, metadata, wait_for_ready, credentials, compression)
         stream.feed(request_iterator, self._serialize)
         return stream
 

@@ -136,6 +136,20 @@ def lent_message_of(event):
     return memoryview(ffi.buffer(owned, slice_.len)).toreadonly()
 
 
+# grpcio's numbers of compressions, as the daemon names them.
+_COMPRESSIONS = {0: "identity", 1: "deflate", 2: "gzip"}
+
+
+def compressed(metadata, compression):
+    """Metadata that ask for one of grpc.Compression towards a gRPC peer, too; None asks for nothing."""
+    if compression is None:
+        return metadata
+    name = _COMPRESSIONS.get(int(compression))
+    if name is None:
+        raise ValueError(f"{compression!r} is not one of grpc.Compression")
+    return (*(metadata or ()), ("grpc-encoding", name))
+
+
 class Options:
     """Options of one call, and what they point to."""
 
@@ -156,14 +170,15 @@ class Options:
 class Outcome:
     """How a served call ends, and what that points to. Null: it went well, and there is nothing to say of it."""
 
-    def __init__(self, code, message, trailers):
+    def __init__(self, code, message, trailers, flags=0):
         self._kept = []
-        if not (code or message or trailers):
+        if not (code or message or trailers or flags):
             self.value = ffi.NULL
             return
         self.value = ffi.new(_OUTCOME)
         self.value.size = ffi.sizeof("tl_outcome")
         self.value.code = code
+        self.value.flags = flags
         self.value.message = self._slice((message or "").encode("utf-8"))
         rest = [pair for pair in trailers or () if pair[0] != DETAILS]
         details = [value for key, value in trailers or () if key == DETAILS]
@@ -186,8 +201,9 @@ class Library:
     # Messages of calls as bytes of their own.
     take = staticmethod(message_of)
 
-    def __init__(self, target, socket=None, embedded=None, name=None):
+    def __init__(self, target, socket=None, embedded=None, name=None, compression=None):
         self._settings = (target, socket, embedded, name)
+        self._compression = compression
         self._channels = {}
         self._typed = {}
 
@@ -202,6 +218,10 @@ class Library:
             if channel is not opened:
                 lib.tl_channel_release(opened)
         return channel
+
+    def metadata(self, metadata, compression):
+        """Metadata of a call that asks for this compression, or for none of its own."""
+        return compressed(metadata, self._compression if compression is None else compression)
 
     def typed(self, package):
         """The same for messages of a package, linear ones."""
@@ -235,7 +255,7 @@ class TypedLibrary(Library):
     take = staticmethod(lent_message_of)
 
     def __init__(self, library, package):
-        super().__init__(None)
+        super().__init__(None, compression=library._compression)
         self._library = library
         self._package = package
 

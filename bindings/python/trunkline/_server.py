@@ -142,10 +142,13 @@ def port_of(address):
 class Server(grpc.Server):
     """Serves through the host's daemon."""
 
-    def __init__(self, thread_pool, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, **where):
+    def __init__(
+        self, thread_pool, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, compression=None, **where
+    ):
         self._pool = thread_pool
         self._handlers = Handlers(handlers, interceptors)
         self._most = maximum_concurrent_rpcs
+        self._compression = compression
         self._where = where
         self._library = None
         self._lock = threading.Lock()
@@ -214,6 +217,7 @@ class Server(grpc.Server):
 
     def _take(self, number):
         context = Context(ffi.new("tl_call *", (number,))[0], self._library.queue)
+        context.set_compression(self._compression)
         with self._lock:
             too_many = self._most is not None and len(self._calls) >= self._most
             if not too_many:
@@ -324,6 +328,8 @@ class ContextWords:
         self._over = False
         self.is_released = False
         self._headers_sent = False
+        self._compression = None
+        self._is_next_plain = False
         self._callbacks = []
         self.take = message_of
 
@@ -348,10 +354,17 @@ class ContextWords:
         return {}
 
     def set_compression(self, compression):
-        """An application and its daemon share memory; between hosts the daemon compresses."""
+        """How responses are compressed towards a gRPC client; nothing is on one host. To be said before headers are sent."""
+        _library.compressed((), compression)
+        self._compression = compression
 
     def disable_next_message_compression(self):
-        pass
+        self._is_next_plain = True
+
+    def _flags(self):
+        """Of the message that is sent now."""
+        is_plain, self._is_next_plain = self._is_next_plain, False
+        return lib.TL_UNCOMPRESSED if is_plain else 0
 
     def set_trailing_metadata(self, trailing_metadata):
         self._trailing = tuple(trailing_metadata)
@@ -439,9 +452,14 @@ class Context(ContextWords, grpc.ServicerContext):
         if self._headers_sent:
             raise ValueError("initial metadata were sent already")
         self._headers_sent = True
-        headers = _library.metadata_handle(initial_metadata)
+        headers = _library.metadata_handle(_library.compressed(initial_metadata, self._compression))
         lib.tl_call_send_headers(self.call, headers, _library.NO_QUEUE, 0, ffi.NULL)
         lib.tl_metadata_release(headers)
+
+    def _begin_answer(self):
+        """Says how the answer is compressed, if that was asked for and headers have not said it."""
+        if self._compression is not None and not self._headers_sent:
+            self.send_initial_metadata(())
 
     def receive(self):
         """The next request; None after the last. Raises when the call is no longer wanted."""
@@ -458,13 +476,17 @@ class Context(ContextWords, grpc.ServicerContext):
 
     def send(self, message):
         """Sends a response; whether it is still wanted."""
+        self._begin_answer()
         slice_, _kept = as_slice(message)
         self._headers_sent = True
-        return lib.tl_call_send(self.call, slice_, 0, _library.NO_QUEUE, 0, ffi.NULL) == 0
+        return lib.tl_call_send(self.call, slice_, self._flags(), _library.NO_QUEUE, 0, ffi.NULL) == 0
 
     def finish(self, ending, message=None):
         """Answers the call; nothing happens if it was."""
-        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers), ffi.NULL, None
+        if message is not None:
+            self._begin_answer()
+        flags = 0 if message is None else self._flags()
+        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers, flags), ffi.NULL, None
         if message is not None:
             value, kept = as_slice(message)
             slice_ = ffi.new("tl_slice *", value)

@@ -169,8 +169,9 @@ class _Method:
         self.serialize = serializer or bytes
         self.deserialize = deserializer or bytes
 
-    def _call(self, kind, request, requests, timeout, metadata, credentials, wait_for_ready):
+    def _call(self, kind, request, requests, timeout, metadata, credentials, wait_for_ready, compression):
         refuse_credentials(credentials)
+        metadata = self.library.metadata(metadata, compression)
         return kind(self, _queue(), request, requests, timeout, metadata, wait_for_ready)
 
 
@@ -178,14 +179,18 @@ class _UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable):
     def __call__(
         self, request, *, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._call(UnaryUnaryCall, request, None, timeout, metadata, credentials, wait_for_ready)
+        return self._call(
+            UnaryUnaryCall, request, None, timeout, metadata, credentials, wait_for_ready, compression
+        )
 
 
 class _UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable):
     def __call__(
         self, request, *, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._call(UnaryStreamCall, request, None, timeout, metadata, credentials, wait_for_ready)
+        return self._call(
+            UnaryStreamCall, request, None, timeout, metadata, credentials, wait_for_ready, compression
+        )
 
 
 class _StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable):
@@ -198,7 +203,9 @@ class _StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable):
         wait_for_ready=None,
         compression=None,
     ):
-        return self._call(StreamUnaryCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready)
+        return self._call(
+            StreamUnaryCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready, compression
+        )
 
 
 class _StreamStream(_Method, grpc.aio.StreamStreamMultiCallable):
@@ -211,7 +218,9 @@ class _StreamStream(_Method, grpc.aio.StreamStreamMultiCallable):
         wait_for_ready=None,
         compression=None,
     ):
-        return self._call(StreamStreamCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready)
+        return self._call(
+            StreamStreamCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready, compression
+        )
 
 
 class _Call:
@@ -552,7 +561,7 @@ def insecure_channel(
     target="", options=None, compression=None, interceptors=None, *, socket=None, embedded=None, name=None
 ):
     """As `trunkline.insecure_channel`, for `grpc.aio`'s stubs."""
-    return Channel(Library(target, socket, embedded, name), interceptors)
+    return Channel(Library(target, socket, embedded, name, compression), interceptors)
 
 
 # ---- the server
@@ -561,9 +570,10 @@ def insecure_channel(
 class Server(grpc.aio.Server):
     """Serves through the host's daemon; handlers are coroutines of the loop it is started in."""
 
-    def __init__(self, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, **where):
+    def __init__(self, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, compression=None, **where):
         self._handlers = Handlers(handlers, interceptors)
         self._most = maximum_concurrent_rpcs
+        self._compression = compression
         self._where = where
         self._library = None
         self._queue = None
@@ -615,6 +625,7 @@ class Server(grpc.aio.Server):
 
     def _take(self, number):
         context = Context(ffi.new("tl_call *", (number,))[0], self._queue)
+        context.set_compression(self._compression)
         too_many = self._most is not None and len(self._calls) >= self._most
         task = asyncio.get_running_loop().create_task(self._handle(context, number, too_many))
         self._calls[number] = (task, context)
@@ -714,15 +725,23 @@ class Context(ContextWords, grpc.aio.ServicerContext):
             yield request
 
     async def write(self, message):
+        await self._begin_answer()
         slice_, _kept = as_slice(self.serialize(message))
+        flags = self._flags()
         sent = await self._loop_queue.begin(
-            lambda queue, tag, status: lib.tl_call_send(self.call, slice_, 0, queue, tag, status)
+            lambda queue, tag, status: lib.tl_call_send(self.call, slice_, flags, queue, tag, status)
         )
         if sent.ending.code:
             raise asyncio.CancelledError()
 
+    async def _begin_answer(self):
+        """Says how the answer is compressed, if that was asked for and headers have not said it."""
+        if self._compression is not None and not self._headers_sent:
+            await self.send_initial_metadata(())
+
     async def send_initial_metadata(self, initial_metadata):
-        headers = _library.metadata_handle(initial_metadata)
+        self._headers_sent = True
+        headers = _library.metadata_handle(_library.compressed(initial_metadata, self._compression))
         try:
             await self._loop_queue.begin(
                 lambda queue, tag, status: lib.tl_call_send_headers(self.call, headers, queue, tag, status)
@@ -732,7 +751,10 @@ class Context(ContextWords, grpc.aio.ServicerContext):
 
     async def finish(self, ending, message=None):
         self.is_answered = True
-        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers), ffi.NULL, None
+        if message is not None:
+            await self._begin_answer()
+        flags = 0 if message is None else self._flags()
+        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers, flags), ffi.NULL, None
         if message is not None:
             value, kept = as_slice(message)
             slice_ = ffi.new("tl_slice *", value)
@@ -779,4 +801,4 @@ def server(
     if migration_thread_pool is not None:
         raise ValueError("handlers that block belong to trunkline.server, which runs them in a pool of threads")
     where = {"socket": socket, "embedded": embedded, "name": name, "workers": workers}
-    return Server(handlers, interceptors, maximum_concurrent_rpcs, **where)
+    return Server(handlers, interceptors, maximum_concurrent_rpcs, compression, **where)

@@ -132,7 +132,7 @@ mod tests {
         Call {
             route: RouteIndex(1),
             call: CallId(2),
-            payload: Some(Payload { span: Span { offset: 64, len }, encoding: Encoding::Protobuf }),
+            payload: Some(Payload::new(Span { offset: 64, len }, Encoding::Protobuf)),
             metadata: span(128),
             end: true,
             wait_for_ready: false,

@@ -7,14 +7,14 @@
 //!
 //! | word | Call | Message | Headers | Finish | Release |
 //! |---|---|---|---|---|---|
-//! | 0 | kind, flags, —, route | kind, flags | kind | kind, flags, code | kind |
+//! | 0 | kind, flags, compression, route | kind, flags, compression | kind | kind, flags, code | kind |
 //! | 1 | call | call | call | call | call |
 //! | 2 | payload offset, length | payload | — | payload | block offset, length |
 //! | 3 | metadata offset, length | — | metadata | metadata | metadata block offset, length |
 //! | 4 | deadline | — | — | a10 | a18 |
 //! | 5 | a0 | — | — | CPU ns | — |
 //! | 6 | a1 | a1 | — | a11 | — |
-//! | 7 | parent call | — | — | subtree | — |
+//! | 7 | parent call | — | — | subtree, compression | — |
 
 use crate::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 
@@ -39,13 +39,50 @@ pub struct Payload {
     pub span: Span,
     /// How it is written.
     pub encoding: Encoding,
+    /// What is said of its compression.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub compression: MessageCompression,
+}
+
+/// What an entry says of how its message is compressed towards a gRPC peer, or came from one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum MessageCompression {
+    /// Nothing. By an application: it is compressed as its call says.
+    #[default]
+    Unsaid = 0,
+    /// To an application: it came compressed from a gRPC peer. By an application it says nothing.
+    Compressed = 1,
+    /// By an application: it is not to be compressed, whatever its call says.
+    Plain = 2,
 }
 
 /// What a protobuf message takes from its stream's window besides its bytes: its entry and the smallest block. A linear
 /// message is never empty; an empty protobuf message has to cost something, or a stream of them would know no limit.
 pub const PROTOBUF_COST_BYTES: u32 = 64;
 
+impl MessageCompression {
+    /// Of a message of a gRPC peer.
+    pub fn came(compressed: bool) -> Self {
+        if compressed { Self::Compressed } else { Self::Unsaid }
+    }
+
+    /// What a number of another process means; one of a later version says nothing.
+    pub fn from_number(number: u16) -> Self {
+        match number {
+            1 => Self::Compressed,
+            2 => Self::Plain,
+            _ => Self::Unsaid,
+        }
+    }
+}
+
 impl Payload {
+    /// A message of whose compression nothing is said.
+    pub fn new(span: Span, encoding: Encoding) -> Self {
+        Self { span, encoding, compression: MessageCompression::Unsaid }
+    }
+
     /// The block to be returned for it in a receive heap. An empty protobuf message has one too, and its return says
     /// one byte: a length of zero would say that there is none.
     pub fn block(&self) -> Span {
@@ -230,7 +267,7 @@ impl Submission {
             kind::CALL => Self::Call(Call::decode(entry, word)),
             kind::MESSAGE => Self::Message {
                 call,
-                payload: payload(entry, word.flags),
+                payload: payload(entry, word.flags, word.code),
                 end: word.end(),
                 a1: Instant(entry[6]),
             },
@@ -280,7 +317,9 @@ impl Completion {
         let call = CallId(entry[1]);
         Ok(match word.kind {
             kind::CALL => Self::Call(Call::decode(entry, word)),
-            kind::MESSAGE => Self::Message { call, payload: payload(entry, word.flags), end: word.end() },
+            kind::MESSAGE => {
+                Self::Message { call, payload: payload(entry, word.flags, word.code), end: word.end() }
+            }
             kind::HALF_CLOSE => Self::HalfClose { call },
             kind::CANCEL => Self::Cancelled { call, code: Code::from_number(word.code) },
             kind::HEADERS => Self::Headers { call, metadata: span(entry[3]) },
@@ -326,7 +365,7 @@ impl Call {
         Self {
             route: RouteIndex(word.route),
             call: CallId(entry[1]),
-            payload: optional_payload(entry, word.flags),
+            payload: optional_payload(entry, word.flags, word.code),
             metadata: span(entry[3]),
             end: word.end(),
             wait_for_ready: word.flags & flag::WAIT_FOR_READY != 0,
@@ -341,7 +380,7 @@ impl Call {
         let first = First {
             kind: kind::CALL,
             flags: payload_flags(self.payload) | end_flag(self.end) | wait_flag(self.wait_for_ready),
-            code: 0,
+            code: compression_code(self.payload),
             route: self.route.0,
         };
         [
@@ -364,7 +403,7 @@ impl Finish {
             call: CallId(entry[1]),
             code: Code::from_number(word.code),
             execution: Execution::from_number(word.flags >> flag::EXECUTION_SHIFT),
-            payload: optional_payload(entry, word.flags),
+            payload: optional_payload(entry, word.flags, (entry[7] >> 32) as u16),
             metadata: span(entry[3]),
             taken: Instant(entry[4]),
             published: Instant(entry[6]),
@@ -384,7 +423,7 @@ impl Finish {
             self.taken.0,
             self.cpu_ns,
             self.published.0,
-            self.subtree.into(),
+            u64::from(self.subtree) | u64::from(compression_code(self.payload)) << 32,
         ]
     }
 }
@@ -432,7 +471,7 @@ fn headers(call: CallId, metadata: Span) -> Entry {
 fn message(call: CallId, payload: Payload, end: bool) -> Entry {
     let flags = payload_flags(Some(payload)) | end_flag(end);
     [
-        First { kind: kind::MESSAGE, flags, code: 0, route: 0 }.encode(),
+        First { kind: kind::MESSAGE, flags, code: compression_code(Some(payload)), route: 0 }.encode(),
         call.0,
         unspan(payload.span),
         0,
@@ -463,17 +502,21 @@ fn payload_flags(payload: Option<Payload>) -> u8 {
     }
 }
 
+fn compression_code(payload: Option<Payload>) -> u16 {
+    payload.map_or(0, |payload| payload.compression as u16)
+}
+
 fn payload_word(payload: Option<Payload>) -> u64 {
     payload.map_or(0, |p| unspan(p.span))
 }
 
-fn payload(entry: &Entry, flags: u8) -> Payload {
+fn payload(entry: &Entry, flags: u8, compression: u16) -> Payload {
     let encoding = if flags & flag::PROTOBUF != 0 { Encoding::Protobuf } else { Encoding::Linear };
-    Payload { span: span(entry[2]), encoding }
+    Payload { span: span(entry[2]), encoding, compression: MessageCompression::from_number(compression) }
 }
 
-fn optional_payload(entry: &Entry, flags: u8) -> Option<Payload> {
-    (flags & flag::PAYLOAD != 0).then(|| payload(entry, flags))
+fn optional_payload(entry: &Entry, flags: u8, compression: u16) -> Option<Payload> {
+    (flags & flag::PAYLOAD != 0).then(|| payload(entry, flags, compression))
 }
 
 fn span(word: u64) -> Span {
@@ -491,7 +534,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn payload_of(len: u32) -> Option<Payload> {
-        Some(Payload { span: Span { offset: 64, len }, encoding: Encoding::Protobuf })
+        let compression = MessageCompression::Compressed;
+        Some(Payload { compression, ..Payload::new(Span { offset: 64, len }, Encoding::Protobuf) })
     }
 
     fn call() -> Call {
@@ -524,9 +568,29 @@ mod tests {
     }
 
     #[test]
+    fn compression_is_where_older_versions_do_not_look() {
+        let plain = Payload { compression: MessageCompression::Plain, ..payload_of(5).unwrap() };
+        let answer = Submission::Finish(Finish { payload: Some(plain), ..finish() });
+        assert_eq!(Submission::decode(&answer.encode()), Ok(answer));
+        let mut entries =
+            [answer, Submission::Call(Call { payload: Some(plain), ..call() })].map(|s| s.encode());
+        entries[0][7] &= u64::from(u32::MAX);
+        entries[1][0] &= !(0xffff << 16);
+        for entry in entries {
+            let (Submission::Finish(Finish { payload, .. }) | Submission::Call(Call { payload, .. })) =
+                Submission::decode(&entry).unwrap()
+            else {
+                panic!("another kind")
+            };
+            assert_eq!(payload.unwrap(), Payload::new(plain.span, plain.encoding));
+        }
+        assert_eq!(MessageCompression::from_number(77), MessageCompression::Unsaid, "a later version's");
+    }
+
+    #[test]
     fn submissions_round_trip() {
         let id = CallId(1);
-        let message = Payload { span: Span { offset: 8, len: 9 }, encoding: Encoding::Linear };
+        let message = Payload::new(Span { offset: 8, len: 9 }, Encoding::Linear);
         for submission in [
             Submission::Call(call()),
             Submission::Message { call: id, payload: message, end: true, a1: Instant(4) },
@@ -545,7 +609,7 @@ mod tests {
     #[test]
     fn completions_round_trip() {
         let id = CallId(1);
-        let message = Payload { span: Span { offset: 8, len: 0 }, encoding: Encoding::Linear };
+        let message = Payload::new(Span { offset: 8, len: 0 }, Encoding::Linear);
         for completion in [
             Completion::Call(call()),
             Completion::Message { call: id, payload: message, end: false },

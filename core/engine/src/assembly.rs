@@ -75,7 +75,9 @@ impl Assembly {
         let encoding = self.encoding;
         let body = match self.place {
             AssemblyPlace::Heap { session, block, .. } => Body::Placed { session, block, encoding, charged },
-            AssemblyPlace::Private(bytes) => Body::Wire { bytes: Cow::Owned(bytes), encoding, charged },
+            AssemblyPlace::Private(bytes) => {
+                Body::Wire { bytes: Cow::Owned(bytes), encoding, charged, compressed: false }
+            }
         };
         (self.shape, body)
     }

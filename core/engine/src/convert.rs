@@ -20,7 +20,7 @@ use crate::call::{Body, Direction};
 use crate::heaps::Heaps;
 use crate::limits::{MESSAGE_BYTES, RECEIVE_HEAP};
 use crate::registry::{Form, MessageType};
-use trunkline_call::entry::{Payload, Span};
+use trunkline_call::entry::{MessageCompression, Payload, Span};
 use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
 use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
@@ -72,11 +72,13 @@ pub(crate) fn place(
     sent: Option<&Form>,
     body: &Body<'_>,
 ) -> Result<Payload, ConvertError> {
+    // What its sender wants of a gRPC peer's messages is none of the receiver's business.
+    let compression = MessageCompression::came(body.compression() == MessageCompression::Compressed);
     let placed = match wanted {
         Form::Typed(wanted) => place_linear(heaps, scratch, to, wanted, sent, body)
-            .map(|span| Payload { span, encoding: Encoding::Linear }),
+            .map(|span| Payload { compression, ..Payload::new(span, Encoding::Linear) }),
         Form::Opaque => place_protobuf(heaps, scratch, to, sent, body)
-            .map(|span| Payload { span, encoding: Encoding::Protobuf }),
+            .map(|span| Payload { compression, ..Payload::new(span, Encoding::Protobuf) }),
     };
     scratch.trim();
     placed

@@ -130,13 +130,13 @@ impl Engine {
         let Framed { compressed, bytes, .. } = framed;
         let packing = Packing { encoding, compressed };
         if encoding != Compression::Identity && self.passes_packed(key, direction, encoding) {
-            return Ok(Arrived { bytes, packing: Some(packing) });
+            return Ok(Arrived { bytes, compressed, packing: Some(packing) });
         }
         if !compressed {
-            return Ok(Arrived { bytes, packing: None });
+            return Ok(Arrived { bytes, compressed, packing: None });
         }
         let plain = packing.unpack(&bytes, self.limits.grpc_bytes_max() as usize)?;
-        Ok(Arrived { bytes: plain.into(), packing: None })
+        Ok(Arrived { bytes: plain.into(), compressed, packing: None })
     }
 
     fn passes_packed(&self, key: CallKey, direction: Direction, encoding: Compression) -> bool {
@@ -329,7 +329,7 @@ fn body_of(message: &Arrived, charged: u32) -> Body<'_> {
     let bytes = Cow::Borrowed(&*message.bytes);
     match message.packing {
         Some(packing) => Body::Packed { bytes, packing, charged },
-        None => Body::Wire { bytes, encoding: Encoding::Protobuf, charged },
+        None => Body::Wire { bytes, encoding: Encoding::Protobuf, charged, compressed: message.compressed },
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{CallKey, GrpcKey};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::Scheme;
 use std::borrow::Cow;
+use trunkline_call::entry::MessageCompression;
 use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Execution, Fault, Instant};
 use trunkline_grpc::compress::{Accepts, Encoding, compress};
 use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
@@ -255,7 +256,8 @@ impl Engine {
         (!self.grpc_has_room(key)).then_some(Blocker::Grpc(key))
     }
 
-    /// A body as protobuf, behind its prefix: as it came, if it came in this encoding.
+    /// A body as protobuf, behind its prefix: as it came, if it came in this encoding, and compressed if its sender has
+    /// not forbidden it.
     fn frame(
         &mut self,
         turn: &mut Turn<'_>,
@@ -272,6 +274,10 @@ impl Engine {
             let plain = self.unpack(direction, packing, bytes)?;
             return Ok(Frame { bytes: framed(&plain, encoding), message_bytes: plain.len() as u32 });
         }
+        let encoding = match body.compression() {
+            MessageCompression::Plain => Encoding::Identity,
+            MessageCompression::Unsaid | MessageCompression::Compressed => encoding,
+        };
         let call = self.calls.find(key).ok_or(Fault::Ended)?;
         // The answer to a call that is forwarded has no sender whose types are known here.
         let types = call.sender_types(direction).or_else(|| call.receiver_types(direction));

@@ -22,6 +22,7 @@ use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
+use trunkline_call::entry::MessageCompression;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::compress::Encoding as Compression;
 use trunkline_grpc::framing::PREFIX_BYTES;
@@ -360,5 +361,6 @@ fn kept(frame: &Bytes, encoding: Compression) -> Body<'static> {
     let (prefix, message) = frame.split_at(PREFIX_BYTES.min(frame.len()));
     let compressed = prefix.first() == Some(&1);
     let packing = (encoding != Compression::Identity).then_some(Packing { encoding, compressed });
-    Body::Kept(KeptBody { bytes: message.into(), encoding: Encoding::Protobuf, packing })
+    let compression = MessageCompression::Unsaid;
+    Body::Kept(KeptBody { bytes: message.into(), encoding: Encoding::Protobuf, packing, compression })
 }

@@ -5,7 +5,7 @@ use crate::packing::Packing;
 use crate::shard::CrossedBody;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::entry::{Payload, Span};
+use trunkline_call::entry::{MessageCompression, Payload, Span};
 use trunkline_call::{Code, Encoding, Execution};
 use trunkline_message::HEADER_BYTES;
 
@@ -75,6 +75,9 @@ pub(crate) enum Body<'a> {
         bytes: Cow<'a, [u8]>,
         encoding: Encoding,
         charged: u32,
+        /// A gRPC peer sent it compressed.
+        #[serde(default)]
+        compressed: bool,
     },
     /// Whole in a receive block of the destination session, as `encoding` says; the header of a linear one is still to
     /// be written. `charged` as above.
@@ -108,6 +111,18 @@ impl Body<'_> {
             Self::Packed { bytes, packing, .. } => Some((*packing, bytes)),
             Self::Kept(kept) => kept.packing.map(|packing| (packing, &*kept.bytes)),
             _ => None,
+        }
+    }
+
+    /// What its sender has said of its compression, or how it came from a gRPC peer.
+    pub fn compression(&self) -> MessageCompression {
+        match self {
+            Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.compression,
+            Self::Kept(kept) => kept.compression,
+            Self::Crossed(crossed) => crossed.compression,
+            Self::Wire { compressed, .. } => MessageCompression::came(*compressed),
+            Self::Packed { packing, .. } => MessageCompression::came(packing.compressed),
+            Self::Placed { .. } => MessageCompression::Unsaid,
         }
     }
 
@@ -184,8 +199,8 @@ impl Body<'_> {
             }
             Self::Kept(kept) => Body::Kept(kept),
             Self::Crossed(crossed) => Body::Crossed(crossed),
-            Self::Wire { bytes, encoding, charged } => {
-                Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged }
+            Self::Wire { bytes, encoding, charged, compressed } => {
+                Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged, compressed }
             }
             Self::Placed { session, block, encoding, charged } => {
                 Body::Placed { session, block, encoding, charged }
@@ -258,4 +273,7 @@ pub(crate) struct KeptBody {
     /// A gRPC peer has packed it.
     #[serde(default)]
     pub packing: Option<Packing>,
+    /// As of [`Body::compression`].
+    #[serde(default)]
+    pub compression: MessageCompression,
 }

@@ -26,6 +26,8 @@ pub(crate) struct Packing {
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub bytes: Bytes,
+    /// It came compressed, and is not any more unless it is packed.
+    pub compressed: bool,
     pub packing: Option<Packing>,
 }
 

@@ -488,12 +488,12 @@ impl Engine {
 
     fn unpacked<'i>(&self, direction: Direction, item: &'i Item<'_>) -> Result<Item<'i>, Fault> {
         let plain = |body: &Body<'_>| {
-            let bytes = match body.packed() {
-                Some((packing, bytes)) => self.unpack(direction, packing, bytes)?,
-                None => Vec::new(),
+            let (bytes, compressed) = match body.packed() {
+                Some((packing, bytes)) => (self.unpack(direction, packing, bytes)?, packing.compressed),
+                None => (Vec::new(), false),
             };
-            let charged = body.window_cost();
-            Ok(Body::Wire { bytes: Cow::Owned(bytes), encoding: Encoding::Protobuf, charged })
+            let (bytes, charged) = (Cow::Owned(bytes), body.window_cost());
+            Ok(Body::Wire { bytes, encoding: Encoding::Protobuf, charged, compressed })
         };
         Ok(match item {
             Item::Open { metadata, body, end } => {

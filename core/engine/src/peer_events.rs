@@ -176,7 +176,12 @@ impl Engine {
         match message.body {
             Arriving::Whole(bytes) => {
                 let charged = bytes.len() as u32 + shape.own_cost();
-                let body = Body::Wire { bytes: Cow::Borrowed(bytes), encoding: message.encoding, charged };
+                let body = Body::Wire {
+                    bytes: Cow::Borrowed(bytes),
+                    encoding: message.encoding,
+                    charged,
+                    compressed: false,
+                };
                 self.pass_shape(turn, key, direction, shape, Some(body));
             }
             Arriving::Cut { total } => {

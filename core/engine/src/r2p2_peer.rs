@@ -152,7 +152,12 @@ impl Engine {
             let (why, executed) = ("a reply without a message".into(), Execution::Executed);
             return self.fail(turn, key, Fault::PeerProtocol { why, executed });
         }
-        let body = message.map(|bytes| Body::Wire { bytes: Cow::Borrowed(bytes), encoding, charged: 0 });
+        let body = message.map(|bytes| Body::Wire {
+            bytes: Cow::Borrowed(bytes),
+            encoding,
+            charged: 0,
+            compressed: false,
+        });
         let (code, execution) = (reply.code, reply.execution);
         let metadata = Cow::Borrowed(reply.trailers);
         self.pass(turn, key, Direction::Response, &mut Item::Finish { code, execution, body, metadata });
@@ -234,7 +239,12 @@ impl Engine {
                 let call = self.calls.insert(call);
                 self.r2p2.served.insert(key, Serving { call, headers: None });
                 let encoding = if said.is_linear { Encoding::Linear } else { Encoding::Protobuf };
-                let body = Body::Wire { bytes: Cow::Borrowed(said.message), encoding, charged: 0 };
+                let body = Body::Wire {
+                    bytes: Cow::Borrowed(said.message),
+                    encoding,
+                    charged: 0,
+                    compressed: false,
+                };
                 let metadata = Cow::Borrowed(said.metadata);
                 let mut opening = Item::Open { metadata, body: Some(body), end: true };
                 self.start(turn, call, Target::Here, &mut opening);

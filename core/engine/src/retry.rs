@@ -377,5 +377,5 @@ pub(crate) fn keep_body(turn: &Turn<'_>, body: &Body<'_>) -> Option<KeptBody> {
         // Without its header, and of a type only its peer has told.
         Body::Wire { .. } | Body::Placed { .. } => return None,
     };
-    Some(KeptBody { bytes, encoding, packing })
+    Some(KeptBody { bytes, encoding, packing, compression: body.compression() })
 }

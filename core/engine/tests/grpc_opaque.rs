@@ -4,10 +4,11 @@
 
 mod world;
 
-use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
+use trunkline_call::entry::{Call, Completion, Finish, MessageCompression, Payload, Span, Submission};
 use trunkline_call::{Code, Instant, Metadata};
+use trunkline_engine::Limits;
 use trunkline_grpc::StreamTag;
-use trunkline_grpc::compress::{Encoding, decompress};
+use trunkline_grpc::compress::{Encoding, compress, decompress};
 use world::web::{Said, blob};
 use world::*;
 
@@ -296,6 +297,94 @@ fn an_application_says_how_its_answers_are_compressed() {
         assert_eq!(data_of(&plain), [9; 10_000]);
     }
     scene.nothing_left();
+}
+
+fn squeezed(message: &[u8]) -> Vec<u8> {
+    let mut body = vec![1, 0, 0, 0, 0];
+    compress(Encoding::Gzip, message, &mut body).unwrap();
+    let len = body.len() as u32 - 5;
+    body[1..5].copy_from_slice(&len.to_be_bytes());
+    body
+}
+
+/// Also where the application is on another shard than its gRPC client.
+#[test]
+fn each_message_of_a_stream_tells_whether_it_was_compressed() {
+    for (typed, host) in [(true, 0), (false, 0), (true, 2), (false, 2)] {
+        let mut world = World::with_shards(Limits::default(), 3);
+        world.placed = Some(host);
+        let app = match typed {
+            true => world.attach(0, PROTO, None, true),
+            false => world.attach_opaque(0, None, true),
+        };
+        world.web(0);
+        let mut scene = Scene { world, app };
+        let pairs = [("grpc-encoding", "gzip"), ("grpc-accept-encoding", "gzip")];
+        scene.world.request(0, ONE, CHAT, &pairs, false);
+        scene.settle();
+        let call = scene.app.take_call();
+        scene.submit(release(call.call, call.payload, call.metadata, 0));
+        for (body, wanted) in [
+            (squeezed(&wire_of(&[3; 10_000])), MessageCompression::Compressed),
+            (blob(&[4; 10_000]), MessageCompression::Unsaid),
+        ] {
+            scene.world.body(0, ONE, &body, false);
+            scene.settle();
+            let came = scene.app.take();
+            let [Completion::Message { payload, .. }] = came[..] else { panic!("{came:?}") };
+            assert_eq!(payload.compression, wanted, "typed {typed}, host {host}");
+            assert_eq!(scene.world.data(&scene.app, payload).len(), 10_000);
+            scene.submit(release(call.call, Some(payload), Span::default(), 0));
+        }
+        let metadata = scene.metadata(&[("grpc-encoding", "gzip")]);
+        scene.submit(Submission::Headers { call: call.call, metadata });
+        for compression in [MessageCompression::Unsaid, MessageCompression::Plain] {
+            let payload = scene.world.message(&mut scene.app, &[5; 10_000]);
+            let payload = Payload { compression, ..payload };
+            scene.submit(Submission::Message { call: call.call, payload, end: false, a1: Instant(5) });
+        }
+        let mut last = scene.world.message(&mut scene.app, &[6; 10_000]);
+        last.compression = MessageCompression::Plain;
+        scene.world.body(0, ONE, &[], true);
+        scene.finish(call, Code::Ok, Some(last));
+        let said = scene.said(ONE);
+        let flags: Vec<bool> = said.messages.iter().map(|(flag, _)| *flag).collect();
+        assert_eq!((said.code(), &*flags), (0, &[true, false, false][..]), "typed {typed}, host {host}");
+        assert!(said.head.contains_key("grpc-encoding"));
+    }
+}
+
+/// To a gRPC server, and what it answers.
+#[test]
+fn a_request_that_is_not_to_be_compressed_is_not() {
+    for typed in [true, false] {
+        let mut scene = Scene::calling(typed, TARGET);
+        for compression in [MessageCompression::Unsaid, MessageCompression::Plain] {
+            let payload = scene.world.message(&mut scene.app, &[7; 10_000]);
+            let mut call = scene.app.call(0, Some(Payload { compression, ..payload }), true);
+            call.metadata = scene.metadata(&[("grpc-encoding", "gzip")]);
+            scene.submit(Submission::Call(call));
+            if scene.world.webs[0].streams.is_empty() {
+                scene.world.http(0, trunkline_grpc::Event::Ready { streams_max: 100 });
+                scene.settle();
+            }
+            let tag = scene.world.webs[0].newest();
+            let said = scene.said(tag);
+            assert_eq!(said.messages[0].0, compression == MessageCompression::Unsaid, "typed {typed}");
+            scene.world.answer(0, tag, 200, &[("grpc-encoding", "gzip")], false);
+            scene.world.body(0, tag, &squeezed(&wire_of(b"done")), false);
+            scene.world.trailers(0, tag, OK);
+            scene.settle();
+            let answer = scene.app.inbox.iter().find_map(|came| match came {
+                Completion::Message { payload, .. } => Some(payload.compression),
+                Completion::Finish(finish) => finish.payload.map(|payload| payload.compression),
+                _ => None,
+            });
+            assert_eq!(answer, Some(MessageCompression::Compressed));
+            assert_eq!(scene.taken().0, [b"done"]);
+        }
+        scene.nothing_left();
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod world;
 
-use trunkline_call::entry::{Completion, Submission};
+use trunkline_call::entry::{Completion, MessageCompression, Submission};
 use trunkline_call::{Code, Instant, Metadata, Status};
 use trunkline_engine::{GrpcSettings, Limits, Protocol};
 use trunkline_grpc::compress::{Encoding, compress, decompress};
@@ -297,6 +297,7 @@ fn compression_in_and_out() {
             scene.settle();
             let call = scene.server.take_call();
             assert_eq!(scene.world.data(&scene.server, call.payload.unwrap()), [7; 10_000]);
+            assert_eq!(call.payload.unwrap().compression, MessageCompression::Compressed);
             scene.reply(call, Code::Ok, Some(&[8; 10_000]));
             let said = scene.said(ONE);
             assert_eq!(said.code(), 0);

@@ -199,7 +199,7 @@ fn empty_messages_count_against_the_window() {
         world.settle(&mut [&mut client, &mut server]);
         let delivered = server.take_call();
         world.submit(&server, release(delivered.call, None, delivered.metadata, 0)).unwrap();
-        let empty = Payload { span: Span::default(), encoding: Encoding::Protobuf };
+        let empty = Payload::new(Span::default(), Encoding::Protobuf);
         let (mut sent, mut credited) = (0u64, 0u64);
         for _ in 0..3000 {
             world.submit(&client, message(&call, empty, false)).unwrap();

@@ -108,7 +108,7 @@ fn random_entries_never_disturb_anybody() {
 fn a_message_outside_the_heap() {
     let mut stage = Stage::set();
     let span = Span { offset: u32::MAX - 10, len: 100 };
-    let call = stage.villain.call(0, Some(Payload { span, encoding: Encoding::Linear }), true);
+    let call = stage.villain.call(0, Some(Payload::new(span, Encoding::Linear)), true);
     stage.villain.submit(Submission::Call(call));
     stage.expect_dismissal("not a valid block");
 }

@@ -118,7 +118,7 @@ impl Application {
         block.bytes_mut()[..message.len()].copy_from_slice(message);
         let lent = block.lend(message.len() as u32);
         let span = Span { offset: lent.offset, len: lent.len };
-        Ok(Payload { span, encoding: Encoding::Protobuf })
+        Ok(Payload::new(span, Encoding::Protobuf))
     }
 
     /// A call without a message.

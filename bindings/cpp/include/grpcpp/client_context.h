@@ -46,6 +46,20 @@ namespace internal {
 class PreparedCall;
 class ClientCall;
 
+// A call that was made, by which it is cancelled; 0 when it has ended. What was told of its last message stays.
+class CallInFlight {
+  public:
+    uint64_t id() const { return id_; }
+    void Is(uint64_t id) { id_ = id; }
+    // Whether its last message came compressed from a gRPC server.
+    bool WasCompressed() const { return was_compressed_; }
+    void Came(bool compressed) { was_compressed_ = compressed; }
+
+  private:
+    std::atomic<uint64_t> id_{0};
+    std::atomic<bool> was_compressed_{false};
+};
+
 inline const char *CompressionName(grpc_compression_algorithm algorithm) {
     return algorithm == GRPC_COMPRESS_GZIP ? "gzip" : algorithm == GRPC_COMPRESS_DEFLATE ? "deflate" : "identity";
 }
@@ -98,7 +112,7 @@ class ClientContext {
     void TryCancel() {
         is_cancelled_ = true;
         TellCancelled();
-        tl_call call{call_};
+        tl_call call{call_.id()};
         if (call.id != 0) tl_call_cancel(call, nullptr);
     }
     // What is known of a failed call beyond its status: whether its handler may have run.
@@ -119,7 +133,7 @@ class ClientContext {
 
     // The call has a handle by which it can be cancelled; 0 when it has ended.
     void Cancels(tl_call call) {
-        call_ = call.id;
+        call_.Is(call.id);
         if (is_cancelled_ && call.id != 0) tl_call_cancel(call, nullptr);
     }
     void Ended(tl_metadata trailers, const Status &status) {
@@ -138,7 +152,7 @@ class ClientContext {
     uint64_t parent_ = 0;
     // A handle of this context's own, of blocking calls.
     uint64_t cancellation_ = 0;
-    std::atomic<uint64_t> call_{0};
+    internal::CallInFlight call_;
     std::atomic<bool> is_cancelled_{false};
     // Of the call that is made; `TryCancel` looks from another thread.
     std::unique_ptr<internal::ClientInterception> interception_;
@@ -215,10 +229,14 @@ class PreparedCall {
 
     void Opened(tl_call call) { context_->Cancels(call); }
     void Headers(tl_event &event) { context_->initial_.Take(std::exchange(event.headers, tl_metadata{})); }
+    // A message, if there is one in it.
+    void Came(const tl_event &event) {
+        if (event.message.id != 0) context_->call_.Came((event.flags & TL_COMPRESSED) != 0);
+    }
     // How the call ended.
     Status End(tl_event &event) {
         Status status = TakeStatus(std::exchange(event.status, tl_status{}));
-        context_->call_ = 0;
+        context_->call_.Is(0);
         context_->Ended(std::exchange(event.trailers, tl_metadata{}), status);
         return status;
     }

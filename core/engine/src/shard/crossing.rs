@@ -7,6 +7,7 @@ use crate::trace::Trace;
 use crate::{GrpcKey, PeerKey, SessionKey};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use trunkline_call::entry::MessageCompression;
 use trunkline_call::{
     Caller, Code, Deadline, Encoding, Execution, ServerStamps, VouchedCaller, WorkerChoice,
 };
@@ -112,6 +113,9 @@ pub(crate) struct CrossedBody {
     #[serde(with = "trunkline_call::octets")]
     pub bytes: Vec<u8>,
     pub encoding: Encoding,
+    /// As of [`crate::item::Body::compression`].
+    #[serde(default)]
+    pub compression: MessageCompression,
     /// What it took of its sender's window.
     pub charged: u32,
     /// The shard it comes from, which is told when it was used.

@@ -233,8 +233,8 @@ fn private_copy(
     let mut bytes = engine.shards.buffer();
     let encoding =
         private(turn.heaps, sent, body, &mut bytes).map_err(|error| conversion_fault(error, direction))?;
-    let (from, charged) = (engine.shards.own(), body.window_cost());
-    Ok(CrossedBody { bytes, encoding, charged, from, payer })
+    let (from, charged, compression) = (engine.shards.own(), body.window_cost(), body.compression());
+    Ok(CrossedBody { bytes, encoding, compression, charged, from, payer })
 }
 
 /// Who sends in this direction.

@@ -242,7 +242,8 @@ fn privatize(
         let encoding = private(turn.heaps, form, body, &mut bytes).map_err(|_| Stays::Lent)?;
         engine.shards.charge(payer, bytes.len() as u32);
         freed.push(payload.span);
-        *body = Body::Crossed(CrossedBody { bytes, encoding, charged: body.window_cost(), from, payer });
+        let (charged, compression) = (body.window_cost(), payload.compression);
+        *body = Body::Crossed(CrossedBody { bytes, encoding, compression, charged, from, payer });
     }
     freed.into_iter().for_each(|span| engine.give_back(session, span));
     Ok(())

@@ -224,7 +224,7 @@ impl Steady {
     /// The message that lies in every block of a send heap.
     fn message(&self, app: App, block: u32) -> Payload {
         let len = self.hosts[app.host].heaps.message_bytes;
-        Payload { span: Span { offset: (block + 1) * BLOCK_BYTES, len }, encoding: Encoding::Linear }
+        Payload::new(Span { offset: (block + 1) * BLOCK_BYTES, len }, Encoding::Linear)
     }
 
     fn submit(&mut self, app: App, submission: Submission) {

@@ -707,7 +707,7 @@ impl World {
         app.next_offset += (bytes.len() as u32).next_multiple_of(64).max(64);
         let heap = self.hosts[app.host].heaps.slots.get_mut(&app.key.to_bits()).unwrap();
         heap.send[span.offset as usize..][..bytes.len()].copy_from_slice(bytes);
-        Payload { span, encoding }
+        Payload::new(span, encoding)
     }
 
     /// Writes metadata into the application's send heap.

@@ -149,7 +149,7 @@ impl RawApp {
         let mut block = self.end.send_heap.allocate(bytes.len().max(1) as u32).unwrap();
         block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let span = block.lend(bytes.len() as u32);
-        Payload { span: Span { offset: span.offset, len: span.len }, encoding }
+        Payload::new(Span { offset: span.offset, len: span.len }, encoding)
     }
 
     pub fn call(&mut self, method: usize, payload: Option<Payload>, end: bool) -> Call {
@@ -207,7 +207,7 @@ impl RawApp {
         assert_eq!(finish.call, call.call);
         let told = match finish.metadata {
             Span { len: 0, .. } => Vec::new(),
-            span => self.received(Payload { span, encoding: Encoding::Protobuf }),
+            span => self.received(Payload::new(span, Encoding::Protobuf)),
         };
         let block = finish.payload.map_or(Span::default(), |payload| payload.span);
         let release =

@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::opening::{Half, Opening, Start};
-use crate::message::{Body, Incoming, Outgoing, Received};
+use crate::message::{Incoming, Outgoing, Received};
 use crate::stream::{Receiver, Sender};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +29,13 @@ use trunkline_message::Message;
 #[derive(Debug)]
 #[must_use = "a call is made when something is sent or received"]
 pub struct Bidirectional<Q, R> {
-    opening: Arc<Opening<Body<Q>>>,
+    opening: Arc<Opening<Outgoing<Q>>>,
     sender: Sender<Q>,
     receiver: Receiver<R>,
 }
 
 impl<Q: Message, R: Message> Bidirectional<Q, R> {
-    pub(super) fn new(draft: Draft<Body<Q>>) -> Self {
+    pub(super) fn new(draft: Draft<Outgoing<Q>>) -> Self {
         let opening = Opening::new(draft);
         let receiver = Receiver::of_opening(Arc::clone(&opening) as Arc<dyn Start>);
         Self { sender: Sender::of_opening(Arc::clone(&opening)), receiver, opening }

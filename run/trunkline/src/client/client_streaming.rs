@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::made::{Arrival, OpenStream};
 use super::opening::{Half, Opening};
 use super::outcome;
-use crate::message::{Body, Incoming, Outgoing, Response, Sendable};
+use crate::message::{Incoming, Outgoing, Response, Sendable};
 use crate::refusals::unavailable;
 use crate::stream::{Push, push};
 use std::future::poll_fn;
@@ -33,12 +33,12 @@ use trunkline_message::Message;
 #[derive(Debug)]
 #[must_use = "a call is made when something is sent or it is finished"]
 pub struct ClientStreaming<Q, R> {
-    opening: Arc<Opening<Body<Q>>>,
+    opening: Arc<Opening<Outgoing<Q>>>,
     of: PhantomData<fn() -> R>,
 }
 
 impl<Q: Message, R: Message> ClientStreaming<Q, R> {
-    pub(super) fn new(draft: Draft<Body<Q>>) -> Self {
+    pub(super) fn new(draft: Draft<Outgoing<Q>>) -> Self {
         Self { opening: Opening::new(draft), of: PhantomData }
     }
 
@@ -83,7 +83,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent, except that the first may yet be, with what is sent next.
     pub async fn send(&mut self, message: impl Into<Outgoing<Q>>) -> Result<(), Status> {
-        let mut first = Some(message.into().0);
+        let mut first = Some(message.into());
         let made = self.opening.open(Half::Sender, &mut first, false).await?;
         let Some(body) = first else { return Ok(()) };
         send_on(&made, body).await

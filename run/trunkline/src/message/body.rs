@@ -58,6 +58,11 @@ impl<M: Message> Body<M> {
         }
     }
 
+    /// Whether it came compressed from a gRPC peer.
+    pub(crate) fn was_compressed(&self) -> bool {
+        matches!(self, Self::Received(received) if received.was_compressed())
+    }
+
     pub(crate) fn into_inner(self) -> M {
         match self {
             Self::Owned(message, _) => message,
@@ -93,23 +98,52 @@ impl<M: Message> Sendable for Body<M> {
 
 /// A message to be sent on a stream: a struct, one [built in place](Built), or one received.
 #[derive(Debug)]
-pub struct Outgoing<M>(pub(crate) Body<M>);
+pub struct Outgoing<M> {
+    body: Body<M>,
+    plain: bool,
+}
+
+impl<M> Outgoing<M> {
+    /// The same, not to be compressed towards a gRPC peer, whatever its call says.
+    pub fn uncompressed(self) -> Self {
+        Self { plain: true, ..self }
+    }
+
+    fn of(body: Body<M>) -> Self {
+        Self { body, plain: false }
+    }
+}
+
+impl<M: Message> Sendable for Outgoing<M> {
+    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), NotPlaced> {
+        self.body.place(session, wanted_bytes)
+    }
+
+    fn placed(session: &Arc<Session>, written: Written) -> Self {
+        let plain = written.plain;
+        Self { body: Body::placed(session, written), plain }
+    }
+
+    fn take_written(&mut self) -> Option<Written> {
+        self.body.take_written().map(|written| Written { plain: self.plain, ..written })
+    }
+}
 
 impl<M: Message> From<M> for Outgoing<M> {
     fn from(message: M) -> Self {
-        Self(Body::owned(message))
+        Self::of(Body::owned(message))
     }
 }
 
 impl<M: Message> From<Built<M>> for Outgoing<M> {
     fn from(built: Built<M>) -> Self {
-        Self(Body::Built(built))
+        Self::of(Body::Built(built))
     }
 }
 
 impl<M: Message> From<Received<M>> for Outgoing<M> {
     fn from(received: Received<M>) -> Self {
-        Self(Body::Received(received))
+        Self::of(Body::Received(received))
     }
 }
 

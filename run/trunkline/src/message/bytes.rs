@@ -10,7 +10,14 @@ use trunkline_message::Extent;
 
 /// Bytes on their way out, in an encoding.
 #[derive(Debug)]
-pub(crate) enum Raw {
+pub(crate) struct Raw {
+    place: Place,
+    /// As of [`Written`].
+    plain: bool,
+}
+
+#[derive(Debug)]
+enum Place {
     /// In this process.
     Local(Bytes, Encoding),
     /// In the send heap of a session; `None` once it was taken.
@@ -18,49 +25,60 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
+    pub(crate) fn local(bytes: Bytes, encoding: Encoding) -> Self {
+        Self { place: Place::Local(bytes, encoding), plain: false }
+    }
+
+    pub(crate) fn uncompressed(mut self) -> Self {
+        self.plain = true;
+        self
+    }
+
     /// The first `len` bytes of what was built in `extent`: a linear message. Nothing is copied if that lies in a send
     /// heap.
     pub(crate) fn built(extent: SendExtent, len: usize) -> Self {
         extent.into_written(len).map_or_else(
             |extent| {
                 let bytes = Bytes::copy_from_slice(extent.bytes().get(..len).unwrap_or_default());
-                Self::Local(bytes, Encoding::Linear)
+                Self::local(bytes, Encoding::Linear)
             },
-            |(session, written)| Self::Heap(session, Some(written)),
+            |(session, written)| Self::placed(&session, written),
         )
     }
 }
 
 impl Sendable for Raw {
     fn place(&mut self, session: &Arc<Session>, _wanted_bytes: u32) -> Result<(), NotPlaced> {
-        let placed = match self {
-            Self::Heap(own, Some(_)) if Arc::ptr_eq(own, session) => return Ok(()),
-            Self::Heap(_, Some(written)) => {
+        let placed = match &self.place {
+            Place::Heap(own, Some(_)) if Arc::ptr_eq(own, session) => return Ok(()),
+            Place::Heap(_, Some(written)) => {
                 let bytes = written.block.bytes().get(..written.len as usize).unwrap_or_default();
                 write(session, bytes, written.encoding)?
             }
-            Self::Heap(_, None) => write(session, &[], Encoding::Protobuf)?,
-            Self::Local(bytes, encoding) => write(session, bytes, *encoding)?,
+            Place::Heap(_, None) => write(session, &[], Encoding::Protobuf)?,
+            Place::Local(bytes, encoding) => write(session, bytes, *encoding)?,
         };
-        *self = Self::Heap(Arc::clone(session), Some(placed));
+        self.place = Place::Heap(Arc::clone(session), Some(placed));
         Ok(())
     }
 
     fn placed(session: &Arc<Session>, written: Written) -> Self {
-        Self::Heap(Arc::clone(session), Some(written))
+        let plain = written.plain;
+        Self { place: Place::Heap(Arc::clone(session), Some(written)), plain }
     }
 
     fn take_written(&mut self) -> Option<Written> {
-        match self {
-            Self::Heap(_, written) => written.take(),
-            Self::Local(..) => None,
+        let plain = self.plain;
+        match &mut self.place {
+            Place::Heap(_, written) => written.take().map(|written| Written { plain, ..written }),
+            Place::Local(..) => None,
         }
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        if let Self::Heap(session, written) = self
+        if let Place::Heap(session, written) = &mut self.place
             && written.take().is_some()
         {
             session.block_given_back();
@@ -77,5 +95,5 @@ fn write(session: &Arc<Session>, bytes: &[u8], encoding: Encoding) -> Result<Wri
     if let Some(target) = block.bytes_mut().get_mut(..bytes.len()) {
         target.copy_from_slice(bytes);
     }
-    Ok(Written { block, len, encoding })
+    Ok(Written { block, len, encoding, plain: false })
 }

@@ -23,5 +23,5 @@ pub(crate) fn write_bytes(session: &Arc<Session>, bytes: &[u8]) -> Result<Writte
     if let Some(target) = block.bytes_mut().get_mut(..bytes.len()) {
         target.copy_from_slice(bytes);
     }
-    Ok(Written { block, len: wanted_bytes, encoding: Encoding::Linear })
+    Ok(Written { block, len: wanted_bytes, encoding: Encoding::Linear, plain: false })
 }

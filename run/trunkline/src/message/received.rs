@@ -30,6 +30,11 @@ impl<M: Message> Received<M> {
         self.block.bytes()
     }
 
+    /// Whether it came compressed from a gRPC peer. What comes from this host, or from another's daemon, does not.
+    pub fn was_compressed(&self) -> bool {
+        self.block.was_compressed()
+    }
+
     pub(crate) fn new(block: session::Received) -> Self {
         Self { block, of: PhantomData }
     }

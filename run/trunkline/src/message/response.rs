@@ -25,6 +25,11 @@ impl<M: Message> Response<M> {
         self.body.view()
     }
 
+    /// As [`Received::was_compressed`](crate::Received::was_compressed).
+    pub fn was_compressed(&self) -> bool {
+        self.body.was_compressed()
+    }
+
     /// The message as a struct.
     pub fn into_inner(self) -> M {
         self.body.into_inner()

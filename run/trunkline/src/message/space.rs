@@ -57,7 +57,7 @@ impl SendExtent {
             Kind::Heap { block, .. } => {
                 let block = block.take()?;
                 let len = u32::try_from(len).ok().filter(|len| *len <= block.capacity())?;
-                Some(Written { block, len, encoding: Encoding::Linear })
+                Some(Written { block, len, encoding: Encoding::Linear, plain: false })
             }
             Kind::Local(_) => None,
         }

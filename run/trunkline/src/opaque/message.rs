@@ -9,7 +9,10 @@ use trunkline_call::{Code, Encoding, Execution, Metadata, Status};
 
 /// A message to be sent: bytes in the encoding of the call, or what was built in a [`Space`].
 #[derive(Debug)]
-pub struct OpaqueBody(Kind);
+pub struct OpaqueBody {
+    kind: Kind,
+    plain: bool,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -21,27 +24,33 @@ impl OpaqueBody {
     /// The first `len` bytes of what was built in `space`. Nothing is copied where they lie in the heap they are sent
     /// from.
     pub fn built(space: Space, len: usize) -> Self {
-        Self(Kind::Built(space, len))
+        Self { kind: Kind::Built(space, len), plain: false }
+    }
+
+    /// The same, not to be compressed towards a gRPC peer, whatever its call says.
+    pub fn uncompressed(self) -> Self {
+        Self { plain: true, ..self }
     }
 
     /// On a call whose bytes are in this encoding. What was built is linear, whatever the call's is.
     pub(crate) fn into_raw(self, encoding: Encoding) -> Raw {
-        match self.0 {
-            Kind::Bytes(bytes) => Raw::Local(bytes, encoding),
+        let raw = match self.kind {
+            Kind::Bytes(bytes) => Raw::local(bytes, encoding),
             Kind::Built(space, len) => Raw::built(space.into_extent(), len),
-        }
+        };
+        if self.plain { raw.uncompressed() } else { raw }
     }
 }
 
 impl From<Bytes> for OpaqueBody {
     fn from(bytes: Bytes) -> Self {
-        Self(Kind::Bytes(bytes))
+        Self { kind: Kind::Bytes(bytes), plain: false }
     }
 }
 
 impl From<Vec<u8>> for OpaqueBody {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Kind::Bytes(bytes.into()))
+        Bytes::from(bytes).into()
     }
 }
 
@@ -53,7 +62,7 @@ impl From<&'static str> for OpaqueBody {
 
 impl From<&'static [u8]> for OpaqueBody {
     fn from(bytes: &'static [u8]) -> Self {
-        Self(Kind::Bytes(Bytes::from_static(bytes)))
+        Bytes::from_static(bytes).into()
     }
 }
 
@@ -61,6 +70,13 @@ impl From<&'static [u8]> for OpaqueBody {
 ///
 /// Holding on to many large messages holds on to the receive heap.
 pub struct Message(pub(crate) Received);
+
+impl Message {
+    /// Whether it came compressed from a gRPC peer. What comes from this host, or from another's daemon, does not.
+    pub fn was_compressed(&self) -> bool {
+        self.0.was_compressed()
+    }
+}
 
 impl AsRef<[u8]> for Message {
     fn as_ref(&self) -> &[u8] {

@@ -1,7 +1,7 @@
 //! What is to be submitted, and why it was not.
 
 use super::queues::Resource;
-use trunkline_call::entry::{Payload, Span, Submission};
+use trunkline_call::entry::{MessageCompression, Payload, Span, Submission};
 use trunkline_call::{CallId, Deadline, Encoding, Instant};
 use trunkline_shm::Block;
 
@@ -38,6 +38,8 @@ pub(crate) struct Written {
     pub(crate) len: u32,
     /// How the message in it is written; of no meaning for metadata.
     pub(crate) encoding: Encoding,
+    /// It is not to be compressed towards a gRPC peer, whatever its call says.
+    pub(crate) plain: bool,
 }
 
 /// Why something was not submitted. What was to be submitted is as it was.
@@ -67,8 +69,9 @@ impl Written {
 
     /// Hands a message over.
     pub(crate) fn into_payload(self) -> Payload {
-        let encoding = self.encoding;
-        Payload { span: self.lend(), encoding }
+        let (encoding, plain) = (self.encoding, self.plain);
+        let compression = if plain { MessageCompression::Plain } else { MessageCompression::Unsaid };
+        Payload { span: self.lend(), encoding, compression }
     }
 }
 

@@ -4,7 +4,7 @@ use super::order::returned;
 use super::session::Session;
 use crate::clock;
 use std::sync::Arc;
-use trunkline_call::entry::{Finish, Payload, Span, Submission};
+use trunkline_call::entry::{Finish, MessageCompression, Payload, Span, Submission};
 use trunkline_call::{CallId, Encoding, Instant, Metadata, Status};
 use trunkline_shm::ReceivedBlock;
 
@@ -17,6 +17,7 @@ pub(crate) struct Received {
     call: CallId,
     /// Set for the last completion of a call: its return closes the daemon's books on the call.
     last: Option<Last>,
+    compressed: bool,
 }
 
 /// What returns together with a call's last block.
@@ -38,7 +39,10 @@ impl Received {
         wanted: Encoding,
     ) -> Result<Self, Status> {
         match block_of(session, payload, wanted) {
-            Ok(block) => Ok(Self { session: Arc::clone(session), block: Some(block), call, last: None }),
+            Ok(block) => {
+                let (session, compressed) = (Arc::clone(session), came_compressed(payload));
+                Ok(Self { session, block: Some(block), call, last: None, compressed })
+            }
             Err(status) => {
                 session.with(|books, effects| books.release(returned(call, payload.block()), effects));
                 Err(status)
@@ -60,13 +64,20 @@ impl Received {
         let block = finish.payload.map(|payload| block_of(session, payload, wanted)).transpose();
         if let Ok(Some(block)) = block {
             let session = Arc::clone(session);
-            return Ok(Some(Self { session, block: Some(block), call: finish.call, last: Some(last) }));
+            let (block, last) = (Some(block), Some(last));
+            let compressed = finish.payload.is_some_and(came_compressed);
+            return Ok(Some(Self { session, block, call: finish.call, last, compressed }));
         }
         let span = finish.payload.map_or(Span::default(), |payload| payload.block());
         session.with(|books, effects| {
             books.release_end(finish.call, span, last.metadata, last.a18, effects);
         });
         block.map(|_| None)
+    }
+
+    /// Whether a gRPC peer sent it compressed.
+    pub(crate) fn was_compressed(&self) -> bool {
+        self.compressed
     }
 
     /// The message.
@@ -91,6 +102,10 @@ impl Drop for Received {
             }
         });
     }
+}
+
+fn came_compressed(payload: Payload) -> bool {
+    payload.compression == MessageCompression::Compressed
 }
 
 fn block_of(session: &Session, payload: Payload, wanted: Encoding) -> Result<ReceivedBlock, Status> {

@@ -45,6 +45,7 @@ fn order(session: &Session) -> Order {
         payload: Some(Written {
             block: session.allocate(100).unwrap(),
             len: 100,
+            plain: false,
             encoding: Encoding::Linear,
         }),
         metadata: None,
@@ -163,7 +164,7 @@ fn a_late_answer_to_a_call_given_up_is_returned_once() {
     session.with(|books, effects| books.abandon(call, effects));
     let block = daemon.receive_heap.allocate(40).unwrap().lend(40);
     let span = Span { offset: block.offset, len: block.len };
-    let payload = Payload { span, encoding: Encoding::Linear };
+    let payload = Payload::new(span, Encoding::Linear);
     let finish = finish(call, Some(payload));
     let _ = daemon.completions.push(&Completion::Finish(finish).encode()).unwrap();
     session.look();
@@ -187,7 +188,7 @@ fn what_follows_a_call_given_up_is_returned_though_nobody_waits() {
 
     let block = daemon.receive_heap.allocate(40).unwrap().lend(40);
     let span = Span { offset: block.offset, len: block.len };
-    let finish = finish(call, Some(Payload { span, encoding: Encoding::Linear }));
+    let finish = finish(call, Some(Payload::new(span, Encoding::Linear)));
     let _ = daemon.completions.push(&Completion::Finish(finish).encode()).unwrap();
     assert_eq!(taken(&mut daemon).len(), 2, "a call and its cancellation");
     assert_eq!(session.arm_for_listener(), None, "something came");

@@ -2,7 +2,7 @@
 
 use super::push::{Push, push};
 use crate::client::{Half, OpenStream, Opening, send_on};
-use crate::message::{Body, Built, Outgoing, SendExtent};
+use crate::message::{Built, Outgoing, SendExtent};
 use crate::server::Call;
 use crate::session::Session;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Sender<M> {
 
 enum Sink<M> {
     /// A call that may not have been started.
-    Opening(Arc<Opening<Body<M>>>),
+    Opening(Arc<Opening<Outgoing<M>>>),
     /// A call we made.
     Made(Arc<OpenStream>),
     /// A call delivered to us.
@@ -37,7 +37,7 @@ impl<M: Message> Sender<M> {
     /// A message whose `send` is dropped was not sent, except that the first of a client's call may yet be, with what
     /// is sent or received next.
     pub async fn send(&mut self, message: impl Into<Outgoing<M>>) -> Result<(), Status> {
-        let mut body = Some(message.into().0);
+        let mut body = Some(message.into());
         if let Sink::Opening(opening) = &self.sink {
             let made = opening.open(Half::Sender, &mut body, false).await?;
             self.sink = Sink::Made(made);
@@ -90,7 +90,7 @@ impl<M: Message> Sender<M> {
     /// In a client: says that nothing follows, as dropping does.
     pub fn close(self) {}
 
-    pub(crate) fn of_opening(opening: Arc<Opening<Body<M>>>) -> Self {
+    pub(crate) fn of_opening(opening: Arc<Opening<Outgoing<M>>>) -> Self {
         Self { sink: Sink::Opening(opening) }
     }
 

@@ -189,7 +189,7 @@ impl Peer {
         let mut block = self.end.receive_heap.allocate(bytes.len() as u32).expect("room in the receive heap");
         block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let span = block.lend(bytes.len() as u32);
-        Payload { span: Span { offset: span.offset, len: span.len }, encoding: Encoding::Linear }
+        Payload::new(Span { offset: span.offset, len: span.len }, Encoding::Linear)
     }
 
     pub fn put_text(&mut self, text: &str) -> Payload {

@@ -250,10 +250,9 @@ impl Carrier {
         self.other.insert((from, call.call), (to, id));
         self.other.insert((to, id), (from, call.call));
         let route = self.peers[to].as_ref().unwrap().route_of(&path).unwrap();
-        let payload = call.payload.map(|payload| Payload {
-            span: self.copy_span(from, to, payload.span),
-            encoding: Encoding::Linear,
-        });
+        let payload = call
+            .payload
+            .map(|payload| Payload::new(self.copy_span(from, to, payload.span), Encoding::Linear));
         let metadata = self.copy_span(from, to, call.metadata);
         let delivered = Call { route, call: id, payload, metadata, parent: CallId(0), ..call };
         self.tell(to, &Completion::Call(delivered));
@@ -264,10 +263,9 @@ impl Carrier {
 
     fn finish(&mut self, from: usize, end: Finish) {
         if let Some(to) = self.forget((from, end.call)) {
-            let payload = end.payload.map(|payload| Payload {
-                span: self.copy_span(from, to.0, payload.span),
-                encoding: Encoding::Linear,
-            });
+            let payload = end
+                .payload
+                .map(|payload| Payload::new(self.copy_span(from, to.0, payload.span), Encoding::Linear));
             let metadata = self.copy_span(from, to.0, end.metadata);
             let zero = Instant(0);
             let told = Finish { call: to.1, payload, metadata, taken: zero, published: zero, ..end };
@@ -288,7 +286,7 @@ impl Carrier {
     fn copy(&mut self, sender: End, to: usize, payload: Payload) -> Payload {
         let span = self.copy_span(sender.0, to, payload.span);
         self.credit.insert((to, span.offset), (sender, span.len));
-        Payload { span, encoding: Encoding::Linear }
+        Payload::new(span, Encoding::Linear)
     }
 
     fn copy_span(&mut self, from: usize, to: usize, span: Span) -> Span {

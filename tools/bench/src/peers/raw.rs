@@ -241,7 +241,7 @@ impl RawApp {
         block.bytes_mut()[..message.len()].copy_from_slice(message);
         let span = block.lend(message.len() as u32);
         let span = Span { offset: span.offset, len: span.len };
-        Ok(Payload { span, encoding: Encoding::Linear })
+        Ok(Payload::new(span, Encoding::Linear))
     }
 
     fn submit(&mut self, submission: Submission) -> Result<(), Failure> {

@@ -261,7 +261,7 @@ impl Attachment {
 
 /// A payload in protobuf.
 pub fn protobuf(span: Span) -> Payload {
-    Payload { span, encoding: Encoding::Protobuf }
+    Payload::new(span, Encoding::Protobuf)
 }
 
 fn send(control: &ControlSocket, kind: request::Kind, fd: Option<BorrowedFd<'_>>) -> Result<(), AttachError> {

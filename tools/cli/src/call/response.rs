@@ -169,7 +169,7 @@ mod tests {
         let wire = [10, 1, b'x'];
         let limits = trunkline_message::transcode::DecodeLimits::default();
         let len = responses.transcoder.decode(responses.root, &wire, &mut extent, &limits).unwrap();
-        let linear = Payload { span: Default::default(), encoding: Encoding::Linear };
+        let linear = Payload::new(Default::default(), Encoding::Linear);
         let protobuf = Payload { encoding: Encoding::Protobuf, ..linear };
         use trunkline_message::Extent;
         assert_eq!(

@@ -7,6 +7,7 @@
 #define TRUNKLINE_GRPCPP_IMPL_CLIENT_CALL_H
 
 #include <grpcpp/client_context.h>
+#include <grpcpp/impl/stream_interfaces.h>
 
 #include <deque>
 #include <functional>
@@ -73,21 +74,21 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         });
     }
 
-    template <class Request> void Send(const Request &message, bool is_last, Done done) {
+    template <class Request> void Send(const Request &message, WriteOptions options, Done done) {
         Slice bytes;
         Status status = Encode(message, &bytes);
         if (status.ok()) status = prepared_.Fits(bytes);
         if (!status.ok()) return done(false);
         const Request *kept = keeps_messages_ ? &message : nullptr;
-        auto sends = [bytes, kept, is_last](Batch &batch) {
+        auto sends = [bytes, kept, options](Batch &batch) {
             if (kept != nullptr) batch.SendsMessage(*kept);
             if (kept == nullptr) batch.SendsBytes(bytes);
-            if (is_last) batch.SendsClose();
+            if (options.is_last_message()) batch.SendsClose();
         };
-        auto acts = [this, bytes, is_last](Batch *batch, Done done) {
+        auto acts = [this, bytes, options](Batch *batch, Done done) {
             Slice sent = bytes;
             if (batch != nullptr && !batch->Bytes(&sent).ok()) return done(false);
-            Add({std::move(sent), is_last ? uint32_t(TL_LAST) : 0, false, std::move(done)});
+            Add({std::move(sent), options.trunkline_flags(), false, std::move(done)});
         };
         Asked(sends, acts, std::move(done));
     }
@@ -262,6 +263,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         std::unique_lock<std::mutex> lock(mutex_);
         if (event.kind == TL_EVENT_REPLY || event.kind == TL_EVENT_END) {
             prepared_.Headers(event);
+            prepared_.Came(event);
             has_headers_ = true;
             next_ = std::exchange(event.message, tl_message{});
             End(prepared_.End(event), then);
@@ -372,6 +374,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         is_receiving_ = false;
         has_headers_ = true;
         if (event.kind == TL_EVENT_HEADERS) prepared_.Headers(event);
+        prepared_.Came(event);
         if (event.kind == TL_EVENT_MESSAGE) next_ = std::exchange(event.message, tl_message{});
         if (event.kind == TL_EVENT_END && !is_ended_) End(prepared_.End(event), then);
         Pump(then);

@@ -26,6 +26,7 @@ Status AnsweredUnary(PreparedCall &prepared, Encode encode, Response *response) 
     // The same is in the event, unless the call was not made.
     Status reason = TakeStatus(failed);
     prepared.Headers(event);
+    prepared.Came(event);
     status = event.kind == TL_EVENT_REPLY ? prepared.End(event) : reason;
     if (code == TL_OK && event.message.id != 0) {
         status = prepared.Fits(event.message);
@@ -93,15 +94,15 @@ class BlockingStream {
         });
     }
 
-    template <class Request> bool Write(const Request &message, bool is_last) {
+    template <class Request> bool Write(const Request &message, WriteOptions options) {
         auto sends = [&](Batch &batch) {
             batch.SendsMessage(message);
-            if (is_last) batch.SendsClose();
+            if (options.is_last_message()) batch.SendsClose();
         };
         return Between(prepared_.NewBatch(), sends, [&](Batch *batch) {
             Slice bytes;
             if (call_.id == 0 || !Bytes(batch, message, &bytes).ok()) return false;
-            return tl_call_send(call_, raw(bytes), is_last ? TL_LAST : 0, tl_queue{}, 0, nullptr) == TL_OK;
+            return tl_call_send(call_, raw(bytes), options.trunkline_flags(), tl_queue{}, 0, nullptr) == TL_OK;
         });
     }
 
@@ -198,6 +199,7 @@ class BlockingStream {
             }
             has_headers_ = true;
             if (event.kind == TL_EVENT_HEADERS) prepared_.Headers(event);
+            prepared_.Came(event);
             if (event.kind == TL_EVENT_MESSAGE) next_ = std::exchange(event.message, tl_message{});
             if (event.kind == TL_EVENT_END) Fail(prepared_.End(event));
             tl_event_clear(&event);
@@ -248,7 +250,7 @@ template <class W> class ClientWriter final : public ClientWriterInterface<W> {
     void WaitForInitialMetadata() { stream_.WaitForHeaders(); }
     using internal::WriterInterface<W>::Write;
     bool Write(const W &message, WriteOptions options) override {
-        return stream_.Write(message, options.is_last_message());
+        return stream_.Write(message, options);
     }
     bool WritesDone() override { return stream_.WritesDone(); }
     Status Finish() override { return finish_(); }
@@ -269,7 +271,7 @@ template <class W, class R> class ClientReaderWriter final : public ClientReader
     bool Read(R *message) override { return stream_.Read(message); }
     using internal::WriterInterface<W>::Write;
     bool Write(const W &message, WriteOptions options) override {
-        return stream_.Write(message, options.is_last_message());
+        return stream_.Write(message, options);
     }
     bool WritesDone() override { return stream_.WritesDone(); }
     Status Finish() override { return stream_.Finish(); }

@@ -129,7 +129,7 @@ template <class Interface> class ServerAsyncStream : public Interface {
         Between(
             Call().NewBatch(), [message](Batch &batch) { batch.ReceivesMessage(message); }, acts, Telling(tag));
     }
-    template <class W> void DoWrite(const W &message, void *tag) {
+    template <class W> void DoWrite(const W &message, WriteOptions options, void *tag) {
         Slice bytes;
         auto done = Telling(tag);
         if (!Encode(message, &bytes).ok()) return done(false);
@@ -137,33 +137,33 @@ template <class Interface> class ServerAsyncStream : public Interface {
             ServerAccess::SendsHeaders(*context_, batch);
             batch.SendsBytes(bytes);
         };
-        auto acts = [this, bytes](Batch *batch, ServerCall::Done done) {
+        auto acts = [this, bytes, options](Batch *batch, ServerCall::Done done) {
             Slice sent = bytes;
             if (batch != nullptr && !batch->Bytes(&sent).ok()) return done(false);
             ServerAccess::SendHeaders(*context_, queue_->trunkline_queue());
-            Call().Send(queue_->trunkline_queue(), std::move(sent), std::move(done));
+            Call().Send(queue_->trunkline_queue(), std::move(sent), options, std::move(done));
         };
         Between(Call().NewBatch(), sends, acts, std::move(done));
     }
-    template <class W> void DoFinish(const W &last, const Status &status, void *tag) {
+    template <class W> void DoFinish(const W &last, WriteOptions options, const Status &status, void *tag) {
         Slice bytes;
         Status encoded = status.ok() ? Encode(last, &bytes) : status;
-        DoFinish(encoded, encoded.ok() ? std::optional<Slice>(std::move(bytes)) : std::nullopt, tag);
+        DoFinish(encoded, encoded.ok() ? std::optional<Slice>(std::move(bytes)) : std::nullopt, tag, options);
     }
-    void DoFinish(const Status &status, std::optional<Slice> last, void *tag) {
+    void DoFinish(const Status &status, std::optional<Slice> last, void *tag, WriteOptions options = WriteOptions()) {
         // Interceptors may make another of it.
         auto kept = std::make_shared<Status>(status);
         auto sends = [this, kept, last](Batch &batch) {
             if (last.has_value()) batch.SendsBytes(*last);
             ServerAccess::SendsStatus(*context_, batch, kept.get());
         };
-        auto acts = [this, kept, last](Batch *batch, ServerCall::Done done) {
+        auto acts = [this, kept, last, options](Batch *batch, ServerCall::Done done) {
             std::optional<Slice> sent = last;
             if (batch != nullptr && sent.has_value() && kept->ok()) *kept = batch->Bytes(&*sent);
             if (!kept->ok()) sent = std::nullopt;
             tl_queue queue = queue_->trunkline_queue();
             ServerAccess::SendHeaders(*context_, queue);
-            Call().Finish(queue, *kept, std::move(sent), ServerAccess::Trailers(*context_), std::move(done));
+            Call().Finish(queue, *kept, std::move(sent), ServerAccess::Trailers(*context_), std::move(done), options);
         };
         Between(Call().NewBatch(), sends, acts, Telling(tag));
     }
@@ -181,7 +181,9 @@ template <class W>
 class ServerAsyncResponseWriter final : public internal::ServerAsyncStream<internal::ServerAsyncStreamingInterface> {
   public:
     explicit ServerAsyncResponseWriter(ServerContext *context) : ServerAsyncStream(context) {}
-    void Finish(const W &message, const Status &status, void *tag) { DoFinish(message, status, tag); }
+    void Finish(const W &message, const Status &status, void *tag) {
+        DoFinish(message, WriteOptions(), status, tag);
+    }
     void FinishWithError(const Status &status, void *tag) { DoFinish(status, std::nullopt, tag); }
 };
 

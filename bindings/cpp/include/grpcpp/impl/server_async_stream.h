@@ -12,7 +12,9 @@ class ServerAsyncReader final : public internal::ServerAsyncStream<internal::Ser
   public:
     explicit ServerAsyncReader(ServerContext *context) : ServerAsyncStream(context) {}
     void Read(R *message, void *tag) { DoRead(message, tag); }
-    void Finish(const W &message, const Status &status, void *tag) { DoFinish(message, status, tag); }
+    void Finish(const W &message, const Status &status, void *tag) {
+        DoFinish(message, WriteOptions(), status, tag);
+    }
     void FinishWithError(const Status &status, void *tag) { DoFinish(status, std::nullopt, tag); }
 };
 
@@ -20,10 +22,10 @@ template <class W>
 class ServerAsyncWriter final : public internal::ServerAsyncStream<internal::ServerAsyncStreamingInterface> {
   public:
     explicit ServerAsyncWriter(ServerContext *context) : ServerAsyncStream(context) {}
-    void Write(const W &message, void *tag) { DoWrite(message, tag); }
-    void Write(const W &message, WriteOptions, void *tag) { DoWrite(message, tag); }
-    void WriteAndFinish(const W &message, WriteOptions, const Status &status, void *tag) {
-        DoFinish(message, status, tag);
+    void Write(const W &message, void *tag) { DoWrite(message, WriteOptions(), tag); }
+    void Write(const W &message, WriteOptions options, void *tag) { DoWrite(message, options, tag); }
+    void WriteAndFinish(const W &message, WriteOptions options, const Status &status, void *tag) {
+        DoFinish(message, options, status, tag);
     }
     void Finish(const Status &status, void *tag) { DoFinish(status, std::nullopt, tag); }
 };
@@ -33,10 +35,10 @@ class ServerAsyncReaderWriter final : public internal::ServerAsyncStream<interna
   public:
     explicit ServerAsyncReaderWriter(ServerContext *context) : ServerAsyncStream(context) {}
     void Read(R *message, void *tag) { DoRead(message, tag); }
-    void Write(const W &message, void *tag) { DoWrite(message, tag); }
-    void Write(const W &message, WriteOptions, void *tag) { DoWrite(message, tag); }
-    void WriteAndFinish(const W &message, WriteOptions, const Status &status, void *tag) {
-        DoFinish(message, status, tag);
+    void Write(const W &message, void *tag) { DoWrite(message, WriteOptions(), tag); }
+    void Write(const W &message, WriteOptions options, void *tag) { DoWrite(message, options, tag); }
+    void WriteAndFinish(const W &message, WriteOptions options, const Status &status, void *tag) {
+        DoFinish(message, options, status, tag);
     }
     void Finish(const Status &status, void *tag) { DoFinish(status, std::nullopt, tag); }
 };

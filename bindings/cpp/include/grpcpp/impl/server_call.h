@@ -3,6 +3,7 @@
 #define TRUNKLINE_GRPCPP_IMPL_SERVER_CALL_H
 
 #include <grpcpp/impl/library.h>
+#include <grpcpp/impl/stream_interfaces.h>
 #include <grpcpp/support/server_interceptor.h>
 
 #include <atomic>
@@ -61,6 +62,9 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         tl_call_cancel(call_, nullptr);
     }
 
+    // Whether the last request came compressed from a gRPC client.
+    bool WasCompressed() const { return was_compressed_; }
+
     // ---- Blocking.
 
     bool SendHeaders(const SentMetadata &pairs) {
@@ -68,7 +72,9 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         return WriteMetadata(pairs, handle).ok() &&
                tl_call_send_headers(call_, handle.get(), tl_queue{}, 0, nullptr) == TL_OK;
     }
-    bool Send(const Slice &message) { return tl_call_send(call_, raw(message), 0, tl_queue{}, 0, nullptr) == TL_OK; }
+    bool Send(const Slice &message, WriteOptions options) {
+        return tl_call_send(call_, raw(message), options.trunkline_flags(), tl_queue{}, 0, nullptr) == TL_OK;
+    }
 
     bool Receive(const Take &take) {
         tl_event event{};
@@ -79,7 +85,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     }
 
     bool Finish(const Status &status, const Slice *last, const SentMetadata &trailers) {
-        return Finish(status, last, trailers, tl_queue{}, 0) == TL_OK;
+        return Finish(status, last, trailers, WriteOptions(), tl_queue{}, 0) == TL_OK;
     }
 
     // ---- In a queue.
@@ -96,14 +102,16 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
 
     // Sends along: each when the one before is gone.
     void SendHeaders(tl_queue queue, SentMetadata pairs, Done done) {
-        Add(queue, {kHeaders, Slice(), false, Status(), std::move(pairs), std::move(done)});
+        Add(queue, {kHeaders, Slice(), false, WriteOptions(), Status(), std::move(pairs), std::move(done)});
     }
-    void Send(tl_queue queue, Slice message, Done done) {
-        Add(queue, {kMessage, std::move(message), true, Status(), {}, std::move(done)});
+    void Send(tl_queue queue, Slice message, WriteOptions options, Done done) {
+        Add(queue, {kMessage, std::move(message), true, options, Status(), {}, std::move(done)});
     }
-    void Finish(tl_queue queue, Status status, std::optional<Slice> last, SentMetadata trailers, Done done) {
+    void Finish(tl_queue queue, Status status, std::optional<Slice> last, SentMetadata trailers, Done done,
+                WriteOptions options = WriteOptions()) {
         bool has_last = last.has_value();
-        Add(queue, {kEnd, last.value_or(Slice()), has_last, std::move(status), std::move(trailers), std::move(done)});
+        Add(queue, {kEnd, last.value_or(Slice()), has_last, options, std::move(status), std::move(trailers),
+                    std::move(done)});
     }
 
     // Tells when the call is over, once.
@@ -120,6 +128,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         Kind kind;
         Slice message;
         bool has_message;
+        WriteOptions options;
         Status status;
         SentMetadata pairs;
         Done done;
@@ -127,14 +136,15 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
 
     bool Taken(tl_event &event, const Take &take) {
         if (event.kind != TL_EVENT_MESSAGE) return false;
+        was_compressed_ = (event.flags & TL_COMPRESSED) != 0;
         Status status = take(std::exchange(event.message, tl_message{}));
         if (!status.ok()) fault_ = Status(StatusCode::INVALID_ARGUMENT, "a request cannot be decoded");
         has_fault_ = has_fault_ || !status.ok();
         return status.ok();
     }
 
-    tl_code Finish(const Status &wanted, const Slice *last, const SentMetadata &trailers, tl_queue queue,
-                   uint64_t tag) {
+    tl_code Finish(const Status &wanted, const Slice *last, const SentMetadata &trailers, WriteOptions options,
+                   tl_queue queue, uint64_t tag) {
         MetadataHandle handle;
         Status written = WriteMetadata(trailers, handle);
         const Status &status = has_fault_ ? fault_ : written.ok() ? wanted : written;
@@ -145,6 +155,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         outcome.message = slice(message);
         outcome.details = slice(details);
         outcome.trailers = handle.get();
+        outcome.flags = options.trunkline_flags();
         tl_slice bytes = last != nullptr ? raw(*last) : tl_slice{};
         bool was_over = tl_call_is_over(call_) != 0;
         tl_code code =
@@ -181,9 +192,12 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     }
 
     tl_code Begin(const Sending &next, tl_queue queue, uint64_t tag) {
-        if (next.kind == kMessage) return tl_call_send(call_, raw(next.message), 0, queue, tag, nullptr);
+        if (next.kind == kMessage) {
+            return tl_call_send(call_, raw(next.message), next.options.trunkline_flags(), queue, tag, nullptr);
+        }
         if (next.kind == kEnd) {
-            return Finish(next.status, next.has_message ? &next.message : nullptr, next.pairs, queue, tag);
+            const Slice *last = next.has_message ? &next.message : nullptr;
+            return Finish(next.status, last, next.pairs, next.options, queue, tag);
         }
         MetadataHandle handle;
         if (!WriteMetadata(next.pairs, handle).ok()) return TL_INVALID_ARGUMENT;
@@ -194,7 +208,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     const ServerInterceptorFactories *factories_ = nullptr;
     experimental::ServerRpcInfo::Type type_{};
     std::unique_ptr<ServerInterception> interception_;
-    std::atomic<bool> is_answered_{false}, is_let_go_{false}, has_fault_{false};
+    std::atomic<bool> is_answered_{false}, is_let_go_{false}, has_fault_{false}, was_compressed_{false};
     Status fault_;
     std::mutex mutex_;
     std::deque<Sending> sends_;

@@ -50,7 +50,7 @@ class BlockingServed {
         *size = static_cast<uint32_t>(tl_message_bytes(next_).len);
         return true;
     }
-    template <class W> bool Write(const W &message) {
+    template <class W> bool Write(const W &message, WriteOptions options) {
         auto sends = [&](Batch &batch) {
             ServerAccess::SendsHeaders(context_, batch);
             batch.SendsMessage(message);
@@ -59,7 +59,7 @@ class BlockingServed {
             Slice bytes;
             if (!Bytes(batch, message, &bytes).ok()) return false;
             ServerAccess::SendHeaders(context_, false);
-            return call_.Send(bytes);
+            return call_.Send(bytes, options);
         });
     }
     template <class W> void Finish(Status status, const W *last) {
@@ -124,7 +124,7 @@ template <class W> class ServerWriter final : public ServerWriterInterface<W> {
     explicit ServerWriter(internal::BlockingServed *served) : served_(served) {}
     void SendInitialMetadata() override { served_->SendHeaders(); }
     using internal::WriterInterface<W>::Write;
-    bool Write(const W &message, WriteOptions) override { return served_->Write(message); }
+    bool Write(const W &message, WriteOptions options) override { return served_->Write(message, options); }
 
   private:
     internal::BlockingServed *served_;
@@ -137,7 +137,7 @@ template <class W, class R> class ServerReaderWriter final : public ServerReader
     bool NextMessageSize(uint32_t *size) override { return served_->NextMessageSize(size); }
     bool Read(R *message) override { return served_->Read(message); }
     using internal::WriterInterface<W>::Write;
-    bool Write(const W &message, WriteOptions) override { return served_->Write(message); }
+    bool Write(const W &message, WriteOptions options) override { return served_->Write(message, options); }
 
   private:
     internal::BlockingServed *served_;

@@ -3,17 +3,26 @@
 #define TRUNKLINE_GRPCPP_IMPL_STREAM_INTERFACES_H
 
 #include <grpcpp/support/status.h>
+#include <trunkline.h>
 
 #include <cstdint>
 #include <utility>
 
 namespace grpc {
 
-// Hints for a message. The library sends each at once, which every hint permits; `last message` is more than a hint.
+// Hints for a message. The library sends each at once, which every hint permits; more than hints are `last message` and
+// `no compression`, which is towards a gRPC peer.
 class WriteOptions {
   public:
-    WriteOptions &set_no_compression() { return *this; }
-    WriteOptions &clear_no_compression() { return *this; }
+    WriteOptions &set_no_compression() {
+        is_plain_ = true;
+        return *this;
+    }
+    WriteOptions &clear_no_compression() {
+        is_plain_ = false;
+        return *this;
+    }
+    bool get_no_compression() const { return is_plain_; }
     WriteOptions &set_buffer_hint() { return *this; }
     WriteOptions &clear_buffer_hint() { return *this; }
     WriteOptions &set_corked() { return *this; }
@@ -30,8 +39,11 @@ class WriteOptions {
     }
     bool is_last_message() const { return is_last_; }
 
+    // Beyond gRPC: as flags of trunkline.h.
+    uint32_t trunkline_flags() const { return (is_last_ ? TL_LAST : 0) | (is_plain_ ? TL_UNCOMPRESSED : 0); }
+
   private:
-    bool is_last_ = false;
+    bool is_last_ = false, is_plain_ = false;
 };
 
 namespace internal {

@@ -52,7 +52,7 @@ template <class Interface> class ClientAsyncStream : public Interface {
         call_->WantMessage(Into(message), TagIn(queue_, tag));
     }
     template <class W> void DoWrite(const W &message, WriteOptions options, void *tag) {
-        call_->Send(message, options.is_last_message(), TagIn(queue_, tag));
+        call_->Send(message, options, TagIn(queue_, tag));
     }
     void DoFinish(Status *status, void *tag) { call_->WantEnd(status, true, TagIn(queue_, tag)); }
 

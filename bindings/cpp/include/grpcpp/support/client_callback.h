@@ -62,7 +62,7 @@ class ClientReactor {
     template <class W> void AskWrite(const W *message, WriteOptions options, std::function<void(bool)> react) {
         internal::Asking asking;
         auto bound = bound_;
-        bound->call->Send(*message, options.is_last_message(), bound->reactions->Telling(std::move(react)));
+        bound->call->Send(*message, options, bound->reactions->Telling(std::move(react)));
     }
     void AskWritesDone(std::function<void(bool)> react) {
         internal::Asking asking;

@@ -105,30 +105,31 @@ class ServerReactor {
                 served.reactions->Telling(react));
         });
     }
-    template <class W> void AskWrite(const W *message, std::function<void(bool)> react) {
-        Ask(false, [message, react = std::move(react)](internal::ReactingServed &served) {
+    template <class W> void AskWrite(const W *message, WriteOptions options, std::function<void(bool)> react) {
+        Ask(false, [message, options, react = std::move(react)](internal::ReactingServed &served) {
             auto sends = [message, with = &served](internal::Batch &batch) {
                 internal::ServerAccess::SendsHeaders(with->context, batch);
                 batch.SendsMessage(*message);
             };
-            auto acts = [message, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
+            auto acts = [message, options, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
                 Slice bytes;
                 Status encoded = batch != nullptr ? batch->Bytes(&bytes) : internal::Encode(*message, &bytes);
                 if (!encoded.ok()) return done(false);
                 internal::ServerAccess::SendHeaders(with->context, with->queue);
-                with->call->Send(with->queue, std::move(bytes), std::move(done));
+                with->call->Send(with->queue, std::move(bytes), options, std::move(done));
             };
             internal::Between(served.call->NewBatch(), sends, acts, served.reactions->Telling(react));
         });
     }
-    template <class W> void AskWriteAndFinish(const W *message, Status status) {
-        Ask(true, [message, status = std::move(status)](internal::ReactingServed &served) {
-            End(served, status, internal::Last::Of(message));
+    template <class W> void AskWriteAndFinish(const W *message, WriteOptions options, Status status) {
+        Ask(true, [message, options, status = std::move(status)](internal::ReactingServed &served) {
+            End(served, status, internal::Last::Of(message), options);
         });
     }
 
   private:
-    static void End(internal::ReactingServed &served, const Status &status, internal::Last last) {
+    static void End(internal::ReactingServed &served, const Status &status, internal::Last last,
+                    WriteOptions options = WriteOptions()) {
         if (!status.ok()) last = internal::Last();
         // Interceptors may make another of it.
         auto kept = std::make_shared<Status>(status);
@@ -136,14 +137,14 @@ class ServerReactor {
             if (last.sends) last.sends(batch);
             internal::ServerAccess::SendsStatus(with->context, batch, kept.get());
         };
-        auto acts = [kept, last, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
+        auto acts = [kept, last, options, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
             Slice bytes;
             bool has_last = last.encode != nullptr && kept->ok();
             if (has_last) *kept = batch != nullptr ? batch->Bytes(&bytes) : last.encode(&bytes);
             has_last = has_last && kept->ok();
             internal::ServerAccess::SendHeaders(with->context, with->queue);
             with->call->Finish(with->queue, *kept, has_last ? std::optional<Slice>(bytes) : std::nullopt,
-                               internal::ServerAccess::Trailers(with->context), std::move(done));
+                               internal::ServerAccess::Trailers(with->context), std::move(done), options);
         };
         internal::Between(served.call->NewBatch(), sends, acts, [reactions = served.reactions](bool) {
             internal::React([reactions] { reactions->Leave(); });
@@ -181,12 +182,12 @@ template <class R> class ServerReadReactor : public ServerReactor {
 template <class W> class ServerWriteReactor : public ServerReactor {
   public:
     void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
-    void StartWrite(const W *message, WriteOptions) {
-        AskWrite(message, [this](bool ok) { OnWriteDone(ok); });
+    void StartWrite(const W *message, WriteOptions options) {
+        AskWrite(message, options, [this](bool ok) { OnWriteDone(ok); });
     }
     void StartWriteLast(const W *message, WriteOptions options) { StartWrite(message, options); }
-    void StartWriteAndFinish(const W *message, WriteOptions, Status status) {
-        AskWriteAndFinish(message, std::move(status));
+    void StartWriteAndFinish(const W *message, WriteOptions options, Status status) {
+        AskWriteAndFinish(message, options, std::move(status));
     }
     virtual void OnWriteDone(bool /*ok*/) {}
 };
@@ -197,12 +198,12 @@ template <class R, class W> class ServerBidiReactor : public ServerReactor {
         AskRead(message, [this](bool ok) { OnReadDone(ok); });
     }
     void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
-    void StartWrite(const W *message, WriteOptions) {
-        AskWrite(message, [this](bool ok) { OnWriteDone(ok); });
+    void StartWrite(const W *message, WriteOptions options) {
+        AskWrite(message, options, [this](bool ok) { OnWriteDone(ok); });
     }
     void StartWriteLast(const W *message, WriteOptions options) { StartWrite(message, options); }
-    void StartWriteAndFinish(const W *message, WriteOptions, Status status) {
-        AskWriteAndFinish(message, std::move(status));
+    void StartWriteAndFinish(const W *message, WriteOptions options, Status status) {
+        AskWriteAndFinish(message, options, std::move(status));
     }
     virtual void OnReadDone(bool /*ok*/) {}
     virtual void OnWriteDone(bool /*ok*/) {}
