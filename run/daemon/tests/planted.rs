@@ -12,7 +12,7 @@ mod raw;
 use raw::*;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use trunkline_call::entry::{Completion, Span, Submission};
@@ -93,12 +93,15 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: &Delay) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Answers calls with true stamps.
-fn serve(mut server: RawApp, delays: Delays) {
+/// How often a server looks whether it is wanted: what a stage that is over leaves behind delays the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Answers calls with true stamps until `is_over`.
+fn serve(mut server: RawApp, delays: Delays, is_over: Arc<AtomicBool>) {
     let delay = move |component: Component| delays[component as usize].take();
     std::thread::spawn(move || {
-        loop {
-            let Completion::Call(call) = server.next() else { continue };
+        while !is_over.load(Ordering::Relaxed) {
+            let Some(Completion::Call(call)) = server.next_within(LOOK) else { continue };
             delay(Component::ServerReceiveQueue);
             let taken = stamp();
             let payload = call.payload.unwrap();
@@ -163,17 +166,25 @@ struct Stage {
     _far: Daemon,
     client: RawApp,
     delays: Delays,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Stage {
     fn new(near_debug: &str, far_debug: &str) -> Self {
         let (near, far) = (daemon(near_debug), daemon(far_debug));
         let delays = Delays::default();
-        serve(RawApp::attach(&far, "", true), Arc::clone(&delays));
+        let is_over = Arc::default();
+        serve(RawApp::attach(&far, "", true), Arc::clone(&delays), Arc::clone(&is_over));
         let address = far.endpoints()[0].strip_prefix("tcp://").unwrap().parse().unwrap();
         let network = relay(address, &delays);
         let client = RawApp::attach(&near, &format!("tcp://{network}"), false);
-        Self { near, _far: far, client, delays }
+        Self { near, _far: far, client, delays, is_over }
     }
 
     /// Makes calls of which those have a delay that `has` says.
