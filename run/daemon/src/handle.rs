@@ -130,7 +130,7 @@ impl Daemon {
         arrival: &Arrival,
         build: &str,
     ) -> Result<(Self, TakenOver, CallHistory), StartError> {
-        let mut inherited = arrival.receive(build)?;
+        let mut inherited = arrival.receive(build, &config.debug)?;
         let past = std::mem::take(&mut inherited.past);
         let listener = inherited.listener.take();
         let path = listener.as_ref().map(|listener| listener.path().to_owned());

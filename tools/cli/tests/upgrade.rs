@@ -134,6 +134,39 @@ fn records_and_minutes_go_on() {
     assert!(low < high, "{of_handler}");
 }
 
+/// A daemon of an earlier version knows no records. It is sent none, and counts; who takes its place goes on with that.
+#[test]
+fn a_daemon_that_knows_no_records_is_sent_none() {
+    const CALLS: u64 = 100;
+    watched();
+    let host = Host::start("");
+    let (_server, client) = host.serve_search();
+    let call = || {
+        let query = QueryRequest { query: "bell".into(), ..QueryRequest::default() };
+        client.query(query).wait().unwrap();
+    };
+    let told = |more: &[&str]| {
+        let told = host.verb(&[&["explain", "--json", "Search/Query"], more].concat(), "");
+        let told: Value = serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        let calls = if more.is_empty() { &told[0]["calls"] } else { &told["now"]["sides"][0]["calls"] };
+        calls.as_u64().unwrap_or(0)
+    };
+    for (round, debug) in ["earlier_hand_over = true", ""].into_iter().enumerate() {
+        std::fs::write(host.folder().join("d.toml"), format!("[debug]\n{debug}\n")).unwrap();
+        (0..CALLS).for_each(|_| call());
+        let upgraded = host.verb(&["upgrade"], "");
+        assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
+        call();
+        // The library says how the last call went when it has something else to say.
+        let made = (round as u64 + 1) * (CALLS + 1);
+        let counted = told(&[]);
+        assert!((made - 1..=made).contains(&counted), "round {round}: {counted} of {made}");
+        // Its minutes begin anew; who takes its place goes on with those.
+        let (past, since) = (told(&["--last", "5m"]), CALLS * round as u64);
+        assert!((since..=since + 2).contains(&past), "round {round}: {past} in the last minutes");
+    }
+}
+
 /// A manager that saw its main process end, and had not heard of another, would end the service.
 #[test]
 fn the_service_manager_hears_of_the_next_process_before_the_old_one_ends() {

@@ -17,6 +17,8 @@ pub struct Debug {
     pub read_stall_us: u64,
     /// Finished calls are not recorded.
     pub unrecorded: bool,
+    /// It takes over as one that does not know what was recorded.
+    pub earlier_hand_over: bool,
     /// Processor time a thread takes more whenever it enters a stage, and which.
     pub spin_us: u64,
     pub spin_stage: String,

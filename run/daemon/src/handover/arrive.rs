@@ -1,6 +1,7 @@
 //! The new daemon's side: reads what comes, holds it together, and waits for the word to go.
 
 use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
+use crate::config::Debug;
 use crate::schemas::SchemaCache;
 use rustix::fd::OwnedFd;
 use serde_bytes::ByteBuf;
@@ -146,11 +147,10 @@ impl Arrival {
     ///
     /// # Errors
     /// [`TakeOverError`].
-    pub(crate) fn receive(&self, build: &str) -> Result<Inherited, TakeOverError> {
-        self.channel.send(
-            &Word::Able { build: build.to_owned(), prepares: true, counts: true, records: true },
-            &[],
-        )?;
+    pub(crate) fn receive(&self, build: &str, debug: &Debug) -> Result<Inherited, TakeOverError> {
+        let records = !debug.earlier_hand_over;
+        let able = Word::Able { build: build.to_owned(), prepares: true, counts: true, records };
+        self.channel.send(&able, &[])?;
         let mut inherited = Inherited {
             listener: None,
             sessions: 0,
@@ -170,6 +170,7 @@ impl Arrival {
                     inherited.stopped_ns = stopped_ns;
                     return Ok(inherited);
                 }
+                Word::Past(_) | Word::Recorded { .. } if !records => return Err(out_of_place(&word)),
                 word => inherited.take(&self.channel, word, fds)?,
             }
         }
