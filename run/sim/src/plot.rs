@@ -81,23 +81,36 @@ mod tests {
         assert!(!page.contains("NaN") && page.ends_with("</html>\n"));
     }
 
-    /// `examples/paper.rs` writes them, in minutes; that they are of today shows at one point of each.
+    /// Published pages: file, workers, service, travel and requests of each run, and what writes it. That they are of
+    /// today shows at one point of each.
+    const PUBLISHED: [(&str, usize, &str, u64, usize, &str); 9] = [
+        ("all-fixed", 16, "fixed:25000ns", 15_000, 200_000, PAPER),
+        ("all-exponential", 16, "exponential:25000ns", 15_000, 200_000, PAPER),
+        ("all-bimodal", 16, "bimodal:25000ns", 15_000, 200_000, PAPER),
+        ("all-heavy", 16, "heavy:25000ns", 15_000, 200_000, PAPER),
+        ("bimodal-5ms", 16, "bimodal:5ms", 100_000, 400_000, VERB),
+        ("exponential-25us", 64, "exponential:25us", 15_000, 400_000, VERB),
+        ("fixed-10us", 64, "fixed:10us", 15_000, 200_000, VERB),
+        ("exponential-10us", 64, "exponential:10us", 15_000, 200_000, VERB),
+        ("bimodal-10us", 64, "bimodal:10us", 15_000, 200_000, VERB),
+    ];
+    const PAPER: &str = "cargo run --release -p trunkline-sim --example paper docs/plots";
+    const VERB: &str = "trunkline sim --plot, as docs/measured/history/simulated.md has it";
+
     #[test]
     fn the_published_pages_are_what_is_simulated() {
-        for name in ["fixed", "exponential", "bimodal", "heavy"] {
-            let path = format!("{}/../../docs/plots/sim-all-{name}.html", env!("CARGO_MANIFEST_DIR"));
+        for (name, workers, service, travel_ns, requests, command) in PUBLISHED {
+            let path = format!("{}/../../docs/plots/sim-{name}.html", env!("CARGO_MANIFEST_DIR"));
             let published = std::fs::read_to_string(path).unwrap();
-            let service = format!("{name}:25000ns").parse().unwrap();
-            let (workers, travel_ns, requests, seed) = (16, 15_000, 200_000, 1);
-            let scenario = Scenario { workers, service, travel_ns, load: 0.0, requests, seed };
+            let service = service.parse().unwrap();
+            let scenario = Scenario { workers, service, travel_ns, load: 0.0, requests, seed: 1 };
             let sweep = Sweep { scenario, loads: vec![0.9], policies: vec![Policy::default()] };
             let curves = sweep.run();
             let own = page(&[(sweep, curves)]);
             let head = own.split("<h2").next().unwrap();
-            assert!(published.starts_with(head), "{name}: drawn by another plotting module");
+            assert!(published.starts_with(head), "{name}: drawn by another plotting module: {command}");
             let rows = own.split("<tr>").filter(|row| row.contains("<td>jbsq(auto)"));
             let row = rows.last().and_then(|row| row.split("</tr>").next()).unwrap();
-            let command = "cargo run --release -p trunkline-sim --example paper docs/plots";
             assert!(published.contains(row), "{name}: {row} is not there: {command}");
         }
     }
