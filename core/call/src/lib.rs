@@ -19,6 +19,7 @@
 //! * [`Steps`]: how many answers came soon, for whoever must decide how to wait for the next.
 //! * [`KeyedMap`], [`KeyedSet`]: tables whose hash is cheap, with keys nobody outside knows.
 //! * [`TraceParent`]: which trace a call belongs to, by the header of W3C Trace Context.
+//! * [`printable`]: a name that came from elsewhere, as a person may be shown it.
 //! * [`Caller`], [`VouchedCaller`]: who makes a call, as its handler is told, and by the word of another host's daemon.
 //!
 //! # Invariants
@@ -38,6 +39,7 @@ mod keyed;
 mod metadata;
 #[cfg(feature = "serde")]
 pub mod octets;
+mod printable;
 mod stamps;
 mod status;
 mod steps;
@@ -55,6 +57,7 @@ pub use fault::{Blame, Fault, NOBODY_SERVES};
 pub use id::{CallId, Encoding, Pattern, RouteIndex};
 pub use keyed::{Keyed, KeyedMap, KeyedSet, mix};
 pub use metadata::{Metadata, MetadataError, MetadataPairs};
+pub use printable::printable;
 pub use stamps::{ClientStamps, SERVER_TRAILER_BYTES, ServerStamps};
 pub use status::{Code, Execution, Status};
 pub use steps::{Step, Steps};

@@ -9,6 +9,7 @@ pub use crate::faults::VERSION;
 use crate::faults::{Faults, FileFault};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use trunkline_call::printable;
 use trunkline_telemetry::{RecordedCall, RecordedTrace, RowFault};
 
 /// Every frame begins with this.
@@ -77,6 +78,9 @@ pub struct BlockHead {
     /// Processor time of the daemon's threads in that time by stage, in seconds, with what lies in no stage.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub daemon_seconds: BTreeMap<String, f64>,
+    /// Processor time of the processes of applications that were attached in that time, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application_seconds: Option<f64>,
 }
 
 /// A block with its sound rows.
@@ -290,7 +294,13 @@ impl Frame {
 }
 
 fn head_of(bytes: &[u8]) -> Option<BlockHead> {
-    let head: BlockHead = serde_json::from_slice(bytes).ok()?;
+    let mut head: BlockHead = serde_json::from_slice(bytes).ok()?;
+    for name in [&mut head.host, &mut head.cluster, &mut head.version] {
+        *name = printable(name);
+    }
+    for (_, name) in head.methods.iter_mut().chain(&mut head.peers) {
+        *name = printable(name);
+    }
     let is_sound = (RecordedCall::BYTES..=ROW_BYTES_MAX).contains(&head.row_bytes)
         && (head.traces == 0 || (TRACE_BYTES..=ROW_BYTES_MAX).contains(&head.trace_bytes))
         && head.methods.len() <= NAMES_MAX
@@ -452,6 +462,16 @@ pub(crate) mod tests {
         let (blocks, faults) = read(&back.encode());
         assert_eq!((blocks[0].rows.len(), faults.len()), (3, 1), "{faults:?}");
         assert!(faults[0].0.contains("ran backwards"), "{faults:?}");
+    }
+
+    /// A file may come from anywhere, and its names are shown to people.
+    #[test]
+    fn names_do_nothing_to_a_terminal() {
+        let mut one = block("a\u{1b}[2J", 1);
+        one.head.methods = vec![(3, "/a.B/\u{202e}C".into())];
+        let (blocks, faults) = read(&one.encode());
+        assert_eq!(blocks[0].head.host, "a\u{fffd}[2J");
+        assert_eq!((blocks[0].head.methods[0].1.as_str(), faults.len()), ("/a.B/\u{fffd}C", 0));
     }
 
     /// A frame every 64 bytes, each of which claims all that follows.

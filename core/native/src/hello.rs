@@ -6,7 +6,7 @@
 use crate::frame_type::FrameType;
 use crate::wire::{HEADER_BYTES, Header};
 use crate::{Config, Features, Limits, ProtocolError};
-use trunkline_call::Instant;
+use trunkline_call::{Instant, printable};
 
 /// The version spoken here, highest and lowest.
 pub(crate) const VERSION: u16 = 1;
@@ -82,7 +82,7 @@ impl AwaitHello {
             features: self.offered.both(Features(u64_at(fixed, 4))),
             clock_id: u64_at(fixed, 12),
             limits: limits(fixed)?,
-            node_name: String::from_utf8_lossy(name).into_owned(),
+            node_name: printable(&String::from_utf8_lossy(name)),
         })
     }
 }
@@ -207,6 +207,15 @@ mod tests {
             let error = read(&body).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    /// It is shown to operators.
+    #[test]
+    fn a_name_that_would_act_on_a_terminal_does_not() {
+        let hostile = Config { node_name: "a\u{1b}[2Jb".into(), ..Config::default() };
+        let mut out = Vec::new();
+        encode(&hostile, &Limits::default(), &mut out);
+        assert_eq!(read(&out[HEADER_BYTES..]).unwrap().node_name, "a\u{fffd}[2Jb");
     }
 
     #[test]

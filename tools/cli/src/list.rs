@@ -5,6 +5,7 @@ use crate::admin::proto::{Application, ListRequest, ListResponse, Peer, Service,
 use crate::table::{Table, bytes, count};
 use serde_json::{Value, json};
 use trunkline::{Status, Wait};
+use trunkline_call::printable;
 
 /// Asks and prints.
 ///
@@ -147,11 +148,6 @@ fn shards_json(rows: &[Shard]) -> Value {
         })
     });
     rows.collect()
-}
-
-/// Names come from applications and peers; control characters in them are not for our terminal.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn uptime(ns: u64) -> String {

@@ -1,0 +1,27 @@
+//! Names from elsewhere, before a person reads them.
+
+/// A name as a terminal, a log or a page may show it: characters that would do something to what is around them
+/// instead of being seen, control characters and those that turn the direction of writing, are U+FFFD.
+pub fn printable(name: &str) -> String {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    name.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_is_replaced_and_what_is_seen_stays() {
+        let name = "größe/日本 a\u{301}-1_b";
+        assert_eq!(printable(name), name);
+        assert_eq!(
+            printable("a\u{1b}[31mb\nc\0\u{202e}d\u{2067}"),
+            "a\u{fffd}[31mb\u{fffd}c\u{fffd}\u{fffd}d\u{fffd}"
+        );
+    }
+}
