@@ -681,6 +681,10 @@ fn calls_are_recorded_and_looked_at() {
     let clock = end(&mut trunkline(&["clock", name]), "");
     assert!(clock.code == Some(1) && clock.err.contains("there is one clock"), "{clock:?}");
 
+    // The service runs in this process, which is an application of the daemon.
+    let tax = end(&mut trunkline(&["tax", name]), "");
+    assert!(tax.code == Some(0) && tax.out.contains("applications, beside handlers"), "{tax:?}");
+
     let again = end(&mut trunkline(&["--socket", host.socket().to_str().unwrap(), "record", "-o", name]), "");
     assert!(again.code == Some(1) && again.err.contains("say --append"), "{again:?}");
     let none = end(&mut trunkline(&["whatif", name, "--method", "Nothing"]), "");

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod applications;
 mod args;
 mod drive;
 mod host;

@@ -4,10 +4,11 @@
 //! again until it has no more, then left alone for a while. How many of the calls that ended well are kept follows from
 //! the last interval's rate; the daemon draws them, so that what is not kept is never sent.
 
+use crate::applications::ApplicationTimes;
 use crate::args::{KeptTail, RecordArgs};
 use crate::host::HostReading;
 use proto::admin_client::AdminClient;
-use proto::{CallsRequest, CallsResponse, ShardCalls};
+use proto::{CallsRequest, CallsResponse, ListRequest, ShardCalls};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,7 +19,7 @@ use trunkline_insight::{BlockHead, RecordBlock};
 use trunkline_telemetry::{RecordedCall, RecordedTrace, TaxStage};
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.
-#[allow(dead_code, missing_docs, reason = "one call of it is made here")]
+#[allow(dead_code, missing_docs, reason = "two calls of it are made here")]
 mod proto {
     trunkline::include_proto!("trunkline.admin.v1");
 }
@@ -29,6 +30,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const BLOCK_TIME: Duration = Duration::from_secs(5);
 /// Or so many calls, if they are there sooner: 12 MB.
 const BLOCK_CALLS_MAX: usize = 100_000;
+/// How often the processes of applications are looked at: what one takes behind the last look at it is not known.
+const LOOK: Duration = Duration::from_secs(1);
 /// Answers without a pause in between; then the block's end and the time are looked at.
 const ANSWERS_MAX: usize = 64;
 
@@ -102,6 +105,9 @@ struct Recording<'a, W> {
     host: HostReading,
     /// What the daemon's time had gone into when the block began, and by the last answer.
     stages: [BTreeMap<String, u64>; 2],
+    /// What applications did, if their processes can be looked at, and when they last were.
+    applications: Option<ApplicationTimes>,
+    looked: Instant,
     tally: Tally,
 }
 
@@ -120,8 +126,11 @@ impl<'a, W: Write> Recording<'a, W> {
             began: Instant::now(),
             host: HostReading::default(),
             stages: [stages(first), stages(first)],
+            applications: Some(ApplicationTimes::default()),
+            looked: Instant::now(),
             tally: Tally::default(),
         };
+        recording.look();
         recording.begin_block(first);
         recording
     }
@@ -136,6 +145,9 @@ impl<'a, W: Write> Recording<'a, W> {
             std::thread::sleep(INTERVAL.min(time));
             let Tally { seen, traced, .. } = self.tally;
             outcome = self.take();
+            if self.looked.elapsed() >= LOOK {
+                self.look();
+            }
             let elapsed = last.elapsed().as_secs_f64();
             last = Instant::now();
             let (seen, traced) = (self.tally.seen - seen, self.tally.traced - traced);
@@ -147,6 +159,17 @@ impl<'a, W: Write> Recording<'a, W> {
         }
         self.end_block()?;
         outcome
+    }
+
+    /// Looks at the processes of applications. A daemon that does not answer is asked again the next time.
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        let Some(times) = &mut self.applications else { return };
+        let Ok(list) = self.client.list(ListRequest::default()).wait() else { return };
+        let list = list.into_inner();
+        if !times.look(list.applications.iter().map(|one| one.name.as_str()), list.process_id) {
+            self.applications = None;
+        }
     }
 
     /// Asks until there is nothing new.
@@ -233,6 +256,7 @@ impl<'a, W: Write> Recording<'a, W> {
     }
 
     fn end_block(&mut self) -> Result<(), String> {
+        self.look();
         let head = &mut self.block.head;
         let ats = || self.block.rows.iter().map(|call| call.row.at.0);
         // A call may have ended just before the clock was read here.
@@ -253,6 +277,7 @@ impl<'a, W: Write> Recording<'a, W> {
         head.variables = HostReading::take().since(&self.host);
         head.daemon_seconds = seconds_since(&self.stages[0], &self.stages[1]);
         head.cycles = shares(&head.daemon_seconds, head.variables.get("cpu_seconds").copied());
+        head.application_seconds = self.applications.as_mut().map(ApplicationTimes::take_seconds);
         self.stages[0] = self.stages[1].clone();
         if head.calls_seen > 0 || self.tally.blocks == 0 {
             let bytes = self.block.encode();

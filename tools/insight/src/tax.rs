@@ -1,8 +1,9 @@
 //! `trunkline tax`: where a host's processor time went, as far as it was measured.
 //!
-//! What is known of a recording: the processor time of the host, that of handlers that told it, and that of the
-//! daemon's threads by stage of a call's path. What libraries do in applications, and what the kernel does outside of
-//! anybody's system calls, is in the rest, which is printed as such: a part without a measurement is not shown as one.
+//! What is known of a recording: the processor time of the host, that of handlers that told it, that of the daemon's
+//! threads by stage of a call's path, and that of the processes of applications in all. What the kernel does outside of
+//! anybody's system calls, and other programs, is in the rest, which is printed as such: a part without a measurement
+//! is not shown as one.
 
 use crate::args::FilesArgs;
 use crate::load::load;
@@ -20,6 +21,8 @@ struct HostTime<'a> {
     blocks: u32,
     /// Its handlers, in calls that ended well and in those that did not.
     handlers_s: [f64; 2],
+    /// Its applications' processes, handlers included; `None` if a block does not say.
+    applications_s: Option<f64>,
     /// Its daemon's threads, by stage.
     daemon_s: BTreeMap<&'a str, f64>,
     /// Calls that its handlers served, and those of them whose handler told its time.
@@ -50,6 +53,10 @@ fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime<'_>> {
         let host = hosts.entry(&head.host).or_default();
         if let Some(busy_s) = head.variables.get("cpu_seconds") {
             host.busy_s += busy_s;
+            host.applications_s = match (host.blocks, host.applications_s, head.application_seconds) {
+                (0, _, seconds) => seconds,
+                (_, before_s, seconds) => before_s.zip(seconds).map(|(before_s, seconds)| before_s + seconds),
+            };
             host.blocks += 1;
             for (stage, seconds) in &head.daemon_seconds {
                 *host.daemon_s.entry(stage).or_default() += seconds;
@@ -85,6 +92,11 @@ fn text(hosts: &BTreeMap<&str, HostTime<'_>>) -> String {
         row("busy processors", host.busy_s);
         row("handlers, calls that ended well", good_s);
         row("handlers, calls that failed", failed_s);
+        // Processes and threads are counted by different clocks: the rest of something small may be below nothing.
+        let rest_s = host.applications_s.map(|all_s| (all_s - good_s - failed_s).max(0.0));
+        if let Some(rest_s) = rest_s {
+            row("applications, beside handlers", rest_s);
+        }
         for stage in TaxStage::ALL {
             if let Some(seconds) = host.daemon_s.get(stage.label()) {
                 row(&format!("daemon, {}", words(stage)), *seconds);
@@ -94,13 +106,18 @@ fn text(hosts: &BTreeMap<&str, HostTime<'_>>) -> String {
             row("daemon, unattributed", *seconds);
         }
         // Ticks are coarse: the parts may be more than was counted.
-        row("unattributed", (host.busy_s - good_s - failed_s - host.daemon_all_s()).max(0.0));
+        let known_s = good_s + failed_s + rest_s.unwrap_or(0.0) + host.daemon_all_s();
+        row("unattributed", (host.busy_s - known_s).max(0.0));
     }
     let mut text = say::table(&["host", "processor time", "", "of all"], &rows);
     for (name, host) in hosts.iter().filter(|(_, host)| host.blocks > 0 && host.told < host.served) {
         let percent = 100.0 * (1.0 - host.told / host.served);
+        let whose = match host.applications_s {
+            Some(_) => "beside handlers",
+            None => "unattributed",
+        };
         text += &format!(
-            "{name}: {percent:.1} % of the calls it served tell no processor time, and are unattributed\n"
+            "{name}: {percent:.1} % of the calls it served tell no processor time, and are {whose}\n"
         );
     }
     for (name, host) in hosts.iter().filter(|(_, host)| host.daemon_all_s() > 0.0) {
@@ -108,7 +125,15 @@ fn text(hosts: &BTreeMap<&str, HostTime<'_>>) -> String {
         text +=
             &format!("{name}: stages explain {percent:.1} % of the processor time of the daemon's threads\n");
     }
-    text + "unattributed: libraries in applications, other programs, and the kernel outside of system calls\n"
+    let (known, unknown) =
+        hosts.values().filter(|host| host.blocks > 0).fold((0, 0), |(known, unknown), host| {
+            if host.applications_s.is_some() { (known + 1, unknown) } else { (known, unknown + 1) }
+        });
+    if known > 0 {
+        text += "beside handlers: libraries, what applications do by themselves, and handlers that did not tell\n";
+    }
+    let applications = if unknown > 0 { "applications' libraries where no row has them, " } else { "" };
+    text + &format!("unattributed: {applications}other programs, and the kernel outside of system calls\n")
 }
 
 impl HostTime<'_> {
@@ -165,12 +190,12 @@ mod tests {
             ..BlockHead::default()
         };
         let mut fleet = Fleet::default();
-        fleet.add(RecordBlock { head, rows, ..RecordBlock::default() });
+        fleet.add(RecordBlock { head: head.clone(), rows: rows.clone(), ..RecordBlock::default() });
         let hosts = times(&fleet);
         let HostTime { handlers_s: [good_s, failed_s], served, told, .. } = hosts["alpha"].clone();
         assert!((good_s - 1.2).abs() < 1e-6 && (failed_s - 0.5).abs() < 1e-6, "{hosts:?}");
         assert_eq!((served, told), (8.0, 6.0));
-        let text = text(&hosts);
+        let text = self::text(&hosts);
         for line in [
             "12.0 %",
             "5.0 %",
@@ -179,8 +204,18 @@ mod tests {
             "73.0 %",
             "alpha: 25.0 % of the calls it served tell no processor time",
             "alpha: stages explain 90.0 % of the processor time of the daemon's threads",
+            "and are unattributed",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+
+        // Applications took four seconds, 1.7 of them in handlers.
+        let mut fleet = Fleet::default();
+        let head = BlockHead { application_seconds: Some(4.0), ..head };
+        fleet.add(RecordBlock { head, rows, ..RecordBlock::default() });
+        let text = self::text(&times(&fleet));
+        let line = text.lines().find(|line| line.contains("applications, beside handlers")).unwrap();
+        assert!(line.contains("2.3 s") && line.contains("23.0 %") && text.contains("50.0 %"), "{text}");
+        assert!(text.contains("tell no processor time, and are beside handlers"), "{text}");
     }
 }
