@@ -10,6 +10,9 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use support::{Host, watched};
 use trunkline::{Incoming, Receiver, Response, Sender, Server, Status, Wait};
@@ -208,7 +211,32 @@ impl Greeter for Slow {
     }
 }
 
-/// Two daemons with calls between them: the address of the caller's page, and what keeps it all going.
+/// Makes calls until it goes out of scope.
+struct Load(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Load {
+    fn of(call: impl Fn(usize) + Send + 'static) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            (0..).take_while(|_| !seen.load(Ordering::Relaxed)).for_each(|n| {
+                call(n);
+                std::thread::sleep(Duration::from_millis(2));
+            });
+        });
+        Self(is_over, Some(thread))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let ended = self.1.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "a call failed");
+    }
+}
+
+/// Two daemons with calls between them, which go on: the address of the caller's page, and what keeps it all going.
 fn two_daemons() -> (SocketAddr, impl Sized) {
     let (address, peer) = (free(), free());
     let served = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{peer}\"]\n"));
@@ -235,7 +263,15 @@ fn two_daemons() -> (SocketAddr, impl Sized) {
         }
     }
     query("b".repeat(100_000)).unwrap_err();
-    (address, (served, server, slow, made, search, greeter))
+    // Fields end in this order: the calls before those who answer them.
+    let load = Load::of(move |n| {
+        let query = QueryRequest { query: "bell".into(), ..QueryRequest::default() };
+        search.query(query).wait().unwrap();
+        if n % 10 == 0 {
+            greeter.say_hello(HelloRequest::default()).wait().unwrap();
+        }
+    });
+    (address, (load, made, slow, server, served))
 }
 
 /// A person finds the method that was made slow in two clicks, sees what makes it slow, and finds every panel filled;
@@ -260,6 +296,11 @@ fn a_slow_method_is_found_in_two_clicks() {
     assert_eq!(tables, 8, "all but how the last upgrade went: {panels:?}");
     assert_eq!(seen.value("document.body.textContent.includes('message_bytes')"), true, "the limit met");
 
+    // Calls go on meanwhile: a column says how many a second.
+    seen.until(
+        "[...document.querySelectorAll('tr[data-id]')].every(row => parseFloat(row.children[2].textContent) > 0)",
+    );
+
     seen.click("#sort-p99_ns");
     assert_eq!(
         seen.value("document.querySelector('tr[data-id]').dataset.id"),
@@ -281,6 +322,9 @@ fn a_slow_method_is_found_in_two_clicks() {
     seen.press("Escape");
     seen.until("document.querySelectorAll('tr[data-id]').length >= 2");
     seen.value("document.activeElement.blur()");
+    seen.until(
+        "[...document.querySelectorAll('tr[data-id]')].every(row => parseFloat(row.children[2].textContent) > 0)",
+    );
     // The busiest method comes first: the slow one is the second.
     seen.press("ArrowDown");
     seen.press("ArrowDown");
