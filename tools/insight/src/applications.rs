@@ -6,8 +6,16 @@ use std::collections::BTreeMap;
 /// the last.
 #[derive(Debug, Default)]
 pub struct ApplicationTimes {
-    /// By process and when it started: clock ticks at the first look and at the last.
-    seen: BTreeMap<(u32, u64), [u64; 2]>,
+    /// By process and when it started.
+    seen: BTreeMap<(u32, u64), Looks>,
+}
+
+/// Clock ticks of a process at the first look and at the last, and whether there was one since they were last taken.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    first: u64,
+    last: u64,
+    is_new: bool,
 }
 
 impl ApplicationTimes {
@@ -32,13 +40,17 @@ impl ApplicationTimes {
     }
 
     fn note(&mut self, process: u32, started: u64, ticks: u64) {
-        self.seen.entry((process, started)).or_insert([ticks; 2])[1] = ticks;
+        let looks =
+            self.seen.entry((process, started)).or_insert(Looks { first: ticks, last: ticks, is_new: true });
+        (looks.last, looks.is_new) = (ticks, true);
     }
 
     /// What was seen until now, in seconds. The next time begins here.
     pub fn take_seconds(&mut self) -> f64 {
-        let ticks: u64 = self.seen.values().map(|[first, last]| last.saturating_sub(*first)).sum();
-        self.seen.retain(|_, [first, last]| std::mem::replace(first, *last) != *last);
+        let ticks: u64 = self.seen.values().map(|looks| looks.last.saturating_sub(looks.first)).sum();
+        // Who was not there all the time has ended.
+        self.seen.retain(|_, looks| looks.is_new);
+        self.seen.values_mut().for_each(|looks| (looks.first, looks.is_new) = (looks.last, false));
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 }
@@ -80,11 +92,14 @@ mod tests {
         times.note(1, 9, 100 * second);
         times.note(1, 9, 101 * second);
         assert_eq!(times.take_seconds(), 3.0);
-        assert_eq!(times.take_seconds(), 0.0);
-        times.note(1, 9, 103 * second);
-        assert_eq!(times.take_seconds(), 0.0, "it was not seen for a while");
+        times.note(1, 9, 101 * second);
+        assert_eq!(
+            (times.take_seconds(), times.seen.len()),
+            (0.0, 1),
+            "one has ended, the other was at rest"
+        );
         times.note(1, 9, 104 * second);
-        assert_eq!(times.take_seconds(), 1.0);
+        assert_eq!(times.take_seconds(), 3.0);
     }
 
     #[test]
