@@ -474,6 +474,21 @@ impl Call {
         matches!(self.client, ClientEnd::Shard { .. }) && self.client_stamps.d2 != Instant::default()
     }
 
+    /// Whether this is its end and goes on as it comes: nothing waits before it, nobody here has to do with it, and
+    /// whoever makes the call takes it in this shape.
+    #[inline]
+    pub fn ends_as_it_comes(&self, item: &Item<'_>) -> bool {
+        let half = &self.response;
+        let is_next = !half.ended && half.backlog.is_empty() && half.gathered.is_none();
+        let fits = match &self.client {
+            ClientEnd::Session { types, .. } => !types.output.is_opaque() && !types.pattern.server_streams(),
+            client => matches!(client, ClientEnd::Shard { .. } | ClientEnd::Peer { .. }),
+        };
+        let is_any_length = self.message_bytes_max[Direction::Response as usize] == u32::MAX;
+        let is_end = matches!(item, Item::Finish { .. });
+        is_end && is_next && fits && is_any_length && self.policies.is_none() && self.placed.is_none()
+    }
+
     /// Whether the stream of a gRPC connection is its client end.
     pub fn comes_by(&self, of: GrpcKey, tag: StreamTag) -> bool {
         matches!(self.client, ClientEnd::Grpc { peer, stream, .. } if (peer, stream) == (of, tag))

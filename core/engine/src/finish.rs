@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use trunkline_call::{Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 
-/// Time another shard gets to say how a call ended whose deadline has passed on both.
+/// Time another shard gets to say how a call ended whose deadline has passed.
 const LATE_NS: u64 = 5_000_000;
 
 impl Engine {
@@ -84,9 +84,10 @@ impl Engine {
             &mut call.server
             && !std::mem::replace(late, true)
         {
-            // It passes there, too, and there it is known whether a handler has seen the call.
+            // There it is known whether a handler has seen the call.
             call.timer = Some(self.timers.insert(turn.now.plus_ns(LATE_NS), Due::Deadline(key)));
-            return;
+            let server = call.server.clone();
+            return server.cancel(self, turn, key, Code::DeadlineExceeded);
         }
         if call.outcome.is_none() {
             let executed = call.execution();

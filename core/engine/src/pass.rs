@@ -36,6 +36,12 @@ impl Engine {
         if call.is_inspected(direction, item) {
             return self.admit_message(turn, key, item);
         }
+        // Nearly every answer.
+        if self.plant.response_hold_ns == 0 && call.ends_as_it_comes(item) {
+            call.response.ended = true;
+            self.hand_over(turn, key, direction, item);
+            return;
+        }
         self.pass_on(turn, key, direction, item);
     }
 
@@ -163,7 +169,7 @@ impl Engine {
     }
 
     /// Hands over to the end the direction leads to. `false` if the item waits now or the call has ended.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn hand_over(
         &mut self,
         turn: &mut Turn<'_>,
@@ -190,7 +196,7 @@ impl Engine {
     ///
     /// # Errors
     /// What the item has to wait for, or what ends the call.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_hand_over(
         &mut self,
         turn: &mut Turn<'_>,

@@ -300,7 +300,7 @@ fn a_call_that_nobody_there_serves_any_more_goes_elsewhere() {
     }
 }
 
-/// The deadline passes on both shards at once, and only the one that serves the call knows whether anybody has seen it.
+/// The deadline passes where the call is made, and only the shard that serves it knows whether anybody has seen it.
 #[test]
 fn a_deadline_says_what_the_other_shard_knows() {
     for seen in [false, true] {

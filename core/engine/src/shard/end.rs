@@ -7,18 +7,16 @@ use super::crossing::{
 use super::links::ShardLine;
 use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_offers};
 use super::origin::origin_of;
-use super::places;
+use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{conversion_fault, private};
-use crate::due::Due;
 use crate::ends::{Blocker, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::registry::{MethodTypes, service_of};
-use crate::target::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Deadline, Execution, Fault};
+use trunkline_call::{Deadline, Fault};
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
@@ -182,9 +180,12 @@ fn cross(
         // What comes from one shard and goes to another is paid for already.
         Body::Crossed(crossed) => crossed.clone(),
         body => {
-            let Some(payer) = payer_of(engine, key, direction) else {
-                return Err(Refusal::Fault(Fault::Ended));
+            // Nearly always a session's, which lends it.
+            let payer = match body {
+                Body::Lent { session, .. } => Some(Payer::Session(*session)),
+                _ => payer_of(engine, key, direction),
             };
+            let Some(payer) = payer else { return Err(Refusal::Fault(Fault::Ended)) };
             let (bytes, max) = (crossing_bytes(body), engine.limits.parked_bytes_per_session);
             if !engine.shards.charge_if_room(payer, bytes, max) {
                 return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
@@ -218,6 +219,7 @@ fn crossing_bytes(body: &Body<'_>) -> u64 {
     u64::from(body.len()) + u64::from(header)
 }
 
+#[inline]
 fn private_copy(
     engine: &mut Engine,
     turn: &Turn<'_>,
@@ -394,7 +396,7 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
 
 fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
     match crossing.0 {
-        ShardSaid::Open(opening) => open(engine, turn, from, opening),
+        ShardSaid::Open(opening) => served::open(engine, turn, from, opening),
         ShardSaid::Message { call, body, end } => {
             let mut item = Item::Message { body: Body::Crossed(body), end };
             pass_request(engine, turn, from, call, &mut item);
@@ -402,7 +404,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::HalfClose { call } => pass_request(engine, turn, from, call, &mut Item::HalfClose),
         ShardSaid::Cancel { call, code } => {
             if let Some(key) = engine.shards.served(from, call) {
-                engine.cancel_as(turn, key, code);
+                served::give_up(engine, turn, key, code);
             }
         }
         ShardSaid::Accepted { call } => accepted(engine, turn, from, call),
@@ -432,8 +434,9 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
                 engine.credit_sender(key, Direction::Response, bytes);
             }
         }
-        ShardSaid::Taken(taken) => {
-            taken.into_iter().for_each(|(payer, bytes)| engine.shards.discharge(payer, bytes));
+        ShardSaid::Taken(mut taken) => {
+            taken.drain(..).for_each(|(payer, bytes)| engine.shards.discharge(payer, bytes));
+            engine.shards.reuse_taken(from, taken);
         }
         ShardSaid::Offers(offers) => {
             served_elsewhere(engine, from, &offers);
@@ -448,52 +451,6 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::Unused { path } => engine.workers.free_kept(service_of(&path), from.0),
         ShardSaid::Spares(spares) => engine.shards.spares.take_back(spares),
     }
-}
-
-/// A call of another shard begins here, if somebody here serves it.
-fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut opening: Box<ShardOpening>) {
-    let called = match engine.registry.own_key_of(&opening.path) {
-        Some(method) => Some((method, None)),
-        None => engine.method_called(&opening.path).map(|called| (called.method, called.path)),
-    };
-    let served = called.filter(|(method, _)| !engine.registry.servers(*method).is_empty());
-    let Some((method, path)) = served else {
-        if opening.kept {
-            engine.workers.free_kept(service_of(&opening.path), from.0);
-        }
-        if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
-            return engine.shards.defer(from, Crossing(ShardSaid::Open(opening)));
-        }
-        return send_back(engine, from, *opening);
-    };
-    let service = opening.kept.then(|| Arc::clone(&opening.path));
-    let ShardOpening { call: number, logged, choice, deadline, end, .. } = *opening;
-    let (types, origin) = (opening.types.take(), Arc::clone(&opening.origin));
-    let (trace, metadata, body) =
-        (opening.trace.take(), std::mem::take(&mut opening.metadata), opening.body.take());
-    engine.shards.spent_opening(from, opening);
-    let client = ClientEnd::Shard { shard: from, call: number, types, origin, logged };
-    let (key, record) = engine.calls.renew();
-    record.begin(method, client, deadline);
-    (record.path, record.trace, record.choice) = (path, trace, choice);
-    // Its own shard has admitted it.
-    record.admitted = true;
-    (record.server_stamps.k7, record.server_stamps.d8) = (turn.now, turn.now);
-    engine.shards.enter(from, number, key);
-    let place = service.and_then(|path| engine.workers.take_kept(service_of(&path), from.0, key));
-    let timer = deadline.instant().map(|at| engine.timers.insert(at, Due::Deadline(key)));
-    if let Some(call) = engine.calls.find_mut(key) {
-        (call.timer, call.place) = (timer, place);
-    }
-    if !end {
-        engine.shards.push(from, ShardSaid::Accepted { call: number });
-    }
-    let mut item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
-    if deadline.has_passed(turn.now) {
-        engine.drop_item(&mut item);
-        return engine.fail(turn, key, Fault::DeadlinePassed { executed: Execution::NotExecuted });
-    }
-    engine.start(turn, key, Target::Here, &mut item);
 }
 
 fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64, item: &mut Item<'_>) {

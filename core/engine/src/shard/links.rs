@@ -76,6 +76,12 @@ struct Link {
     outbox: VecDeque<Crossing>,
     /// Bytes of its senders that were used here, to be said.
     taken: Vec<(Payer, u64)>,
+    /// What was said of that last, empty: memory for the next.
+    #[serde(skip)]
+    next_taken: Vec<(Payer, u64)>,
+    /// The path of the call that came from there last, and its method here: mostly the next has the same.
+    #[serde(skip)]
+    called: Option<(Arc<str>, MethodKey)>,
     /// Calls with an item that waits for room among those that go there; `true` for a response.
     blocked: VecDeque<(CallKey, bool)>,
     /// Its calls that are served here, by the number they have there.
@@ -195,7 +201,10 @@ impl ShardLinks {
         let link = self.link(to).filter(|link| link.moving == 0)?;
         let next = match link.outbox.pop_front() {
             Some(next) => next,
-            None if !link.taken.is_empty() => Crossing(ShardSaid::Taken(std::mem::take(&mut link.taken))),
+            None if !link.taken.is_empty() => {
+                let next = std::mem::take(&mut link.next_taken);
+                Crossing(ShardSaid::Taken(std::mem::replace(&mut link.taken, next)))
+            }
             None if std::mem::take(&mut link.returns) => {
                 Crossing(ShardSaid::Spares(std::mem::take(&mut link.spent)))
             }
@@ -276,6 +285,27 @@ impl ShardLinks {
         match link.taken.iter_mut().find(|(payer, _)| *payer == body.payer) {
             Some((_, taken)) => *taken += bytes,
             None => link.taken.push((body.payer, bytes)),
+        }
+    }
+
+    /// A list of what was used, read and empty: memory for what is said to that shard next.
+    pub fn reuse_taken(&mut self, from: ShardIndex, taken: Vec<(Payer, u64)>) {
+        if let Some(link) = self.link(from) {
+            link.next_taken = taken;
+        }
+    }
+
+    /// The method here of the path of the call that came from a shard last, if this is it.
+    #[inline]
+    pub fn called_last(&self, from: ShardIndex, path: &Arc<str>) -> Option<MethodKey> {
+        let (last, method) = self.links.get(usize::from(from.0))?.called.as_ref()?;
+        Arc::ptr_eq(last, path).then_some(*method)
+    }
+
+    /// A call of this path has come from there.
+    pub fn note_called(&mut self, from: ShardIndex, path: &Arc<str>, method: MethodKey) {
+        if let Some(link) = self.link(from) {
+            link.called = Some((Arc::clone(path), method));
         }
     }
 

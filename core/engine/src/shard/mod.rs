@@ -13,13 +13,16 @@
 //!
 //! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `accounts.rs` who pays for it,
 //!   `spares.rs` its memory for the next, `elsewhere.rs` what others serve;
-//! * `end.rs` hands items to another shard and does what another says, `places.rs` what it says of free workers,
-//!   `offers.rs` what it says of what it serves;
+//! * `end.rs` hands items to another shard and does what another says, `served.rs` of calls that are served here,
+//!   `places.rs` of free workers, `offers.rs` of what it serves;
 //! * `counts.rs` and `majority.rs` say whose calls cross most, so that whoever makes them may come to where they go;
 //! * `migration.rs` moves a session from one shard to another, with its calls in flight.
 //!
 //! # Rules
 //! * The caller's shard judges the policies of whoever calls, the other those of whoever serves: each once.
+//! * The caller's shard keeps a call's deadline, record and attempts. When the deadline passes it asks the other with a
+//!   cancellation of code DEADLINE_EXCEEDED, which alone is answered with the call's end: only there it is known whether
+//!   a handler has seen it.
 //! * A call that has crossed never crosses again. A shard that serves the method no more returns the opening as it
 //!   came, and what it serves by then was said before: the call goes to another.
 //! * Of a call that is not over with its opening nothing follows before the other shard has accepted it.
@@ -42,6 +45,7 @@ mod migration;
 mod offers;
 mod origin;
 mod places;
+mod served;
 mod spares;
 
 pub use audit::audit_crossings;

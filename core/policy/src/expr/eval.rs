@@ -72,7 +72,12 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// Evaluates a condition. Most are one comparison, of which no value is made.
     pub fn test(&mut self, node: &'a Node) -> Result<bool, EvalError> {
+        if let Node::Compare(comparison, left, right) = node {
+            self.steps.charge(1)?;
+            return self.compare(*comparison, left, right);
+        }
         match self.eval(node)? {
             Value::Bool(value) => Ok(value),
             _ => Err(EvalError::NoSuchKey),

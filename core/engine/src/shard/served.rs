@@ -1,0 +1,137 @@
+//! Calls of other shards that are served here: how they begin, and how they are given up.
+//!
+//! What there is to decide of such a call its maker's shard has decided, and what there is to keep it keeps: deadline,
+//! record, attempts. Nearly always one session serves the method, and nobody here judges its calls: then a call goes to
+//! that session as it came. Any other passes the stations of a call that is made here.
+
+use super::crossing::{Crossing, ShardIndex, ShardOpening, ShardSaid};
+use super::offers::send_back;
+use crate::CallKey;
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::gather::is_whole;
+use crate::registry::{MethodKey, service_of};
+use crate::target::Target;
+use std::borrow::Cow;
+use std::sync::Arc;
+use trunkline_call::{Code, Execution, Fault, RouteIndex};
+use trunkline_policy::Side;
+
+/// A call of another shard begins here, if somebody here serves it.
+pub(super) fn open(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    from: ShardIndex,
+    mut opening: Box<ShardOpening>,
+) {
+    let Some((method, path)) = method_served(engine, from, &opening.path) else {
+        if opening.kept {
+            engine.workers.free_kept(service_of(&opening.path), from.0);
+        }
+        if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
+            return engine.shards.defer(from, Crossing(ShardSaid::Open(opening)));
+        }
+        return send_back(engine, from, *opening);
+    };
+    let kept = opening.kept.then(|| Arc::clone(&opening.path));
+    let ShardOpening { call: number, logged, choice, deadline, end, .. } = *opening;
+    let (types, origin) = (opening.types.take(), Arc::clone(&opening.origin));
+    let (trace, metadata, body) =
+        (opening.trace.take(), std::mem::take(&mut opening.metadata), opening.body.take());
+    engine.shards.spent_opening(from, opening);
+    let client = ClientEnd::Shard { shard: from, call: number, types, origin, logged };
+    let (key, record) = engine.calls.renew();
+    record.begin(method, client, deadline);
+    (record.path, record.trace, record.choice) = (path, trace, choice);
+    // Its own shard has admitted it.
+    record.admitted = true;
+    (record.server_stamps.k7, record.server_stamps.d8) = (turn.now, turn.now);
+    engine.shards.enter(from, number, key);
+    let mut item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
+    if let Some(path) = kept {
+        let place = engine.workers.take_kept(service_of(&path), from.0, key);
+        if let Some(call) = engine.calls.find_mut(key) {
+            call.place = place;
+        }
+    } else if !deadline.has_passed(turn.now)
+        && let Some((server, route)) = only_server(engine, method, &item)
+    {
+        return serve_as_it_came(engine, turn, key, server, route, &mut item);
+    }
+    if !end {
+        engine.shards.push(from, ShardSaid::Accepted { call: number });
+    }
+    if deadline.has_passed(turn.now) {
+        engine.drop_item(&mut item);
+        return engine.fail(turn, key, Fault::DeadlinePassed { executed: Execution::NotExecuted });
+    }
+    engine.start(turn, key, Target::Here, &mut item);
+}
+
+/// The method of a path that somebody here serves, and the path if the method stands for others, too.
+fn method_served(
+    engine: &mut Engine,
+    from: ShardIndex,
+    path: &Arc<str>,
+) -> Option<(MethodKey, Option<Box<str>>)> {
+    let is_served = |engine: &Engine, method| !engine.registry.servers(method).is_empty();
+    if let Some(method) = engine.shards.called_last(from, path)
+        && is_served(engine, method)
+    {
+        return Some((method, None));
+    }
+    let Some(method) = engine.registry.own_key_of(path) else {
+        let called = engine.method_called(path)?;
+        return is_served(engine, called.method).then_some((called.method, called.path));
+    };
+    engine.shards.note_called(from, path, method);
+    is_served(engine, method).then_some((method, None))
+}
+
+/// The session that gets a call as it came, and the route by which it serves it, if there is no other, nothing of the
+/// call is still to come, and nobody judges it or has it wait.
+fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option<(ServerEnd, RouteIndex)> {
+    let [server] = engine.registry.servers(method) else { return None };
+    let types = &server.types;
+    let takes_one = !types.input.is_opaque() && !types.pattern.client_streams();
+    let is_held_up = engine.draining || engine.awaited.is_active() || engine.plant.request_hold_ns > 0;
+    if !takes_one || !is_whole(opening) || is_held_up || engine.admission.chain().stands_on(Side::Server) {
+        return None;
+    }
+    let is_elsewhere = engine.shards.types(method, &types.path).next().is_some();
+    let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits);
+    let end = || ServerEnd::Session { session: server.session, types: Arc::clone(types) };
+    (has_room && !is_elsewhere).then(|| (end(), server.route))
+}
+
+fn serve_as_it_came(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    server: ServerEnd,
+    route: RouteIndex,
+    opening: &mut Item<'_>,
+) {
+    engine.set_server(key, server, Some(route));
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.note_step(&mut engine.steps, turn.now, Direction::Request, opening);
+        call.request.ended = true;
+    }
+    engine.hand_over(turn, key, Direction::Request, opening);
+}
+
+/// Nobody waits for a call any more. If its deadline has passed, its maker's shard waits to hear whether anybody has
+/// seen it.
+pub(super) fn give_up(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+    if code != Code::DeadlineExceeded {
+        return engine.cancel_as(turn, key, code);
+    }
+    let Some(call) = engine.calls.find_mut(key) else { return };
+    // It asks another shard itself, and waits for that.
+    if !matches!(call.server, ServerEnd::Shard { late: true, .. }) {
+        if let Some(timer) = call.timer.take() {
+            engine.timers.cancel(timer);
+        }
+        engine.expire(turn, key);
+    }
+}
