@@ -240,6 +240,7 @@ pub(crate) fn reencode<'s>(
 }
 
 /// Writes a private copy of a body, whose linear form has its header, into an empty buffer. How it is encoded.
+#[inline]
 pub(crate) fn private(
     heaps: &dyn Heaps,
     sent: Option<&Form>,

@@ -25,7 +25,7 @@ pub(crate) fn sample_request(engine: &mut Engine, turn: &mut Turn<'_>, key: Call
 }
 
 /// Something comes back to whoever made the call.
-#[inline]
+#[inline(always)]
 pub(crate) fn sample_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
     if engine.samples.awaits_answers() {
         go_on(engine, turn, key, item);

@@ -320,7 +320,7 @@ impl Engine {
         if let Some(body) = item.body_mut() {
             self.used(body);
             if let Body::Crossed(crossed) = body {
-                self.shards.put_by(std::mem::take(&mut crossed.bytes));
+                self.shards.buffers.put_by(std::mem::take(&mut crossed.bytes));
             }
         }
         Ok(Placed { payload, metadata })

@@ -4,7 +4,7 @@
 mod world;
 
 use trunkline_call::entry::{Completion, Submission};
-use trunkline_call::{CallId, Code, Deadline, Instant};
+use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
 use trunkline_engine::{Limits, ShardIndex, Stays, Turn, release_session};
 use world::*;
 
@@ -404,4 +404,34 @@ fn a_session_stays_while_much_of_it_waits() {
     assert_eq!(take(&mut world, &mut client).2.len(), made.len());
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// The deadline of a call passes whose client has moved. Three shards have the call, and only the one with the handler
+/// knows whether that has seen it; those between are asked while they wait for the answer themselves.
+#[test]
+fn a_deadline_says_what_is_known_two_shards_away() {
+    for seen in [false, true] {
+        let mut world = world();
+        // The message of one call fills the server's heap: another waits until it is released.
+        world.placed = Some(SHARDS[1]);
+        let mut server = world.attach_sized(0, PROTO, None, true, 96 << 10);
+        let mut client = attach(&mut world, SHARDS[0], false);
+        if !seen {
+            open(&mut world, &mut client, 0, &[0; 60_000], true);
+        }
+        let at = Deadline::at(world.now.plus_ns(1_000_000));
+        let payload = world.blob(&mut client, &[1; 60_000]);
+        let mut call = client.call(0, Some(payload), true);
+        call.deadline = at;
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(world.migrate(&mut client, SHARDS[2]));
+        world.settle(&mut [&mut client, &mut server]);
+        world.advance(1_000_000);
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        let executed = if seen { Execution::Unknown } else { Execution::NotExecuted };
+        assert_eq!((outcome.call, outcome.code), (call.call, Code::DeadlineExceeded));
+        assert_eq!(outcome.execution, executed, "seen: {seen}");
+    }
 }

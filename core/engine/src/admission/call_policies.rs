@@ -47,6 +47,7 @@ impl CallPolicies {
     }
 
     /// Makes it the next call's. What it held has been given back.
+    #[inline]
     pub(super) fn clear(&mut self) {
         let Self { plans, metadata, permits, log, class, held_until, queued } = self;
         *plans = [None, None];

@@ -213,6 +213,7 @@ impl AdmissionControl {
     }
 
     /// Has a plan apply to a call, on one of its sides.
+    #[inline]
     pub fn apply(&mut self, to: &mut Option<Box<CallPolicies>>, side: usize, plan: Option<Arc<Plan>>) {
         let Some(plan) = plan else { return };
         let policies = to.get_or_insert_with(|| self.spare.pop().unwrap_or_default());

@@ -219,7 +219,7 @@ fn crossing_bytes(body: &Body<'_>) -> u64 {
     u64::from(body.len()) + u64::from(header)
 }
 
-#[inline]
+#[inline(always)]
 fn private_copy(
     engine: &mut Engine,
     turn: &Turn<'_>,
@@ -232,7 +232,7 @@ fn private_copy(
     let is_headerless = matches!(body, Body::Wire { .. });
     let types = if is_headerless { sent_types(engine, key, direction) } else { None };
     let sent = types.as_ref().map(|types| types.of(direction));
-    let mut bytes = engine.shards.buffer();
+    let mut bytes = engine.shards.buffers.take();
     let encoding =
         private(turn.heaps, sent, body, &mut bytes).map_err(|error| conversion_fault(error, direction))?;
     let (from, charged, compression) = (engine.shards.own(), body.window_cost(), body.compression());

@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// Whether other shards are to be told anything, or calls that waited for them may go on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_more_for_shards(&self) -> bool {
         !self.shards.is_alone()
             && (self.shards.is_stirred()

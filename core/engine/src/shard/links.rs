@@ -7,7 +7,7 @@ use super::crossing::{
 };
 use super::elsewhere::{Elsewhere, ServingShard};
 use super::majority::Majority;
-use super::spares::Spares;
+use super::spares::{SpareBuffers, Spares};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey, SessionKey};
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,6 @@ use trunkline_call::{KeyedMap, Pattern};
 /// Items that wait to go to one shard before further ones wait in their calls: as many as the queue between two shards
 /// takes, so that one turn can fill it.
 pub(crate) const ITEMS_MAX: usize = 1024;
-
-/// Buffers of messages that are kept for others, and how large each may be: 256 KiB.
-const SPARE_MAX: usize = 256;
-const SPARE_BYTES_MAX: usize = 1024;
 
 /// The other shards. One that is alone has none, and pays for none.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -44,7 +40,7 @@ pub(crate) struct ShardLinks {
     pub crossing_peers: Majority<PeerKey>,
     /// Buffers of messages that were used, for those that cross from here.
     #[serde(skip)]
-    spare: Vec<Vec<u8>>,
+    pub buffers: SpareBuffers,
     /// Boxes for openings and ends that cross from here.
     #[serde(skip)]
     pub spares: Spares<ShardOpening, ShardFinish>,
@@ -306,20 +302,6 @@ impl ShardLinks {
     pub fn note_called(&mut self, from: ShardIndex, path: &Arc<str>, method: MethodKey) {
         if let Some(link) = self.link(from) {
             link.called = Some((Arc::clone(path), method));
-        }
-    }
-
-    /// A buffer for a message that crosses.
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// The buffer of a message that was used is one for a message that crosses from here: as many come as go. Large
-    /// ones go back to the allocator.
-    pub fn put_by(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() <= SPARE_BYTES_MAX && self.spare.len() < SPARE_MAX {
-            buffer.clear();
-            self.spare.push(buffer);
         }
     }
 

@@ -21,8 +21,8 @@
 //! # Rules
 //! * The caller's shard judges the policies of whoever calls, the other those of whoever serves: each once.
 //! * The caller's shard keeps a call's deadline, record and attempts. When the deadline passes it asks the other with a
-//!   cancellation of code DEADLINE_EXCEEDED, which alone is answered with the call's end: only there it is known whether
-//!   a handler has seen it.
+//!   cancellation of code DEADLINE_EXCEEDED, which alone is answered with the call's end: only there is it known if a
+//!   handler has seen it.
 //! * A call that has crossed never crosses again. A shard that serves the method no more returns the opening as it
 //!   came, and what it serves by then was said before: the call goes to another.
 //! * Of a call that is not over with its opening nothing follows before the other shard has accepted it.

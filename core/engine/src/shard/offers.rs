@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 /// Tells the others what is served here, if that has changed. What a session serves that is on its way to another shard
 /// is served here until it has arrived: calls for it are kept.
+#[inline]
 pub(crate) fn tell_offers(engine: &mut Engine) {
-    if !engine.shards.tells(engine.registry.version()) {
-        return;
+    if engine.shards.tells(engine.registry.version()) {
+        tell_all(engine);
     }
+}
+
+fn tell_all(engine: &mut Engine) {
     let mut offers = Offers::of(&engine.registry, engine.owners.all());
     for moving in engine.shards.moving() {
         offers.methods.extend(moving.offers.methods.iter().cloned());

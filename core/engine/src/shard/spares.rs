@@ -11,6 +11,13 @@ pub(crate) struct Spares<O, F> {
     finishes: Vec<Box<F>>,
 }
 
+/// Buffers of messages that were used: as many come as go.
+#[derive(Debug, Default)]
+pub(crate) struct SpareBuffers(Vec<Vec<u8>>);
+
+/// Buffers that are kept, and how large each may be: 256 KiB.
+const BUFFERS_MAX: usize = 256;
+const BUFFER_BYTES_MAX: usize = 1024;
 /// Boxes of each kind that are kept: 64 KiB.
 const BOXES_MAX: usize = 256;
 /// Boxes that go back together.
@@ -42,6 +49,21 @@ impl<O, F> Spares<O, F> {
         let Self { openings, finishes } = spares;
         take_back(&mut self.openings, openings);
         take_back(&mut self.finishes, finishes);
+    }
+}
+
+impl SpareBuffers {
+    /// An empty buffer.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// One that is not used any more. Large ones go back to the allocator.
+    pub fn put_by(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER_BYTES_MAX && self.0.len() < BUFFERS_MAX {
+            buffer.clear();
+            self.0.push(buffer);
+        }
     }
 }
 
