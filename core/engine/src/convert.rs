@@ -23,7 +23,7 @@ use crate::registry::{Form, MessageType};
 use trunkline_call::entry::{MessageCompression, Payload, Span};
 use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
-use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
+use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, LimitError, check};
 use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// Buffers reused by every conversion of a shard, so that the steady state allocates nothing.
@@ -37,6 +37,12 @@ pub(crate) struct Scratch {
 
 /// Scratch that grew beyond this for one large message is given back to the allocator afterwards.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+
+/// From here on protobuf is decoded where it is received: to copy a short message costs less than the room that its
+/// block has beside it.
+const DECODED_IN_PLACE_BYTES: usize = 64 << 10;
+/// The part of such a message's length that its block has more.
+const DECODED_SURPLUS: usize = 8;
 
 /// Why a message could not be converted.
 #[derive(Debug, PartialEq, Eq)]
@@ -309,9 +315,13 @@ impl Scratch {
     }
 }
 
+/// Puts a private copy in the place of what a buffer held, which is written over and not emptied before.
 fn seal(heaps: &dyn Heaps, session: SessionKey, span: Span, out: &mut Vec<u8>) -> Result<(), ConvertError> {
-    out.clear();
-    if heaps.seal(session, span, out) { Ok(()) } else { Err(outside()) }
+    if !heaps.send_heap_contains(session, span) {
+        return Err(outside());
+    }
+    out.resize(span.len as usize, 0);
+    if heaps.seal_into(session, span, out) { Ok(()) } else { Err(outside()) }
 }
 
 fn outside() -> ConvertError {
@@ -470,6 +480,11 @@ fn decode_into_heap(
     wire: &[u8],
 ) -> Result<Span, ConvertError> {
     let _serialization = tax_stage(TaxStage::Serialization);
+    if wire.len() >= DECODED_IN_PLACE_BYTES
+        && let Some(placed) = decode_in_place(heaps, limits, to, wanted, wire)
+    {
+        return placed;
+    }
     let decoded = wanted.schema.transcoder.decode(wanted.index, wire, extent, limits);
     let len = decoded.map_err(|error| decode_failed(wanted, &error))?;
     let len = u32::try_from(len).map_err(|_| too_large())?;
@@ -477,6 +492,46 @@ fn decode_into_heap(
     let whole = extent.bytes().get(..len as usize).unwrap_or_default();
     heaps.receive_block(to, block).copy_from_slice(whole);
     Ok(block)
+}
+
+/// The same without the copy, into a block that such a message mostly fits. `None` if there is no such block, or it
+/// does not.
+fn decode_in_place(
+    heaps: &mut dyn Heaps,
+    limits: &DecodeLimits,
+    to: SessionKey,
+    wanted: &MessageType,
+    wire: &[u8],
+) -> Option<Result<Span, ConvertError>> {
+    let bytes = u32::try_from(wire.len() + wire.len() / DECODED_SURPLUS).ok()?;
+    let offset = heaps.allocate(to, bytes)?;
+    let mut block = BlockExtent(heaps.receive_block(to, Span { offset, len: bytes }));
+    let decoded = wanted.schema.transcoder.decode(wanted.index, wire, &mut block, limits);
+    match decoded {
+        Ok(len) => Some(Ok(Span { offset, len: len as u32 })),
+        Err(error) => {
+            heaps.discard(to, offset);
+            // Of a block that was too small nothing is known yet.
+            (!error.is_limit()).then(|| Err(decode_failed(wanted, &error)))
+        }
+    }
+}
+
+/// A block of a receive heap: as long as it is.
+struct BlockExtent<'a>(&'a mut [u8]);
+
+impl Extent for BlockExtent<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), LimitError> {
+        Err(LimitError { wanted_bytes: min_len, limit_bytes: self.0.len() })
+    }
 }
 
 pub(crate) fn decode_failed(wanted: &MessageType, error: &DecodeError) -> ConvertError {

@@ -279,6 +279,48 @@ fn messages_above_the_limit_are_refused_by_name() {
     scene.nothing_left();
 }
 
+/// Large messages are decoded where they are received: those that fit what was guessed, those that do not (a number of
+/// one byte becomes one of eight), and those that turn out to be none.
+#[test]
+fn large_messages_of_any_shape_are_decoded() {
+    let proto = PROTO.replace("string note = 2;", "string note = 2; repeated int64 numbers = 3;");
+    let mut world = World::new();
+    let server = world.attach(0, &proto, None, true);
+    let web = world.web(0);
+    let mut scene = Scene { world, server, web };
+    let numbers = {
+        let mut wire = vec![0x1a];
+        let mut len = 100_000u32;
+        while len >= 0x80 {
+            wire.push(len as u8 | 0x80);
+            len >>= 7;
+        }
+        wire.push(len as u8);
+        wire.extend((0..100_000).map(|i| (i % 100) as u8));
+        wire
+    };
+    for (number, wire) in [wire_of(&data_of(300_000)), numbers].into_iter().enumerate() {
+        let tag = StreamTag(number as u64 + 1);
+        scene.world.request(scene.web, tag, ONCE, &[], false);
+        scene.world.body(scene.web, tag, &framed(&wire), true);
+        scene.settle();
+        let call = scene.server.take_call();
+        let bytes = scene.world.received(&scene.server, call.payload.unwrap().span);
+        let index = scene.server.schema.schema.message_named("world.Blob").unwrap();
+        let mut again = Vec::new();
+        scene.server.schema.transcoder.encode(index, bytes, &mut again).unwrap();
+        assert!(again == wire, "message {number} came otherwise than it was sent");
+        scene.reply(call, Code::Ok, Some(b"done"));
+        assert_eq!(scene.said(tag).code(), 0);
+    }
+    let mut not_text = wire_of(&data_of(300_000));
+    not_text.extend([0x12, 1, 0xff]);
+    scene.world.request(scene.web, StreamTag(9), ONCE, &[], false);
+    scene.world.body(scene.web, StreamTag(9), &framed(&not_text), true);
+    assert_eq!(scene.said(StreamTag(9)).code(), 3);
+    scene.nothing_left();
+}
+
 #[test]
 fn compression_in_and_out() {
     for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {

@@ -12,6 +12,9 @@ pub const PREFIX_BYTES: usize = 5;
 /// not a handle of 32 bytes and a pinned read buffer each.
 const SMALL_PIECE_BYTES: usize = 1024;
 
+/// By how much the room of a message that comes in pieces grows at a time.
+const GROWTH: usize = 8;
+
 /// A message as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed {
@@ -212,11 +215,13 @@ impl Deframer {
         Some(std::mem::take(&mut self.partial).freeze())
     }
 
-    /// Room grows with what is there, never with what the prefix announces.
+    /// Room grows with what is there, never with what the prefix announces: by steps of several times, since each
+    /// copies what is there, and room that nothing was written to costs addresses and no memory.
     fn grow_partial(&mut self, read: usize, len: usize) {
         let there = self.partial.len() + read;
         if there > self.partial.capacity() {
-            self.partial.reserve((2 * there).min(len) - self.partial.len());
+            let room = there.saturating_mul(GROWTH).min(len);
+            self.partial.reserve(room - self.partial.len());
         }
     }
 
