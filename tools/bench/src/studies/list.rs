@@ -113,8 +113,9 @@ pub mod tests {
             "idle" => of(&idle::COLUMNS, &["100"]),
             "r2p2" => of(&r2p2::COLUMNS, &names("r2p2")),
             "shares" => {
-                let rows =
-                    message_names().flat_map(|name| ["struct", "C++"].map(|how| format!("{name}, {how}")));
+                let rows = message_names().flat_map(|name| {
+                    ["struct", "C++", "gRPC C++ linked"].map(|how| format!("{name}, {how}"))
+                });
                 of(&shares::COLUMNS, &rows.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
             }
             "split" => {

@@ -1,16 +1,21 @@
 //! What an application's processor time goes into, as Split gRPC asks of its own: how much of it is handing over and
-//! how much is linearization, when the business does no more than make its answer.
+//! how much is linearization, when the business does no more than make its answer. Beside it the linked application,
+//! whose linearization is protobuf's encoding and decoding.
+//!
+//! Making the answer is all that has the business among its callers, whoever's code it is: the setters of protobuf's
+//! classes, which copy into the process, and those of ours, which write where the answer is sent from. Linearization is
+//! what turns a message that is made into what is sent, and what came into what the business reads.
 //!
 //! `perf` samples the application's process (by the clock, since virtual machines often have no cycle counter) with its
 //! callers while calls come in as fast as they can. A sample belongs to the innermost function of ours, inlined ones
 //! included, by the source file that `addr2line` names, in the program and in `libtrunkline`: what the kernel and the C
-//! library do (copying, sleeping, waking) counts for whoever asked for it, and so does the standard library.
+//! library do (copying, sleeping, waking) counts for whoever asked for it, and so does the standard library. Of
+//! protobuf and gRPC, whose files it does not name, the functions' names tell.
 
 use super::split::{Stage, payloads};
 use crate::harness::children::{Failure, text};
 use crate::harness::rounds::{Plan, Turns};
 use crate::harness::shell::said;
-use crate::harness::work::word;
 use crate::peers::cpp::SplitMessage;
 use crate::peers::echo::Making;
 use crate::peers::foreign::Foreign;
@@ -34,7 +39,7 @@ const MESSAGES: [&str; 4] = ["small", "bench3_m3", "large", "bench5_m34"];
 enum Part {
     /// Making the answer, and letting it go.
     Business,
-    /// Writing it where it is sent from.
+    /// Writing it where it is sent from, reading or checking what came.
     Linearization,
     /// Rings, entries, blocks of the heaps: all that is done to shared memory.
     Rings,
@@ -46,8 +51,21 @@ enum Part {
     Other,
 }
 
-/// How the rows of the application in C++ end.
-const IN_CPP: &str = "C++";
+/// An application, by how it makes its answer, and how its rows end.
+const APPLICATIONS: [(Application, &str); 4] = [
+    (Application::Linked, "gRPC C++ linked"),
+    (Application::Cpp, "C++"),
+    (Application::Rust(Making::Struct), "struct"),
+    (Application::Rust(Making::InPlace), "in-place"),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Application {
+    Linked,
+    Cpp,
+    Rust(Making),
+}
+
 /// As the table calls them, in the order of [`Part`].
 pub const COLUMNS: [&str; 7] = [
     "making it",
@@ -62,18 +80,20 @@ pub const COLUMNS: [&str; 7] = [
 /// Measures small and large messages, each made both ways; what cannot be had, without `perf` say, is named.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Results {
     let mut turns = Turns::new("shares", plan);
-    let title = "What the split application's processor time goes into, no business work, %".to_owned();
+    let title = "What the application's processor time goes into, no business work, %".to_owned();
     let mut sheet = Sheet::new("shares", title, "message, and how the answer is made", &COLUMNS);
     for payload in payloads(plan).into_iter().filter(|payload| MESSAGES.contains(&payload.name)) {
         let is_ours = ["small", "large"].contains(&payload.name);
         // Applications in Rust are built for HyperProtoBench's messages where the build was told of them.
-        let in_rust = [Making::Struct, Making::InPlace].into_iter().filter(|making| match making {
-            Making::Struct => is_ours || cfg!(hyperprotobench),
-            Making::InPlace => is_ours,
-        });
-        for making in std::iter::once(None).chain(in_rust.map(Some)) {
-            let name = format!("{}, {}", payload.name, making.map_or(IN_CPP.to_owned(), word));
-            match shared(plan, foreign, &payload, making) {
+        let is_there = |application| match application {
+            Application::Rust(Making::Struct) => is_ours || cfg!(hyperprotobench),
+            Application::Rust(Making::InPlace) => is_ours,
+            Application::Linked | Application::Cpp => true,
+        };
+        for (application, name) in APPLICATIONS.into_iter().filter(|(application, _)| is_there(*application))
+        {
+            let name = format!("{}, {name}", payload.name);
+            match shared(plan, foreign, &payload, application) {
                 Ok(percent) => sheet = sheet.with_row(&name, &percent),
                 Err(why) => turns.lack(&name, &why),
             }
@@ -82,18 +102,18 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Results {
     Results { sheets: vec![sheet], absent: turns.absent }
 }
 
-/// `making` is how an application in Rust makes its answer; `None`: that in C++.
 fn shared(
     plan: &Plan,
     foreign: &Foreign,
     payload: &SplitMessage,
-    making: Option<Making>,
+    application: Application,
 ) -> Result<Vec<f64>, Failure> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("perf.data");
-    let mut stage = match making {
-        Some(making) => Stage::in_rust(foreign, payload, making)?,
-        None => Stage::split(foreign, payload)?,
+    let mut stage = match application {
+        Application::Linked => Stage::linked(foreign, payload)?,
+        Application::Cpp => Stage::split(foreign, payload)?,
+        Application::Rust(making) => Stage::in_rust(foreign, payload, making)?,
     };
     stage.round(plan.warm_up_millis)?;
     let seconds = (plan.round_millis * plan.rounds as u64) as f64 / 1e3;
@@ -103,7 +123,7 @@ fn shared(
     let stacks = stacks(&said(Command::new("perf").args(script))?);
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let mut parts = parts(&stacks, &objects(&maps)?)?;
-    if making == Some(Making::InPlace) {
+    if application == Application::Rust(Making::InPlace) {
         // What writes the answer where it is sent from is what makes it.
         let linearization = parts.iter_mut().filter(|part| **part == Part::Linearization);
         linearization.for_each(|part| *part = Part::Business);
@@ -125,16 +145,20 @@ fn record(pid: u32, seconds: f64, data: &Path) -> Result<(), Failure> {
     said(&mut perf).map(drop)
 }
 
-/// A place in a stack: its address, and the file that holds it.
-type Place = (u64, String);
+/// A place in a stack: its address, its function, and the file that holds it.
+type Place = (u64, String, String);
+
+/// Where a place is in an object of ours: which one, and its address there; `None` in another's.
+type OwnPlace = Option<(usize, u64)>;
 
 /// Samples, each with its places, the innermost first.
 fn stacks(script: &str) -> Vec<Vec<Place>> {
     let mut stacks = vec![Vec::new()];
     for line in script.lines() {
         let place = line.trim().split_once(' ').and_then(|(address, rest)| {
-            let object = rest.rsplit_once('(')?.1.trim_end_matches(')');
-            Some((u64::from_str_radix(address, 16).ok()?, object.to_owned()))
+            let (function, object) = rest.rsplit_once('(')?;
+            let address = u64::from_str_radix(address, 16).ok()?;
+            Some((address, function.trim().to_owned(), object.trim_end_matches(')').to_owned()))
         });
         match (place, stacks.last_mut()) {
             (Some(place), Some(stack)) => stack.push(place),
@@ -177,28 +201,50 @@ fn shift(maps: &str, object: &str) -> Result<u64, Failure> {
 /// What each sample went into.
 fn parts(stacks: &[Vec<Place>], objects: &[OurObject]) -> Result<Vec<Part>, Failure> {
     // The caller's address is that after the call.
-    let own = |stack: &Vec<Place>| -> Vec<(usize, u64)> {
-        let places = stack.iter().enumerate().filter_map(|(depth, (address, file))| {
-            let object = objects.iter().position(|(of, _)| of == file)?;
-            Some((object, address + objects.get(object)?.1 - u64::from(depth > 0)))
-        });
-        places.collect()
+    let own = |depth: usize, (address, _, file): &Place| {
+        let object = objects.iter().position(|(of, _)| of == file)?;
+        Some((object, address + objects.get(object)?.1 - u64::from(depth > 0)))
     };
-    let addresses: Vec<Vec<(usize, u64)>> = stacks.iter().map(own).collect();
+    let places = |stack: &Vec<Place>| -> Vec<OwnPlace> {
+        stack.iter().enumerate().map(|(depth, place)| own(depth, place)).collect()
+    };
+    let addresses: Vec<Vec<OwnPlace>> = stacks.iter().map(places).collect();
     let mut sources = Vec::new();
     for (index, (file, _)) in objects.iter().enumerate() {
-        let wanted = addresses.iter().flatten().filter(|(object, _)| *object == index);
+        let wanted = addresses.iter().flatten().flatten().filter(|(object, _)| *object == index);
         sources.push(self::sources(Path::new(file), &wanted.map(|(_, address)| *address).collect())?);
     }
-    let of = |(stack, addresses): (&Vec<Place>, &Vec<(usize, u64)>)| {
-        let known = addresses.iter().filter_map(|(object, address)| sources.get(*object)?.get(address));
-        let in_kernel = stack.first().is_some_and(|(_, object)| object.starts_with('['));
-        match known.flatten().find_map(|(function, file)| part(function, file)) {
-            Some(Part::Rings) if in_kernel => Part::Waiting,
-            part => part.unwrap_or(Part::Other),
-        }
+    let of = |(stack, addresses): (&Vec<Place>, &Vec<OwnPlace>)| {
+        let parts = stack.iter().zip(addresses).flat_map(|((_, symbol, _), place)| match place {
+            Some((object, address)) => {
+                let known = sources.get(*object).and_then(|sources| sources.get(address));
+                known.into_iter().flatten().filter_map(|(function, file)| part(function, file)).collect()
+            }
+            None => Vec::from_iter(foreign_part(symbol)),
+        });
+        let in_kernel = stack.first().is_some_and(|(_, _, object)| object.starts_with('['));
+        counted(in_kernel, &parts.collect::<Vec<Part>>())
     };
     Ok(stacks.iter().zip(&addresses).map(of).collect())
+}
+
+/// What a sample counts for, whose functions belong there, the innermost first.
+fn counted(in_kernel: bool, parts: &[Part]) -> Part {
+    match parts.first() {
+        Some(Part::Rings) if in_kernel => Part::Waiting,
+        Some(Part::Linearization) if parts.contains(&Part::Business) => Part::Business,
+        part => part.copied().unwrap_or(Part::Other),
+    }
+}
+
+/// Where a function of protobuf's and gRPC's shared objects belongs.
+fn foreign_part(function: &str) -> Option<Part> {
+    let of_protobuf = ["google::protobuf", "grpc::ProtoBuffer", "_InternalParse", "_InternalSerialize"];
+    match () {
+        () if of_protobuf.iter().any(|name| function.contains(name)) => Some(Part::Linearization),
+        () if function.starts_with("grpc") => Some(Part::Library),
+        () => None,
+    }
 }
 
 /// Functions at addresses with their files, the innermost inlined one first.
@@ -235,7 +281,7 @@ fn part(function: &str, file: &str) -> Option<Part> {
         // Of a message, by size; what is dropped with it is small.
         return file.contains("/out/").then_some(Part::Business);
     }
-    let places: [(&[&str], Part); 4] = [
+    let places: [(&[&str], Part); 5] = [
         (
             &[
                 "bench/src/peers/echo.rs",
@@ -246,8 +292,12 @@ fn part(function: &str, file: &str) -> Option<Part> {
             Part::Business,
         ),
         (&["core/message/", "/out/", "trunkline_linear.hpp", ".linear.hpp"], Part::Linearization),
+        (&["google/protobuf/", ".pb.h", ".pb.cc", "grpcpp/support/proto_buffer"], Part::Linearization),
         (&["host/shm/", "core/call/src/entry.rs"], Part::Rings),
-        (&["run/", "core/", "host/", "bindings/", "trunkline.hpp"], Part::Library),
+        (
+            &["run/", "core/", "host/", "bindings/", "trunkline.hpp", "grpcpp/", "split/linked.cc"],
+            Part::Library,
+        ),
     ];
     if is_in(&["/out/"]) && function.contains("clone") {
         return Some(Part::Business);
@@ -266,9 +316,24 @@ mod tests {
             "\n\t 7f12 memmove (/lib/libc.so)\n\t 55aa M::write (/bin/x)\n\n\n\t ff0 [k] ([kernel])\n\n";
         let stacks = stacks(script);
         assert_eq!(stacks.len(), 2);
-        assert_eq!(stacks[0][0], (0x7f12, "/lib/libc.so".to_owned()));
-        assert_eq!(stacks[0][1], (0x55aa, "/bin/x".to_owned()));
-        assert_eq!(stacks[1], [(0xff0, "[kernel]".to_owned())]);
+        let place = |address, function: &str, file: &str| (address, function.to_owned(), file.to_owned());
+        assert_eq!(stacks[0][0], place(0x7f12, "memmove", "/lib/libc.so"));
+        assert_eq!(stacks[0][1], place(0x55aa, "M::write", "/bin/x"));
+        assert_eq!(stacks[1], [place(0xff0, "[k]", "[kernel]")]);
+    }
+
+    #[test]
+    fn what_the_business_calls_is_making() {
+        use Part::{Business, Library, Linearization, Other, Rings, Waiting};
+        for (in_kernel, parts, wanted) in [
+            (false, &[Linearization, Business, Linearization, Library][..], Business),
+            (false, &[Linearization, Library], Linearization),
+            (false, &[Rings, Business, Library], Rings),
+            (true, &[Rings, Library], Waiting),
+            (true, &[], Other),
+        ] {
+            assert_eq!(counted(in_kernel, parts), wanted, "{parts:?}");
+        }
     }
 
     #[test]
@@ -297,10 +362,15 @@ mod tests {
             ("Editor::tl_set", "/p/include/trunkline_linear.hpp:9", Some(Part::Linearization)),
             ("Echo::Call", "/w/tools/bench/peers/split/split.cc:9", Some(Part::Business)),
             ("trunkline::Service::handle", "/p/include/trunkline.hpp:9", Some(Part::Library)),
+            ("Large::_InternalSerialize", "/p/out2/shapes.pb.cc:9", Some(Part::Linearization)),
+            ("Call::Proceed", "/w/tools/bench/peers/split/linked.cc:9", Some(Part::Library)),
             ("main", "??:0", None),
         ];
         for (function, file, wanted) in cases {
             assert_eq!(part(function, file), wanted, "{function}");
         }
+        assert_eq!(foreign_part("google::protobuf::Arena::x"), Some(Part::Linearization));
+        assert_eq!(foreign_part("grpc_core::Call::y"), Some(Part::Library));
+        assert_eq!(foreign_part("__memmove_avx"), None);
     }
 }
