@@ -1,0 +1,215 @@
+//! Shows that what a link takes is booked to the wire of its direction: two daemons in network namespaces, and the
+//! kernel's own token bucket (tc-tbf) put before one end of the link in the middle of the run.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::{end, trunkline, watched};
+use trunkline::{Channel, Incoming, Receiver, Response, Sender, Server, Status, Wait};
+use trunkline_example_greeter::proto::greeter_client::GreeterClient;
+use trunkline_example_greeter::proto::greeter_server::{Greeter, GreeterServer};
+use trunkline_example_greeter::proto::{HelloReply, HelloRequest};
+
+/// Bytes of a request and of its response.
+const BYTES: usize = 6_000;
+/// What the bucket lets through: a byte a microsecond, beyond so many at once.
+const RATE: &str = "8mbit";
+const BURST: usize = 2_000;
+/// Of a message beside its bytes: frames, and heads of five packets.
+const OVERHEAD: usize = 66 * 5 + 90;
+/// Calls without the bucket, and as many with it. Between two the bucket fills again.
+const CALLS: usize = 60;
+const PAUSE: Duration = Duration::from_millis(4);
+/// Rounds of which one must fit: a host that is busy with something else delays, too, and elsewhere.
+const ROUNDS: usize = 4;
+const FAR: &str = "tcp://10.213.7.2:7000";
+
+/// Namespaces `a` and `b` with a link between them. They go with this.
+struct Link(String);
+
+impl Link {
+    /// A link, or what this machine lacks for one.
+    fn new() -> Result<Self, String> {
+        let link = Self(format!("tlw{}", std::process::id()));
+        let [a, b] = ["a", "b"].map(|end| link.namespace(end));
+        for words in [
+            format!("ip netns add {a}"),
+            format!("ip netns add {b}"),
+            format!("ip -n {a} link add wire type veth peer name wire netns {b}"),
+            format!("ip -n {a} addr add 10.213.7.1/30 dev wire"),
+            format!("ip -n {b} addr add 10.213.7.2/30 dev wire"),
+            format!("ip -n {a} link set wire up"),
+            format!("ip -n {b} link set wire up"),
+        ] {
+            run(&words)?;
+        }
+        // Whether this kernel has the bucket.
+        link.slow("a")?;
+        link.restore("a");
+        Ok(link)
+    }
+
+    fn namespace(&self, end: &str) -> String {
+        format!("{}{end}", self.0)
+    }
+
+    /// From now on what this end sends takes its time.
+    fn slow(&self, end: &str) -> Result<(), String> {
+        let namespace = self.namespace(end);
+        run(&format!(
+            "ip netns exec {namespace} tc qdisc add dev wire root tbf rate {RATE} burst {BURST} limit 1000000"
+        ))
+    }
+
+    fn restore(&self, end: &str) {
+        run(&format!("ip netns exec {} tc qdisc del dev wire root", self.namespace(end))).unwrap();
+    }
+
+    fn daemon(&self, end: &str, folder: &Path, config: &str) -> Daemon {
+        let socket = folder.join(format!("{end}.sock"));
+        let file = folder.join(format!("{end}.toml"));
+        std::fs::write(&file, format!("[daemon]\nnode = \"{end}\"\n{config}")).unwrap();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(end), env!("CARGO_BIN_EXE_trunkline"), "daemon"]);
+        command.args(["--until-stdin-closes", "--drain", "100ms", "--socket"]).arg(&socket);
+        command.arg("--config").arg(&file).stdin(Stdio::piped()).stderr(Stdio::null());
+        Daemon { child: command.spawn().unwrap(), socket }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for end in ["a", "b"] {
+            let _ = run(&format!("ip netns del {}", self.namespace(end)));
+        }
+    }
+}
+
+/// A daemon, until its standard input closes.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn run(words: &str) -> Result<(), String> {
+    let mut words = words.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    let output = command.args(words).output().map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// Answers with what it was asked.
+struct Echo;
+
+impl Greeter for Echo {
+    async fn say_hello(&self, request: Incoming<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        Ok(Response::new(HelloReply { message: request.into_inner().name }))
+    }
+
+    async fn say_hello_in_many_tongues(
+        &self,
+        _: Incoming<HelloRequest>,
+        _: Sender<HelloReply>,
+    ) -> Result<(), Status> {
+        Err(Status::unimplemented("nobody calls it"))
+    }
+
+    async fn say_hello_to_all(&self, _: Receiver<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        Err(Status::unimplemented("nobody calls it"))
+    }
+
+    async fn introduce(&self, _: Receiver<HelloRequest>, _: Sender<HelloReply>) -> Result<(), Status> {
+        Err(Status::unimplemented("nobody calls it"))
+    }
+}
+
+/// Of each component the value in its middle, in nanoseconds, of the calls in `file`.
+fn medians(file: &str) -> Vec<(String, i64)> {
+    let csv = end(&mut trunkline(&["export", "--csv", file]), "").out;
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let column = |name: &str| head.iter().position(|one| *one == name).unwrap();
+    let (method, side) = (column("method"), column("side"));
+    let rows: Vec<Vec<&str>> =
+        lines.filter(|row| row[side] == "made" && row[method].ends_with("/SayHello")).collect();
+    assert!(rows.len() >= CALLS - 2, "{} of {CALLS} calls recorded", rows.len());
+    let (first, last) = (column("client_send_queue_ns"), column("client_receive_queue_ns"));
+    let middle = |at: usize| {
+        let mut values: Vec<i64> = rows.iter().map(|row| row[at].parse().unwrap()).collect();
+        values.sort_unstable();
+        (head[at].to_owned(), values[values.len() / 2])
+    };
+    (first..=last).map(middle).collect()
+}
+
+#[test]
+fn a_slow_link_is_the_wire_of_its_direction() {
+    watched();
+    let link = match Link::new() {
+        Ok(link) => link,
+        Err(lacks) => {
+            eprintln!("no link can be made here: it takes root, ip and tc ({lacks})");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let far = link.daemon("b", folder.path(), &format!("listen = [\"{FAR}\"]\n"));
+    let near = link.daemon("a", folder.path(), "");
+    while !(far.socket.exists() && near.socket.exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let server = Server::builder().socket(&far.socket).name("echo").add_service(GreeterServer::new(Echo));
+    let server = server.spawn().unwrap();
+    server.ready().wait().unwrap();
+    let channel = Channel::builder().socket(&near.socket).embedded(false).wait_for_ready(true).target(FAR);
+    let client = GreeterClient::new(channel.connect_lazy());
+    let calls = |count: usize| {
+        for _ in 0..count {
+            client.say_hello(HelloRequest { name: "x".repeat(BYTES) }).wait().unwrap();
+            std::thread::sleep(PAUSE);
+        }
+    };
+    let recorded = |name: &str| {
+        let file = folder.path().join(name);
+        let file = file.to_str().unwrap();
+        let mut record = trunkline(&["--socket", near.socket.to_str().unwrap(), "record", "-o", file]);
+        record.args(["--for", "3s", "--rate", "1e9/s"]).stdout(Stdio::null());
+        let mut record = record.spawn().unwrap();
+        while !Path::new(file).exists() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        calls(CALLS);
+        assert!(record.wait().unwrap().success());
+        medians(file)
+    };
+    calls(10);
+    let delay_ns = 1_000 * (BYTES + OVERHEAD - BURST) as i64;
+    // What a busy host adds, and a twentieth.
+    let tolerated_ns = 100_000 + delay_ns / 20;
+    for (end, wire) in [("a", "request_wire_ns"), ("b", "response_wire_ns")] {
+        let mut rounds = Vec::new();
+        let fits = (0..ROUNDS).any(|round| {
+            let plain = recorded(&format!("{end}{round}.plain"));
+            link.slow(end).unwrap();
+            calls(5);
+            let slow = recorded(&format!("{end}{round}.slow"));
+            link.restore(end);
+            let off = plain.iter().zip(&slow).map(|((part, plain_ns), (_, slow_ns))| {
+                let expected_ns = if part == wire { delay_ns } else { 0 };
+                (part.clone(), slow_ns - plain_ns - expected_ns)
+            });
+            rounds.push(off.collect::<Vec<_>>());
+            rounds[round].iter().all(|(_, off_ns)| off_ns.abs() <= tolerated_ns)
+        });
+        assert!(fits, "{wire} is to have {delay_ns} ns more, others none, but were off by {rounds:?}");
+    }
+}
