@@ -9,7 +9,8 @@
 //! 2. Over the kept windows, a drift is chosen under which all bounds leave a corridor (*detrending*): the drift of the
 //!    last fit if it will do, else the nearest one that does. Windows no drift can reconcile are from before a step of
 //!    the clock and are dropped, oldest first.
-//! 3. The corridor is intersected with where the last estimate can have wandered by now ([`WANDER_PPM`]). So a path
+//! 3. The corridor is intersected with where the last estimate can have wandered by now: by as much as the drift is
+//!    unsure, [`UNKNOWN_PPM`] at first, less the longer it was fitted over, [`WANDER_PPM`] at last. So a path
 //!    that turns slow in one direction *for good* does not drag the offset along. If the two are far apart, the clock
 //!    stepped, and the corridor alone counts.
 
@@ -25,6 +26,8 @@ pub const WINDOWS_MAX: usize = 64;
 pub const DRIFT_PPM_MAX: f64 = 500.0;
 /// How far the drift itself may wander from the fitted one, in millionths.
 pub const WANDER_PPM: f64 = 1.0;
+/// How far it may be off before one is fitted: crystals are within this of each other.
+pub const UNKNOWN_PPM: f64 = 100.0;
 
 /// An estimate of θ = server clock − client clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +52,9 @@ pub struct ClockPair {
     open: Window,
     /// Fitted rate of θ, ns per ns.
     drift: f64,
+    /// How far the true rate may be from it. It shrinks with the time that was fitted over, and a path that turns slow
+    /// does not widen it: clocks have no reason to change with that.
+    unsure: f64,
     /// How wide the corridor was when the drift was last moved.
     width: f64,
     estimate: Interval,
@@ -106,6 +112,7 @@ impl ClockPair {
             closed: VecDeque::with_capacity(WINDOWS_MAX),
             open: Window::at(0.0),
             drift: 0.0,
+            unsure: UNKNOWN_PPM * 1e-6,
             width: f64::INFINITY,
             estimate: Interval::ALL,
             estimated_at: 0.0,
@@ -138,7 +145,7 @@ impl ClockPair {
     pub fn offset(&self, client_ns: u64) -> ClockOffset {
         let Some(origin) = self.origin else { return ClockOffset { ns: 0, half_width_ns: u64::MAX } };
         let now = origin.time(client_ns);
-        let live = self.open.at_time(now, self.drift);
+        let live = self.open.at_time(now, self.drift, self.unsure);
         let interval = self.predicted(now).within(live);
         let middle = (interval.low + interval.high) / 2.0;
         let ns = origin.offset_ns.saturating_add(middle.round() as i64);
@@ -164,7 +171,7 @@ impl ClockPair {
 
     fn fit(&mut self, now: f64) {
         let mut widest = self.widest_drift();
-        while self.closed.len() > 1 && self.corridor(now, widest).is_empty() {
+        while self.closed.len() > 1 && self.corridor(now, widest, 0.0).is_empty() {
             self.closed.pop_front();
             widest = self.widest_drift();
         }
@@ -172,22 +179,35 @@ impl ClockPair {
         if drift != self.drift || self.closed.len() == 1 {
             self.width = self.corridor_width(drift);
         }
-        let corridor = self.corridor(now, drift);
-        self.estimate = self.predicted(now).within(corridor);
+        let predicted = self.predicted(now);
+        self.unsure = self.uncertainty(widest);
+        self.estimate = predicted.within(self.corridor(now, drift, self.unsure));
         self.estimated_at = now;
         self.drift = drift;
+    }
+
+    /// How far the rate may be off now that windows are fitted.
+    fn uncertainty(&self, widest: f64) -> f64 {
+        let unknown = UNKNOWN_PPM * 1e-6;
+        let Some((first, last)) = self.closed.front().zip(self.closed.back()) else { return unknown };
+        let span = last.start - first.start;
+        // One window, the first or the first behind a step, says nothing of it.
+        if span <= 0.0 {
+            return unknown;
+        }
+        self.unsure.min(self.corridor_width(widest) / span).max(WANDER_PPM * 1e-6)
     }
 
     /// Where θ can be by `now` if nothing new had been learnt.
     fn predicted(&self, now: f64) -> Interval {
         let elapsed = now - self.estimated_at;
-        let (shift, wander) = (self.drift * elapsed, WANDER_PPM * 1e-6 * elapsed.abs());
+        let (shift, wander) = (self.drift * elapsed, self.unsure * elapsed.abs());
         Interval { low: self.estimate.low + shift - wander, high: self.estimate.high + shift + wander }
     }
 
-    /// What all closed windows leave of θ at `now`, were `drift` the truth.
-    fn corridor(&self, now: f64, drift: f64) -> Interval {
-        let windows = self.closed.iter().map(|window| window.at_time(now, drift));
+    /// What all closed windows leave of θ at `now`, were `drift` the truth, or within `unsure` of it.
+    fn corridor(&self, now: f64, drift: f64, unsure: f64) -> Interval {
+        let windows = self.closed.iter().map(|window| window.at_time(now, drift, unsure));
         windows.fold(Interval::ALL, |all, one| Interval {
             low: all.low.max(one.low),
             high: all.high.min(one.high),
@@ -195,7 +215,7 @@ impl ClockPair {
     }
 
     fn corridor_width(&self, drift: f64) -> f64 {
-        let corridor = self.corridor(0.0, drift);
+        let corridor = self.corridor(0.0, drift, 0.0);
         corridor.high - corridor.low
     }
 
@@ -269,10 +289,11 @@ impl Window {
         self.upper.1.is_finite() && self.lower.1.is_finite()
     }
 
-    /// The bounds carried to `now` along `drift`.
-    fn at_time(&self, now: f64, drift: f64) -> Interval {
-        let carry = |(at, bound): (f64, f64)| bound + drift * (now - at);
-        Interval { low: carry(self.lower), high: carry(self.upper) }
+    /// The bounds carried to `now` along `drift`, which is known within `unsure`.
+    fn at_time(&self, now: f64, drift: f64, unsure: f64) -> Interval {
+        let carry =
+            |(at, bound): (f64, f64), unsure: f64| bound + drift * (now - at) + unsure * (now - at).abs();
+        Interval { low: carry(self.lower, -unsure), high: carry(self.upper, unsure) }
     }
 }
 
@@ -284,7 +305,8 @@ impl Interval {
     }
 
     /// What is left of this prediction in a corridor. If they miss each other by less than the corridor is wide, the
-    /// drift was a little off and the nearer edge counts; by more, the clock stepped and the prediction is void.
+    /// drift was a little off and the nearer edge counts, as far as they missed each other; by more, the clock stepped
+    /// and the prediction is void.
     fn within(self, corridor: Self) -> Self {
         let both = Self { low: self.low.max(corridor.low), high: self.high.min(corridor.high) };
         let apart = both.low - both.high;
@@ -295,7 +317,7 @@ impl Interval {
             return corridor;
         }
         let edge = if self.high < corridor.low { corridor.low } else { corridor.high };
-        Self { low: edge, high: edge }
+        Self { low: edge - apart, high: edge + apart }
     }
 }
 

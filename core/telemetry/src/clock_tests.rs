@@ -114,6 +114,34 @@ fn a_delay_of_one_direction_is_booked_to_that_direction() {
     }
 }
 
+/// Ten minutes of calls, a hundred a second: at the end of each second the half-width is held against the truth.
+#[test]
+fn the_bound_covers_the_truth_in_99_of_100_windows() {
+    const SECONDS: u64 = 600;
+    for (drift_ppm, what) in
+        [(0.0, "steady"), (100.0, "drift"), (-100.0, "drift back"), (3.0, "killed"), (2.0, "step")]
+    {
+        let mut world = World::new(1_000_000_000_000, drift_ppm);
+        let mut pair = ClockPair::new();
+        let mut covered = 0;
+        for second in 0..SECONDS {
+            // The daemon was killed: who takes its place knows nothing.
+            if what == "killed" && second % 60 == 30 {
+                pair = ClockPair::new();
+            }
+            if what == "step" && second == 300 {
+                world.ahead_ns -= 7_000_000_000;
+            }
+            world.run(&mut pair, second..second + 1, 0);
+            let at = START + (second + 1) * SECOND;
+            let half_width_ns = pair.offset(at).half_width_ns;
+            covered += u64::from(error_ns(&world, &pair, at) <= half_width_ns as f64);
+            assert!(half_width_ns < 250_000, "{what}: it says little after {second} s: {half_width_ns} ns");
+        }
+        assert!(covered >= SECONDS * 99 / 100, "{what}: {covered} of {SECONDS} windows");
+    }
+}
+
 #[test]
 fn a_clock_that_steps_is_followed() {
     let mut world = World::new(0, 0.0);
