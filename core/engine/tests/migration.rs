@@ -111,6 +111,47 @@ fn a_stream_goes_on_while_its_ends_move() {
     assert_eq!(world.leftovers(), (0, 0));
 }
 
+/// Each shard waits for the word that a session has arrived at the other before it sends anything about calls there: it
+/// must not wait for that word itself.
+#[test]
+fn sessions_change_places() {
+    for leaves_together in [false, true] {
+        let mut world = world();
+        let mut client = attach(&mut world, 0, false);
+        let mut server = attach(&mut world, 2, true);
+        let mut other = attach(&mut world, 2, false);
+        let made = open(&mut world, &mut client, 3, b"first", false);
+        world.settle(&mut [&mut client, &mut server, &mut other]);
+        let delivered = take(&mut world, &mut server).0[0];
+        // Nothing crosses until both have moved.
+        let [leaving, followed] = if leaves_together {
+            let both = [world.release(&client, 2).unwrap(), world.release(&other, 0).unwrap()];
+            both.map(Some)
+        } else {
+            let leaving = world.release(&client, 2).unwrap();
+            world.adopt(&mut client, leaving);
+            [None, world.release(&other, 0)]
+        };
+        leaving.into_iter().for_each(|leaving| world.adopt(&mut client, leaving));
+        world.adopt(&mut other, followed.unwrap());
+        send(&mut world, &mut client, made, b"request");
+        send(&mut world, &mut server, delivered, b"response");
+        let also = open(&mut world, &mut other, 3, b"also", false);
+        world.settle(&mut [&mut client, &mut server, &mut other]);
+        let (calls, messages, _) = take(&mut world, &mut server);
+        assert_eq!(calls.len(), 1);
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert_eq!(take(&mut world, &mut client).1, [b"response"]);
+        end(&mut world, &server, delivered);
+        end(&mut world, &server, calls[0]);
+        world.settle(&mut [&mut client, &mut server, &mut other]);
+        assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+        assert_eq!(take(&mut world, &mut other).2, [(also, Code::Ok)]);
+        world.settle(&mut [&mut client, &mut server, &mut other]);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
 /// The other host sends its messages without their headers by then.
 #[test]
 fn a_stream_from_another_host_goes_on_while_its_server_moves() {

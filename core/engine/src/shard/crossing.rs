@@ -20,6 +20,14 @@ pub struct ShardIndex(pub u16);
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Crossing(pub(crate) ShardSaid);
 
+impl Crossing {
+    /// What says who is where goes ahead of what is said about calls: two sessions that change places would wait for
+    /// each other, each for the word that it has arrived.
+    pub(crate) fn goes_ahead(&self) -> bool {
+        matches!(self.0, ShardSaid::Offers(_) | ShardSaid::Arrived | ShardSaid::Moved { .. })
+    }
+}
+
 /// What is said. Calls go by the number they have at the shard that makes them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ShardSaid {

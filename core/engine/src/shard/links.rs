@@ -90,7 +90,7 @@ struct Link {
     /// The same, the other way round.
     #[serde(default)]
     numbers: KeyedMap<CallKey, u64>,
-    /// Sessions on their way there: nothing follows before they have arrived.
+    /// Sessions on their way there: before they have arrived, nothing follows but what goes ahead of calls.
     #[serde(default)]
     moving: u32,
     /// Boxes that came from there and are empty.
@@ -114,6 +114,11 @@ impl Link {
     /// Whether no call goes this way.
     fn is_idle(&self) -> bool {
         self.blocked.is_empty() && self.served.is_empty() && self.made == 0
+    }
+
+    /// How much of the outbox goes ahead of calls: what stands in front.
+    fn ahead(&self) -> usize {
+        self.outbox.iter().take_while(|crossing| crossing.goes_ahead()).count()
     }
 }
 
@@ -171,7 +176,8 @@ impl ShardLinks {
             return self.park_crossing(to, crossing);
         }
         if let Some(link) = self.link(to) {
-            link.outbox.push_back(crossing);
+            let at = if crossing.goes_ahead() { link.ahead() } else { link.outbox.len() };
+            link.outbox.insert(at, crossing);
         }
     }
 
@@ -194,7 +200,7 @@ impl ShardLinks {
 
     /// The next thing for a shard: what was used, if nothing else is.
     pub fn pop(&mut self, to: ShardIndex) -> Option<Crossing> {
-        let link = self.link(to).filter(|link| link.moving == 0)?;
+        let link = self.link(to).filter(|link| link.moving == 0 || link.ahead() > 0)?;
         let next = match link.outbox.pop_front() {
             Some(next) => next,
             None if !link.taken.is_empty() => {
@@ -239,7 +245,8 @@ impl ShardLinks {
     /// Whether anything is to go to a shard.
     pub fn has_crossings(&self, to: ShardIndex) -> bool {
         let link = self.links.get(usize::from(to.0));
-        link.is_some_and(|link| link.moving == 0 && (!link.outbox.is_empty() || !link.taken.is_empty()))
+        let follows = |link: &Link| link.moving == 0 && (!link.outbox.is_empty() || !link.taken.is_empty());
+        link.is_some_and(|link| follows(link) || link.ahead() > 0)
     }
 
     /// Whether the next item for a shard has to wait.
