@@ -8,6 +8,7 @@ use crate::placement::ShardLoad;
 use crate::reports::Reported;
 use crate::samples::SampleTotals;
 use crate::session_rings::MovingSession;
+use crate::unidentified::{Unidentified, UnidentifiedKey};
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Adopt { moving: Box<MovingSession>, reply: Sender<SessionKey> },
     /// Have whoever made a connection open its calls on another.
     AskToRedial { peer: PeerKey },
+    /// Close a connection that has not said what it wants: another shard has one for its place.
+    GiveWay { key: UnidentifiedKey, unidentified: Unidentified },
     /// Where calls go that nobody here serves.
     ConfigureService { service: String, endpoints: Vec<String> },
     /// What is said about calls of a service that are made here.
@@ -176,7 +179,7 @@ pub struct Observation {
     pub busy_permille: u64,
 }
 
-/// The control thread's end of a shard.
+/// How other threads reach a shard.
 #[derive(Clone)]
 pub(crate) struct ShardSender {
     commands: Sender<Command>,

@@ -19,7 +19,7 @@ use crate::listening::{control_listener, raise_descriptor_limit};
 use crate::load::{BusyTime, LoadMeter};
 use crate::memory::FreedMemory;
 use crate::names::Names;
-use crate::pending_connections::PendingConnections;
+use crate::pending_connections::{ConnectionPlaces, PendingConnections};
 use crate::policies_file::Kept;
 use crate::reports::{Reported, Reports};
 use crate::samples::{SampleSink, SampleThread, SampleTotals};
@@ -44,7 +44,7 @@ use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, ServiceState, SessionKey};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
-use trunkline_net::{Buffers, ConnectionBudget, Interest, Poller};
+use trunkline_net::{Buffers, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::{Ask, CallHistory, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
@@ -430,7 +430,7 @@ impl Daemon {
             inherited.as_deref_mut().map_or(Ok(most), |inherited| inherited.settle_shards(open, most))?;
         let wakers = (0..all).map(|_| Ok(Arc::new(Waker::new()?)));
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
-        let places = PendingConnections::budgets(config.connections());
+        let places = ConnectionPlaces::new(config.connections());
         let shared = Arc::new(HostLimits::new(wakers.len() as u16));
         daemon.busy = wakers.iter().map(|_| Arc::default()).collect();
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
@@ -493,7 +493,7 @@ impl Daemon {
         among: Among,
         config: &Config,
         tls: TlsKeys,
-        places: &[ConnectionBudget; 2],
+        places: &ConnectionPlaces,
         mut inherited: Option<&mut InheritedShard>,
     ) -> Result<Shard, StartError> {
         let Among { index, count, waker, crossings, shared, samples, load } = among;
@@ -505,8 +505,7 @@ impl Daemon {
         let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
         let udp = self.endpoints.open_udp(index, config, bound.unwrap_or_default(), &poller)?;
         let engine = make_engine(index, &shared, config, inherited.as_deref())?;
-        let waiting =
-            WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
+        let patience_ns_max = config.patience_ns_max();
         let shard = Shard {
             index,
             engine,
@@ -523,7 +522,7 @@ impl Daemon {
             listening,
             poller,
             ready: Vec::new(),
-            waiter: Waiter::on_credit(waiting),
+            waiter: Waiter::on_credit(WaitLimits { patience_ns_max, ..WaitLimits::of_this_process() }),
             commands,
             control: self.control.clone(),
             changes: Arc::clone(&self.changes),
@@ -546,6 +545,7 @@ impl Daemon {
             buffers: Buffers::new(),
         };
         self.names.add_shard(sender.clone());
+        places.unidentified.add_shard(sender.clone());
         self.shards.push(sender);
         Ok(shard)
     }

@@ -3,13 +3,15 @@
 //! An accepted connection is pending until its first bytes say what it speaks; a dialled one until it is connected,
 //! and secured where it is to be. Then it is a native peer (`sockets.rs`) or one of HTTP/2 (`http.rs`). A pending one
 //! costs a descriptor and a few bytes, and its time is limited. Accepted ones are limited, per source and in all
-//! (`daemon.connections_max`); at the limit the oldest unidentified one gives way (`unidentified.rs`). A process
-//! without a descriptor stops watching its listeners.
+//! (`daemon.connections_max`); at the limit the oldest unidentified one gives way (`giving_way.rs`), whichever shard
+//! has it. A process without a descriptor stops watching its listeners.
 
 use crate::clock::now;
+use crate::giving_way::GivesWay;
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
+use crate::pending_step::{PendingStep as Step, client_handshake, probe_answer, read_first, refusing};
 use crate::purpose::{Purpose, RestrictedClient, identity, label, take_in};
-use crate::refusal::{self, Answer, REFUSAL_NS_MAX};
+use crate::refusal::REFUSAL_NS_MAX;
 use crate::shard::Shard;
 use crate::token::Token;
 use crate::unidentified::{Unidentified, UnidentifiedKey};
@@ -22,40 +24,29 @@ use trunkline_net::{
     Source, Stream, TLS_REFUSAL, Transfer,
 };
 
-/// Pending connections, and streams in their lingering close, at once. More are refused; connections that are no longer
-/// pending are not concerned.
+/// Unidentified connections of the host, and streams in their lingering close of a shard, at once.
 const PENDING_MAX: usize = 4096;
-/// Time a listener rests when the process has no descriptor, or no memory, for another connection.
+/// Time a listener rests when the process has no descriptor, or no memory, for another connection, and when another
+/// shard is about to close one.
 const REST_NS: u64 = 100_000_000;
+const REST_FOR_OTHERS_NS: u64 = 1_000_000;
+/// Another shard may take the place that was made here: so often one is made.
+const PLACES_MADE_MAX: usize = 8;
 /// Time to connect and to secure a dialled connection: gRPC's smallest (connection-backoff.md, MIN_CONNECT_TIMEOUT).
 const DIAL_NS_MAX: u64 = 20_000_000_000;
 /// Time to answer a probe, as for a HELLO.
 const PROBE_NS_MAX: u64 = 10_000_000_000;
-/// Bytes of a first read: a small call fits, and the stack has room.
-const FIRST_READ_BYTES: usize = 4096;
 
-/// What a step led to.
-enum Step {
-    /// It waits.
-    Wait(PendingPhase),
-    /// It speaks the native protocol; these are its first bytes.
-    Native(Vec<u8>),
-    /// It speaks HTTP/2.
-    Http(Vec<u8>),
-    /// It speaks the native protocol if it may, behind these first bytes (`trunkline_native::PROBE`).
-    Probed(Vec<u8>),
-    /// It was dialled, and is ready.
-    Dialled(Dial),
-    /// It was asked what it speaks, and this is the beginning of its native answer.
-    Answered(Dial, Vec<u8>),
-    /// It was asked, and does not speak the native protocol.
-    Foreign(Dial, String),
-    /// It is told why there is no place for it.
-    Refuse(Vec<u8>),
-    /// It is told something, and closed.
-    Dismiss(&'static [u8], &'static str),
-    /// It is over.
-    Over(PendingPhase, String),
+/// What there is for another connection.
+enum Room {
+    /// A connection of this shard was closed.
+    Made,
+    /// Another shard is about to close one.
+    Soon,
+    /// Other shards are about to close as many as they may be asked to.
+    Later,
+    /// Nobody gives way.
+    Nowhere,
 }
 
 impl Shard {
@@ -69,6 +60,9 @@ impl Shard {
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
+            if self.pending.places.unidentified.is_behind() {
+                return self.rest_listener(index, REST_FOR_OTHERS_NS);
+            }
             let Some(listening) = self.listening.get(index).filter(|_| !self.accepts_are_held) else {
                 return;
             };
@@ -78,8 +72,14 @@ impl Shard {
                     self.admit_accepted(accepted.stream, &purpose);
                 }
                 Ok(None) => return,
-                Err(error) if is_out_of_descriptors(&error) && self.close_oldest(None) => {}
                 Err(error) => {
+                    let room =
+                        if is_out_of_descriptors(&error) { self.make_room(None) } else { Room::Nowhere };
+                    match room {
+                        Room::Made => continue,
+                        Room::Soon | Room::Later => return self.rest_listener(index, REST_FOR_OTHERS_NS),
+                        Room::Nowhere => {}
+                    }
                     let Some(listening) = self.listening.get(index) else { return };
                     tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept; the listener rests");
                     return self.pause_listener(index);
@@ -100,8 +100,13 @@ impl Shard {
     fn pause_listener(&mut self, index: usize) {
         let Some(listening) = self.listening.get_mut(index) else { return };
         self.pending.refuse_backlog(&listening.listener);
+        self.rest_listener(index, REST_NS);
+    }
+
+    fn rest_listener(&mut self, index: usize, time_ns: u64) {
+        let Some(listening) = self.listening.get_mut(index) else { return };
         listening.unwatch(&self.poller);
-        self.socket_timers.insert(now().plus_ns(REST_NS), Token::Listener(index));
+        self.socket_timers.insert(now().plus_ns(time_ns), Token::Listener(index));
     }
 
     fn watch_listener(&mut self, index: usize) {
@@ -130,7 +135,7 @@ impl Shard {
 
     /// Has a connection for which there is no place told so, if that takes no more than is set apart for it.
     fn refuse(&mut self, mut stream: Stream, source: Source, full: Full) {
-        if let Ok(place) = self.pending.refusals.admit(source) {
+        if let Ok(place) = self.pending.places.refusals.admit(source) {
             stream.hold(place);
             self.admit(stream, PendingPhase::Refusing(Vec::new(), full), REFUSAL_NS_MAX, None, None);
         }
@@ -138,21 +143,22 @@ impl Shard {
 
     /// A place for a connection from there, if need be that of one that has said nothing.
     fn admit_source(&mut self, source: Source) -> Result<Place, Option<Full>> {
-        if self.pending.open.len() >= PENDING_MAX && !self.close_oldest(None) {
+        if self.pending.places.unidentified.count() >= PENDING_MAX
+            && matches!(self.make_room(None), Room::Later | Room::Nowhere)
+        {
             tracing::warn!(
                 limit = PENDING_MAX,
                 "too many connections that have not said what they speak; refused"
             );
             return Err(None);
         }
-        let full = match self.pending.places.admit(source) {
+        let full = match self.pending.places.accepted.admit(source) {
             Ok(place) => return Ok(place),
             Err(full) => full,
         };
-        let whose = if full == Full::Source { Some(source) } else { None };
-        let place = self.close_oldest(whose).then(|| self.pending.places.admit(source).ok()).flatten();
+        let place = self.place_of_another(source, full);
         if place.is_none() {
-            let ConnectionLimits { of_source, in_all } = self.pending.places.limits();
+            let ConnectionLimits { of_source, in_all } = self.pending.places.accepted.limits();
             match full {
                 Full::Source => tracing::warn!(
                     ?source,
@@ -170,27 +176,67 @@ impl Shard {
         place.ok_or(Some(full))
     }
 
-    /// The oldest connection that has shown nothing of what it wants is closed: of this source, or of the one that has
-    /// most of them. `false` if there is none.
-    fn close_oldest(&mut self, source: Option<Source>) -> bool {
-        while let Some((key, unidentified)) = self.pending.unidentified.oldest(source) {
-            self.pending.unidentified.remove(key);
-            match unidentified {
-                Unidentified::Peer(key) if self.engine.has_greeted(key) => {}
-                Unidentified::Peer(key) => {
-                    let why = "it has not greeted, and others want its place";
-                    self.with_natives(|natives, lent| natives.lose(lent, key, why));
-                    return true;
+    /// The place of a connection that gives way: of this source, if that is what has too many.
+    fn place_of_another(&mut self, source: Source, full: Full) -> Option<Place> {
+        let whose = if full == Full::Source { Some(source) } else { None };
+        for _ in 0..PLACES_MADE_MAX {
+            match self.make_room(whose) {
+                Room::Made => {
+                    if let Ok(place) = self.pending.places.accepted.admit(source) {
+                        return Some(place);
+                    }
                 }
-                Unidentified::Pending(id) => {
-                    let Some(pending) = self.pending.open.remove(&id) else { continue };
-                    self.socket_timers.cancel(pending.alarm);
-                    tracing::info!(source = ?key.source, "a silent connection gives way to another");
-                    return true;
-                }
+                // Nobody else can take it: until it is given back there is one too many.
+                Room::Soon => return Some(self.pending.places.accepted.hold(source)),
+                Room::Later | Room::Nowhere => return None,
             }
         }
-        false
+        None
+    }
+
+    /// Has the oldest connection closed that has shown nothing of what it wants: of this source, or of the one that has
+    /// most of them.
+    fn make_room(&mut self, source: Option<Source>) -> Room {
+        while let Some(gives_way) = self.pending.places.unidentified.give_way(self.index, source) {
+            match gives_way {
+                GivesWay::Others => return Room::Soon,
+                GivesWay::Later => return Room::Later,
+                GivesWay::Own(key, unidentified) if self.close_unidentified(key, unidentified) => {
+                    return Room::Made;
+                }
+                GivesWay::Own(..) => {}
+            }
+        }
+        Room::Nowhere
+    }
+
+    /// Another shard has a connection for the place of this one, or of another of its source if this one has said what
+    /// it wants meanwhile.
+    pub fn give_way(&mut self, key: UnidentifiedKey, unidentified: Unidentified) {
+        if !self.close_unidentified(key, unidentified) {
+            self.make_room(Some(key.source));
+        }
+        self.pending.places.unidentified.gave_way();
+    }
+
+    /// `false` if it has said what it wants, or is gone.
+    fn close_unidentified(&mut self, key: UnidentifiedKey, unidentified: Unidentified) -> bool {
+        match unidentified {
+            Unidentified::Peer(peer) if self.engine.has_greeted(peer) || !self.sockets.contains(peer) => {
+                false
+            }
+            Unidentified::Peer(peer) => {
+                let why = "it has not greeted, and others want its place";
+                self.with_natives(|natives, lent| natives.lose(lent, peer, why));
+                true
+            }
+            Unidentified::Pending(id) => {
+                let Some(pending) = self.pending.open.remove(&id) else { return false };
+                self.socket_timers.cancel(pending.alarm);
+                tracing::info!(source = ?key.source, "a silent connection gives way to another");
+                true
+            }
+        }
     }
 
     /// Connections wait in the listeners' backlog from now on, and those that could move to another daemon are not read
@@ -215,7 +261,7 @@ impl Shard {
         let time_ns = self.https.unfinished_ns_max();
         let source = stream.source().ok();
         if let Some(source) = source {
-            stream.hold(self.pending.places.hold(source));
+            stream.hold(self.pending.places.accepted.hold(source));
         }
         self.admit(stream, PendingPhase::Detecting(first), time_ns, None, source);
     }
@@ -248,7 +294,7 @@ impl Shard {
         }
         self.socket_timers.cancel(alarm);
         if let Some(key) = unidentified {
-            self.pending.unidentified.remove(key);
+            self.pending.places.unidentified.remove(key);
         }
         match (step, client) {
             (Step::Native(_), Some(client)) => {
@@ -294,7 +340,7 @@ impl Shard {
     pub fn pending_timed_out(&mut self, id: u64) {
         if let Some(PendingConnection { stream, phase, unidentified, .. }) = self.pending.open.remove(&id) {
             if let Some(key) = unidentified {
-                self.pending.unidentified.remove(key);
+                self.pending.places.unidentified.remove(key);
             }
             self.pending_failed(&stream, phase, "took too long");
         }
@@ -366,10 +412,8 @@ impl Shard {
             tracing::error!(%error, "cannot watch a socket");
         }
         let alarm = self.socket_timers.insert(now().plus_ns(time_ns), Token::Pending(id));
-        let unidentified = source.map(|source| UnidentifiedKey { source, number: id });
-        if let Some(key) = unidentified {
-            self.pending.unidentified.insert(key, Unidentified::Pending(id));
-        }
+        let unidentified =
+            source.map(|source| self.pending.places.unidentified.enter(self.index, source, id));
         self.pending.open.insert(id, PendingConnection { stream, phase, alarm, client, unidentified });
     }
 
@@ -474,7 +518,7 @@ impl Shard {
     fn adopt_native(&mut self, stream: Stream, first: &[u8], unidentified: Option<UnidentifiedKey>) {
         let peer = self.engine.accept_peer(now(), label(&stream));
         if let Some(key) = unidentified {
-            self.pending.unidentified.insert(key, Unidentified::Peer(peer));
+            self.pending.places.unidentified.begins(self.index, key, peer);
         }
         self.begin_native(peer, stream, first, unidentified);
     }
@@ -546,54 +590,4 @@ impl Shard {
 /// Whether the process, or the host, has no descriptor left.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
-}
-
-/// Reads first bytes behind those there are. `false` if there are none yet.
-fn read_first(stream: &mut Stream, first: &mut Vec<u8>) -> Result<bool, String> {
-    let mut buffer = [0; FIRST_READ_BYTES];
-    match stream.read(&mut buffer).map_err(|error| error.to_string())? {
-        Transfer::Bytes(bytes) => {
-            first.extend_from_slice(&buffer[..bytes]);
-            Ok(true)
-        }
-        Transfer::NotReady => Ok(false),
-        Transfer::Ended => Err("said nothing".into()),
-    }
-}
-
-/// Reads what a probed endpoint answers.
-fn probe_answer(stream: &mut Stream, dial: Dial, mut first: Vec<u8>) -> Step {
-    let read = stream.flush().map_err(|error| error.to_string());
-    match read.and_then(|_| read_first(stream, &mut first)) {
-        Ok(false) => return Step::Wait(PendingPhase::Probing(dial, first)),
-        Err(why) => return Step::Foreign(dial, why),
-        Ok(true) => {}
-    }
-    match Probed::of_answer(&first) {
-        Probed::Unclear => Step::Wait(PendingPhase::Probing(dial, first)),
-        Probed::Asks => Step::Answered(dial, first),
-        Probed::Other => Step::Foreign(dial, "answers in another protocol".into()),
-    }
-}
-
-/// Reads what a connection speaks for which there is no place.
-fn refusing(stream: &mut Stream, mut first: Vec<u8>, full: Full) -> Step {
-    match read_first(stream, &mut first) {
-        Ok(true) => {}
-        Ok(false) => return Step::Wait(PendingPhase::Refusing(first, full)),
-        Err(why) => return Step::Over(PendingPhase::Refusing(first, full), why),
-    }
-    match refusal::answer(&first, full, now()) {
-        Answer::Wait => Step::Wait(PendingPhase::Refusing(first, full)),
-        Answer::Say(words) => Step::Refuse(words),
-        Answer::Nothing => Step::Over(PendingPhase::Refusing(first, full), String::new()),
-    }
-}
-
-fn client_handshake(stream: &mut Stream, dial: Dial) -> Step {
-    match stream.handshake() {
-        Ok(false) => Step::Wait(PendingPhase::ClientTls(dial)),
-        Ok(true) => Step::Dialled(dial),
-        Err(error) => Step::Over(PendingPhase::ClientTls(dial), format!("TLS: {error}")),
-    }
 }

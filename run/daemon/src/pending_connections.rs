@@ -1,9 +1,10 @@
 //! The table of pending connections, accepted and dialled, and of streams in their lingering close.
 
 use crate::config::ServiceRule;
+use crate::giving_way::UnidentifiedConnections;
 use crate::purpose::RestrictedClient;
 use crate::refusal::REFUSALS;
-use crate::unidentified::{UnidentifiedConnections, UnidentifiedKey};
+use crate::unidentified::UnidentifiedKey;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use trunkline_call::TimerKey;
@@ -13,17 +14,23 @@ use trunkline_net::{ConnectionBudget, ConnectionLimits, Full, Interest, Lingerin
 /// Connections accepted from a listener before the others get their turn.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 
+/// What accepted connections of all shards share. Clones are of the same.
+#[derive(Clone)]
+pub(crate) struct ConnectionPlaces {
+    /// Places of accepted connections, whatever has become of them.
+    pub accepted: ConnectionBudget,
+    /// Places of those that are told that there is none.
+    pub refusals: ConnectionBudget,
+    /// The accepted connections that have not said what they want, pending or not.
+    pub unidentified: UnidentifiedConnections,
+}
+
 /// A shard's pending connections, and its streams in their lingering close.
 pub(crate) struct PendingConnections {
     pub open: HashMap<u64, PendingConnection>,
     pub lingering: HashMap<u64, Lingering>,
     next: u64,
-    /// The accepted connections that have not said what they want, pending or not.
-    pub unidentified: UnidentifiedConnections,
-    /// Places of accepted connections, whatever has become of them.
-    pub places: ConnectionBudget,
-    /// Places of those that are told that there is none.
-    pub refusals: ConnectionBudget,
+    pub places: ConnectionPlaces,
     /// Which users of this host may call what (`[[call]]`).
     pub call_rules: Vec<ServiceRule>,
     /// A descriptor to close when the process has no other, so that connections in the backlog can be refused.
@@ -63,30 +70,28 @@ pub(crate) enum PendingPhase {
     Probing(Dial, Vec<u8>),
 }
 
-impl PendingConnections {
-    /// Limits of accepted connections, and of those that are only told that there is no place.
-    pub fn budgets(limits: ConnectionLimits) -> [ConnectionBudget; 2] {
-        [ConnectionBudget::new(limits), ConnectionBudget::new(REFUSALS)]
-    }
-
-    /// None yet, with the places that all shards share and the rules for gRPC clients among them.
-    pub fn new([places, refusals]: [ConnectionBudget; 2], call_rules: Vec<ServiceRule>) -> Self {
+impl ConnectionPlaces {
+    /// Places for so many, and for a few that are only told that there is none.
+    pub fn new(limits: ConnectionLimits) -> Self {
         Self {
-            open: HashMap::new(),
-            lingering: HashMap::new(),
-            next: 0,
+            accepted: ConnectionBudget::new(limits),
+            refusals: ConnectionBudget::new(REFUSALS),
             unidentified: UnidentifiedConnections::default(),
-            places,
-            refusals,
-            call_rules,
-            reserve: reserve(),
         }
+    }
+}
+
+impl PendingConnections {
+    /// None yet, with the places that all shards share and the rules for gRPC clients among them.
+    pub fn new(places: ConnectionPlaces, call_rules: Vec<ServiceRule>) -> Self {
+        let (open, lingering) = (HashMap::new(), HashMap::new());
+        Self { open, lingering, next: 0, places, call_rules, reserve: reserve() }
     }
 
     /// A connection that another daemon had accepted has its place here.
     pub fn hold_place(&self, stream: &mut Stream) {
         if let Ok(source) = stream.source() {
-            stream.hold(self.places.hold(source));
+            stream.hold(self.places.accepted.hold(source));
         }
     }
 

@@ -160,6 +160,7 @@ impl Shard {
             Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
             Command::Adopt { moving, reply } => drop(reply.send(self.adopt(*moving))),
             Command::AskToRedial { peer } => self.ask_to_redial(peer),
+            Command::GiveWay { key, unidentified } => self.give_way(key, unidentified),
             Command::ConfigureService { service, endpoints } => {
                 if let Err(error) = self.engine.configure_service(&service, &endpoints) {
                     tracing::error!(%service, %error, "service not configured");
@@ -190,9 +191,7 @@ impl Shard {
                 let schemas = self.engine.schemas_in_use();
                 let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
             }
-            Command::LeaveGrpc { hold, reply } => {
-                let _ = reply.send(self.leave_grpc(hold));
-            }
+            Command::LeaveGrpc { hold, reply } => drop(reply.send(self.leave_grpc(hold))),
             Command::StayWithGrpc => self.stay_with_grpc(),
             Command::Stand(stand) => {
                 self.finish_reports();
@@ -496,7 +495,7 @@ impl Shard {
 
     fn settle_left(&mut self, left: WorkLeft) {
         self.pressing |= left.is_pressing;
-        left.unidentified.into_iter().for_each(|key| self.pending.unidentified.remove(key));
+        left.unidentified.into_iter().for_each(|key| self.pending.places.unidentified.remove(key));
         left.closings.into_iter().for_each(|closing| self.linger(closing));
         if left.has_ended {
             self.leave_memory();

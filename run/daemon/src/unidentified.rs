@@ -1,19 +1,29 @@
-//! Unidentified connections: accepted, but they have sent nothing yet, or not all of a HELLO. At the limit of accepted
-//! connections the oldest of the source that has most of them is closed.
+//! Unidentified connections: accepted, but they have sent nothing yet, or not all of a HELLO. At a limit the oldest of
+//! the source that has most of them gives way, whichever shard has it (`giving_way.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trunkline_engine::PeerKey;
 use trunkline_net::Source;
 
-/// The connections, by where they come from and in the order they came. As many as there are accepted connections.
+/// The connections of all shards, by where they come from and in the order they came. As many as there are accepted
+/// connections.
 #[derive(Debug, Default)]
-pub(crate) struct UnidentifiedConnections {
-    of_source: HashMap<Source, BTreeMap<u64, Unidentified>>,
+pub(crate) struct UnidentifiedOrder {
+    of_source: HashMap<Source, BTreeMap<u64, UnidentifiedAt>>,
     /// Sources by how many of them each has.
     by_count: BTreeSet<(usize, Source)>,
+    count: usize,
+    next: u64,
 }
 
-/// Where in the shard an unidentified connection is.
+/// Which shard has it, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnidentifiedAt {
+    pub shard: usize,
+    pub place: Unidentified,
+}
+
+/// Where in its shard an unidentified connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unidentified {
     /// Among the pending connections, under this number.
@@ -29,25 +39,38 @@ pub(crate) struct UnidentifiedKey {
     pub number: u64,
 }
 
-impl UnidentifiedConnections {
-    /// Adds one, or says where it is now.
-    pub fn insert(&mut self, key: UnidentifiedKey, unidentified: Unidentified) {
-        self.change(key.source, |of_source| _ = of_source.insert(key.number, unidentified));
+impl UnidentifiedOrder {
+    /// Another has come.
+    pub fn enter(&mut self, source: Source, at: UnidentifiedAt) -> UnidentifiedKey {
+        self.next += 1;
+        let key = UnidentifiedKey { source, number: self.next };
+        self.insert(key, at);
+        key
     }
 
-    /// It has identified itself, or is gone.
+    /// Says where one is.
+    pub fn insert(&mut self, key: UnidentifiedKey, at: UnidentifiedAt) {
+        self.change(key.source, |of_source| _ = of_source.insert(key.number, at));
+    }
+
+    /// It is none any more.
     pub fn remove(&mut self, key: UnidentifiedKey) {
         self.change(key.source, |of_source| _ = of_source.remove(&key.number));
     }
 
-    /// The oldest of this source, or of the one that has most.
-    pub fn oldest(&self, source: Option<Source>) -> Option<(UnidentifiedKey, Unidentified)> {
-        let source = source.or_else(|| self.by_count.last().map(|(_, source)| *source))?;
-        let (&number, &unidentified) = self.of_source.get(&source)?.first_key_value()?;
-        Some((UnidentifiedKey { source, number }, unidentified))
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
-    fn change(&mut self, source: Source, act: impl FnOnce(&mut BTreeMap<u64, Unidentified>)) {
+    /// The oldest of this source, or of the one that has most.
+    pub fn oldest(&self, source: Option<Source>) -> Option<(UnidentifiedKey, UnidentifiedAt)> {
+        let source = source.or_else(|| self.by_count.last().map(|(_, source)| *source))?;
+        let (&number, &at) = self.of_source.get(&source)?.first_key_value()?;
+        Some((UnidentifiedKey { source, number }, at))
+    }
+
+    fn change(&mut self, source: Source, act: impl FnOnce(&mut BTreeMap<u64, UnidentifiedAt>)) {
         let of_source = self.of_source.entry(source).or_default();
         let before = of_source.len();
         act(of_source);
@@ -55,6 +78,7 @@ impl UnidentifiedConnections {
         if count == 0 {
             self.of_source.remove(&source);
         }
+        self.count = self.count + count - before;
         if count != before {
             self.by_count.remove(&(before, source));
             if count > 0 {
@@ -71,22 +95,20 @@ mod tests {
 
     #[test]
     fn the_oldest_of_the_largest_source() {
-        let mut unidentified = UnidentifiedConnections::default();
-        let key = |uid, number| UnidentifiedKey { source: Source::User(uid), number };
-        for (uid, number) in [(1, 1), (2, 2), (2, 3), (1, 4), (2, 5)] {
-            unidentified.insert(key(uid, number), Unidentified::Pending(number));
-        }
-        assert_eq!(unidentified.oldest(None), Some((key(2, 2), Unidentified::Pending(2))));
-        assert_eq!(unidentified.oldest(Some(Source::User(1))), Some((key(1, 1), Unidentified::Pending(1))));
-        unidentified.insert(key(2, 2), Unidentified::Peer(PeerKey::from_bits(9)));
-        assert_eq!(unidentified.oldest(None), Some((key(2, 2), Unidentified::Peer(PeerKey::from_bits(9)))));
-        unidentified.remove(key(2, 2));
-        unidentified.remove(key(2, 3));
-        assert_eq!(unidentified.oldest(None), Some((key(1, 1), Unidentified::Pending(1))));
-        for (uid, number) in [(1, 1), (1, 4), (2, 5), (2, 5)] {
-            unidentified.remove(key(uid, number));
-        }
-        assert_eq!(unidentified.oldest(None), None);
-        assert!(unidentified.of_source.is_empty() && unidentified.by_count.is_empty());
+        let mut order = UnidentifiedOrder::default();
+        let at = |place| UnidentifiedAt { shard: 0, place };
+        let keys = [(1, 1), (2, 2), (2, 3), (1, 4), (2, 5)]
+            .map(|(uid, pending)| order.enter(Source::User(uid), at(Unidentified::Pending(pending))));
+        let oldest = |order: &UnidentifiedOrder, source| order.oldest(source).map(|(key, _)| key);
+        assert_eq!(oldest(&order, None), Some(keys[1]), "user 2 has three");
+        assert_eq!(oldest(&order, Some(Source::User(1))), Some(keys[0]));
+        let peer = at(Unidentified::Peer(PeerKey::from_bits(9)));
+        order.insert(keys[1], peer);
+        assert_eq!((order.oldest(None), order.count()), (Some((keys[1], peer)), 5));
+        order.remove(keys[1]);
+        order.remove(keys[2]);
+        assert_eq!(oldest(&order, None), Some(keys[0]));
+        keys.into_iter().for_each(|key| order.remove(key));
+        assert!(order.of_source.is_empty() && order.by_count.is_empty() && order.count() == 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Shows that a crowd of silent connections, of a process with few descriptors and a log that cannot be written, ends
 //! nothing and keeps out nobody: calls go on without an error, and whoever comes and says what he wants is served; what
-//! was lost of the log is counted. And that a log nobody reads stops nobody.
+//! was lost of the log is counted. That silent connections of one shard give way to whoever comes to another. And that
+//! a log nobody reads stops nobody.
 //!
 //! `TRUNKLINE_CROWD_SECONDS=300` has a crowd come again and again for five minutes, to a daemon that may have 2,000
 //! descriptors.
@@ -64,6 +65,7 @@ fn a_crowd_comes(config: &str, has_room: bool) {
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         });
+        let _ends = EndsAtDrop(&is_over);
         while crowds == 0 || began.elapsed() < lasts {
             let _crowd = crowd(&address);
             crowds += 1;
@@ -77,13 +79,39 @@ fn a_crowd_comes(config: &str, has_room: bool) {
                 std::thread::yield_now();
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     assert_eq!(host.child.try_wait().unwrap(), None, "the daemon is there");
     // The crowd has gone: there are descriptors for whoever asks.
     let lost = lost_lines(&metrics);
     eprintln!("{crowds} crowds of {CROWD}, {} calls, {lost} lines of the log lost", calls.into_inner());
     assert!(lost > 0, "a log that cannot be written loses lines, which are counted");
+}
+
+/// Ends the calls of the good pair, though the test fails.
+struct EndsAtDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndsAtDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Where each shard has sockets of its own, the kernel spreads over them who connects: often the silent ones are on one
+/// shard, and whoever speaks comes to the other.
+#[test]
+fn whoever_is_silent_gives_way_on_whichever_shard() {
+    watched();
+    let config = "[daemon]\nshards = 2\nconnections_max = 4\nconnections_per_source_max = 4\n\
+                  listen = [\"tcp://127.0.0.1:0\"]\n";
+    let host = Host::start_in_need(config, 1024, std::io::stderr());
+    let listed: Value = serde_json::from_str(&host.verb(&["list", "--json"], "").out).unwrap();
+    let address = listed["listening"][0].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned();
+    let (_server, _client) = host.serve_search();
+    for _ in 0..40 {
+        let _silent: Vec<_> = (0..4).map(|_| TcpStream::connect(&address).unwrap()).collect();
+        let listed = end(&mut trunkline(&["call", "-plaintext", &address, "list"]), "");
+        assert!(listed.out.contains("search.v1.Search"), "one who speaks is served: {listed:?}");
+    }
 }
 
 fn crowd(address: &str) -> Vec<TcpStream> {
