@@ -1,14 +1,13 @@
 //! Split gRPC (Ramos et al., APSys 2024): what it brings to take the infrastructure out of the application's process.
 //!
-//! The same client calls a *linked* server, gRPC C++ with everything in one process, and a *split* one, our daemon with
-//! an application behind it whose business is the very same C++ source (`peers/split/business.h`) over the classes
+//! The same gRPC client calls a *linked* server, gRPC C++ with everything in one process, and a *split* one, our daemon
+//! with an application behind it whose business is the very same C++ source (`peers/split/business.h`) over the classes
 //! that `protoc-gen-trunkline` writes. A third, *unchanged*, is the linked application's own source as it is, compiled
-//! against gRPC's surface over our library; its messages are protobuf's. The process with the business logic has one
-//! core for itself; the daemon has the other, as the paper's infrastructure has cores of its own, but for what the
-//! client takes of it, which in the paper is another machine. So the client is a load generator that costs little
-//! (`peers/split/client.cc`). A call carries a message there and one like it back, and between the two does business
-//! work from none to more than the core has time for. Calls are made so many at once, each as soon as one is answered;
-//! servers take turns for every amount of work.
+//! against gRPC's surface over our library; its messages are protobuf's. The process
+//! with the business logic has one core for itself; client and daemon share the other, as the paper's infrastructure
+//! has cores of its own. A call carries a message there and one like it back,
+//! and between the two does business work from none to more than the core has time for. Calls are made so many at
+//! once, each as soon as one is answered; servers take turns for every amount of work.
 //!
 //! Messages are HyperProtoBench's where `TRUNKLINE_HYPERPROTOBENCH` names the folder that has its schemas and payloads,
 //! and always our own shapes, made after their figures.
