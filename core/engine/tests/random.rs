@@ -108,7 +108,7 @@ struct History {
     world: World,
     apps: Vec<App>,
     books: Books,
-    /// After every step another session goes to the next shard of its host.
+    /// After every step another session goes to another shard of its host.
     migrates: bool,
 }
 
@@ -136,13 +136,18 @@ impl History {
         Self { world, apps, books: Books::default(), migrates: false }
     }
 
-    /// One application, counting around, goes to the next shard, if nothing keeps it.
+    /// One application, counting around, goes to the next shard or to the one before, if nothing keeps it; each time
+    /// all have had their turn, all go, so that some change places.
     fn migrate(&mut self, step: usize) {
-        let app = step % self.apps.len();
-        let places = self.world.shards[self.apps[app].host % 2].clone();
-        let at = places.iter().position(|place| *place == self.apps[app].host).unwrap();
-        let to = places[(at + 1) % places.len()];
-        self.books.moves += usize::from(self.world.migrate(&mut self.apps[app], to));
+        let count = self.apps.len();
+        let (first, last) =
+            if step % (count + 1) == count { (0, count) } else { (step % count, step % count + 1) };
+        for app in first..last {
+            let places = self.world.shards[self.apps[app].host % 2].clone();
+            let at = places.iter().position(|place| *place == self.apps[app].host).unwrap();
+            let to = places[(at + 1 + (step + app) / count % 2) % places.len()];
+            self.books.moves += usize::from(self.world.migrate(&mut self.apps[app], to));
+        }
     }
 
     /// An application dies, and another like it comes.
