@@ -560,6 +560,15 @@ impl Engine {
         self.workers.taken_from_queue(&queued);
         match opening {
             Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+                // Of a call of another shard that shard says when its deadline has passed, and may be late.
+                if engine.calls.find(key).is_some_and(|call| call.deadline.has_passed(turn.now)) {
+                    engine.drop_item(opening);
+                    return engine.fail(
+                        turn,
+                        key,
+                        Fault::DeadlinePassed { executed: Execution::NotExecuted },
+                    );
+                }
                 engine.start_now(turn, key, queued.target, opening);
             }),
             None => self.give_place_back(key),

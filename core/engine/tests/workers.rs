@@ -5,6 +5,7 @@ mod world;
 
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
+use trunkline_engine::Limits;
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use world::*;
 
@@ -19,15 +20,26 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut world = World::new();
-        let client = world.attach(0, PROTO, None, false);
-        let workers = [world.attach(0, PROTO, None, true), world.attach(0, PROTO, None, true)];
+        Self::within(World::new(), 0)
+    }
+
+    /// The workers are on the shard of this place among the hosts.
+    fn within(mut world: World, shard: usize) -> Self {
+        let mut attach = |place, serves| {
+            world.placed = Some(place);
+            world.attach(0, PROTO, None, serves)
+        };
+        let (client, workers) = (attach(0, false), [attach(shard, true), attach(shard, true)]);
         Self { world, client, workers }
     }
 
     /// A scene in which calls have been measured to take 10 ms each: a worker gets the next when it is free.
     fn measured() -> Self {
-        let mut scene = Self::new();
+        Self::new().measure()
+    }
+
+    fn measure(self) -> Self {
+        let mut scene = self;
         for _ in 0..40 {
             let call = scene.call(0, Deadline::NONE);
             let worker = usize::from(scene.delivered(0) == 0);
@@ -65,11 +77,16 @@ impl Scene {
         self.workers[worker].inbox.iter().filter(|one| matches!(one, Completion::Call(_))).count()
     }
 
+    fn take_call(&mut self, worker: usize) -> Call {
+        let inbox = &mut self.workers[worker].inbox;
+        let at = inbox.iter().position(|one| matches!(one, Completion::Call(_))).expect("a call");
+        let Completion::Call(call) = inbox.remove(at) else { unreachable!("found above") };
+        call
+    }
+
     /// The first delivered call of a worker is taken, worked on for 10 ms, and answered.
     fn serve(&mut self, worker: usize) {
-        let app = &mut self.workers[worker];
-        let at = app.inbox.iter().position(|one| matches!(one, Completion::Call(_))).expect("a call");
-        let Completion::Call(call) = app.inbox.remove(at) else { unreachable!("found above") };
+        let call = self.take_call(worker);
         self.world.submit(&self.workers[worker], release(call.call, call.payload, call.metadata, 0)).unwrap();
         let taken = self.world.now;
         self.world.advance(10 * MS);
@@ -286,6 +303,34 @@ fn a_deadline_strikes_in_the_queue_too() {
         scene.conclude(call, Code::Ok);
     }
     assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+/// The shard that made the call looks at its timers late: a worker that is free meanwhile does not get it.
+#[test]
+fn a_call_whose_deadline_has_passed_in_the_queue_is_not_begun() {
+    for shard in [0, 2] {
+        let mut scene = Scene::within(World::with_shards(Limits::default(), 2), shard).measure();
+        let served = [scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+        let late = scene.call(0, Deadline::at(scene.world.now.plus_ns(5 * MS)));
+        let inbox = |scene: &Scene| [scene.delivered(0), scene.delivered(1)];
+        assert_eq!(inbox(&scene), [1, 1], "shard {shard}: one waits");
+        let first = scene.take_call(0);
+        let taken = scene.world.now;
+        scene.world.now = taken.plus_ns(10 * MS);
+        let answer = Finish { taken, published: scene.world.now, ..finish(first.call, Code::Ok, None) };
+        let released = release(first.call, first.payload, first.metadata, 0);
+        scene.world.submit(&scene.workers[0], released).unwrap();
+        scene.world.submit(&scene.workers[0], Submission::Finish(answer)).unwrap();
+        scene.settle();
+        assert_eq!(inbox(&scene), [0, 1], "shard {shard}: it is not begun");
+        scene.world.advance(0);
+        let outcome = scene.conclude(late, Code::DeadlineExceeded);
+        assert_eq!(outcome.execution, Execution::NotExecuted, "shard {shard}");
+        scene.serve(1);
+        for call in served {
+            scene.conclude(call, Code::Ok);
+        }
+    }
 }
 
 #[test]
