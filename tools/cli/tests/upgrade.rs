@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use support::{Host, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
+use trunkline_example_search::proto::search_client::SearchClient;
 
 /// The admin API, generated for the binary.
 #[allow(dead_code, reason = "the tests are clients of one service of it")]
@@ -32,10 +33,17 @@ const ROUNDS: usize = 6;
 const GOES_ON: &str = "not handed over; this daemon goes on";
 
 fn process(host: &Host) -> u64 {
-    let listed = host.verb(&["list", "--json"], "");
-    let listed: Value =
-        serde_json::from_str(&listed.out).unwrap_or_else(|error| panic!("{error}: {listed:?}"));
-    listed["processId"].as_u64().unwrap()
+    json(host, &["list", "--json"])["processId"].as_u64().unwrap()
+}
+
+/// What a verb says as JSON.
+fn json(host: &Host, arguments: &[&str]) -> Value {
+    let told = host.verb(arguments, "");
+    serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"))
+}
+
+fn query(client: &SearchClient) {
+    client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
 }
 
 #[test]
@@ -51,10 +59,7 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
             std::thread::spawn(move || {
                 let mut calls = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    client
-                        .query(QueryRequest { query: "bell".into(), ..QueryRequest::default() })
-                        .wait()
-                        .unwrap();
+                    query(&client);
                     calls += 1;
                 }
                 calls
@@ -75,8 +80,7 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
     println!("{rounds} replacements under {calls} calls");
     // Each daemon went on counting where the one before it stopped.
     let counted = || {
-        let told = host.verb(&["explain", "--json", "Search/Query"], "");
-        let told: Value = serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        let told = json(&host, &["explain", "--json", "Search/Query"]);
         told[0]["calls"].as_u64().unwrap_or_else(|| panic!("{told}"))
     };
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -94,10 +98,7 @@ fn records_and_minutes_go_on() {
     watched();
     let host = Host::start("");
     let (_server, client) = host.serve_search();
-    let call = || {
-        let query = QueryRequest { query: "bell".into(), ..QueryRequest::default() };
-        client.query(query).wait().unwrap();
-    };
+    let call = || query(&client);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec");
     let file = path.to_str().unwrap();
@@ -122,8 +123,7 @@ fn records_and_minutes_go_on() {
     // The last answer's end is told with the next call.
     assert!((2 * CALLS - 1..=2 * CALLS).contains(&recorded), "{recorded} of {}", 2 * CALLS);
 
-    let past = host.verb(&["explain", "--json", "Search/Query", "--last", "5m"], "");
-    let past: Value = serde_json::from_str(&past.out).unwrap_or_else(|error| panic!("{error}: {past:?}"));
+    let past = json(&host, &["explain", "--json", "Search/Query", "--last", "5m"]);
     let sides = past["now"]["sides"].as_array().unwrap();
     let made = sides.iter().find(|side| side["side"] == "made here").unwrap_or_else(|| panic!("{past}"));
     assert!(made["calls"].as_u64() >= Some(2 * CALLS as u64 - 1), "{past}");
@@ -141,13 +141,9 @@ fn a_daemon_that_knows_no_records_is_sent_none() {
     watched();
     let host = Host::start("");
     let (_server, client) = host.serve_search();
-    let call = || {
-        let query = QueryRequest { query: "bell".into(), ..QueryRequest::default() };
-        client.query(query).wait().unwrap();
-    };
+    let call = || query(&client);
     let told = |more: &[&str]| {
-        let told = host.verb(&[&["explain", "--json", "Search/Query"], more].concat(), "");
-        let told: Value = serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        let told = json(&host, &[&["explain", "--json", "Search/Query"], more].concat());
         let calls = if more.is_empty() { &told[0]["calls"] } else { &told["now"]["sides"][0]["calls"] };
         calls.as_u64().unwrap_or(0)
     };
