@@ -1,6 +1,8 @@
 # What can be done here. A Rust tool chain is all that is needed; cargo fetches the rest.
 
 CARGO ?= cargo
+# Panics in a package name the files of dependencies by their place in the registry, not by a folder of this machine.
+PACKAGED = RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}/registry/src=registry"
 
 .DEFAULT_GOAL := help
 .PHONY: help test counts demo c wheel deb deb-test crates docs bench conformance r2p2 soak storm fmt lint
@@ -32,12 +34,12 @@ wheel: ## the Python package, below target/wheel: one wheel for CPython 3.9 and 
 	@bindings/python/wheel "$${CARGO_TARGET_DIR:-target}/wheel" "$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.so
 
 deb: ## Debian packages of the daemon and of the library for C and C++, below target/deb
-	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-c --package trunkline-protoc-gen
+	$(PACKAGED) $(CARGO) build --release --locked --package trunkline-cli --package trunkline-c --package trunkline-protoc-gen
 	@$(CARGO) xtask deb
 	@$(CARGO) xtask deb-library
 
 deb-test: ## install, call, upgrade with calls in flight, purge, in a Debian of its own; needs root and debootstrap (MIRROR)
-	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-c --package trunkline-protoc-gen
+	$(PACKAGED) $(CARGO) build --release --locked --package trunkline-cli --package trunkline-c --package trunkline-protoc-gen
 	$(CARGO) build --profile demo --locked --package trunkline-example-search --no-default-features --features ring
 	@packaging/deb-test
 
