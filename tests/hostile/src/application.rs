@@ -23,6 +23,8 @@ pub struct Application {
     next_call: u64,
     /// Calls up to this one were cancelled.
     given_up: u64,
+    /// Calls whose end was heard.
+    ended: usize,
 }
 
 impl Application {
@@ -46,7 +48,7 @@ impl Application {
             (reply::Kind::Attached(attached), fds) => {
                 let fds = SessionFds::from_fds(fds).map_err(|error| error.to_string())?;
                 let end = open_session(fds, &sizes(&attached)).map_err(|error| error.to_string())?;
-                Ok(Self { control, end, next_call: 1, given_up: 1 })
+                Ok(Self { control, end, next_call: 1, given_up: 1, ended: 0 })
             }
             (other, _) => Err(said(other)),
         }
@@ -187,12 +189,18 @@ impl Application {
         gone
     }
 
-    /// Gives back what came with the end of a call. Whether it was one.
-    pub fn release(&mut self, completion: &Completion) -> bool {
-        let Completion::Finish(finish) = completion else { return false };
+    /// Calls whose end was heard so far.
+    pub const fn ended(&self) -> usize {
+        self.ended
+    }
+
+    /// Gives back what came with the end of a call, if it is one.
+    pub fn release(&mut self, completion: &Completion) {
+        let Completion::Finish(finish) = completion else { return };
+        self.ended += 1;
         let block = finish.payload.map_or(Span::default(), |payload| payload.block());
         let (call, metadata, a18) = (finish.call, finish.metadata, Stamp(1));
-        self.submit(&Submission::Release { call, block, metadata, a18 })
+        self.submit(&Submission::Release { call, block, metadata, a18 });
     }
 
     /// Asks to bind so many times, and then reads the answers.

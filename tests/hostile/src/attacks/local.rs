@@ -256,17 +256,17 @@ pub(super) fn give_up(attacker: &mut Attacker, times: usize) -> Result<String, S
     Ok(format!("{given_up} calls"))
 }
 
-/// Takes what the last session is told until so many of its calls have ended, and gives it back.
+/// Takes what the last session is told until so many of its calls have ended, those whose end it heard before among
+/// them.
 pub(super) fn hears(attacker: &mut Attacker, times: usize) -> Result<String, String> {
     let application = attacker.applications.last_mut().ok_or("nobody is there")?;
-    let mut ended = 0;
-    while ended < times {
+    while application.ended() < times {
         match application.hear()? {
-            Some(completion) => ended += usize::from(application.release(&completion)),
+            Some(completion) => application.release(&completion),
             None => std::thread::yield_now(),
         }
     }
-    Ok(format!("{ended} ends"))
+    Ok(format!("{times} ends"))
 }
 
 /// All sessions leave.
