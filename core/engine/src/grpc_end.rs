@@ -245,6 +245,14 @@ impl Engine {
         }
     }
 
+    /// A request made here is at the socket.
+    pub(crate) fn handle_written(&mut self, peer: GrpcKey, tag: StreamTag, at: Instant) {
+        let call = self.grpc_stream(peer, tag).and_then(|stream| stream.call);
+        if let Some(call) = call.and_then(|key| self.calls.find_mut(key)) {
+            call.client_stamps.d4 = at;
+        }
+    }
+
     /// What a new message for this connection, or this stream of it, has to wait for.
     fn http_room(&mut self, key: GrpcKey, tag: Option<StreamTag>) -> Option<Blocker> {
         let peer = self.grpc_peers.find(key)?;
@@ -478,8 +486,8 @@ impl Engine {
             call.server = crate::call::ServerEnd::Grpc { peer, stream: tag };
             call.handed_over = true;
             call.peer_index = telemetry;
-            call.client_stamps.d3 = turn.now;
-            call.client_stamps.d4 = turn.now;
+            // It is not at the socket yet, and what another stream had is not this one's.
+            (call.client_stamps.d3, call.client_stamps.d4) = (turn.now, Instant::default());
         }
         Ok(tag)
     }

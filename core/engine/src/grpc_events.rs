@@ -68,6 +68,7 @@ impl Engine {
             }
             Event::Reset { stream, reason } => self.handle_reset(turn, peer, stream, reason),
             Event::Sent { stream, bytes } => self.handle_sent(turn, peer, stream, bytes),
+            Event::Written { stream, at } => self.handle_written(peer, stream, at),
             Event::GoAway { .. } => self.grpc_leaving(turn, peer),
             Event::StreamsMax { streams_max } => self.grpc_streams_max(peer, streams_max),
         }

@@ -477,11 +477,12 @@ impl History {
     fn stray(&mut self, web: u8, tag: u8, kind: u8) {
         let web = self.web(web);
         let stream = StreamTag(1 << 40 | u64::from(tag));
-        match kind % 5 {
+        match kind % 6 {
             0 => self.world.body(web, stream, b"stray", kind > 100),
             1 => self.world.trailers(web, stream, &[("grpc-status", "0")]),
             2 => self.world.reset(web, stream, Reason::CANCEL),
             3 => self.world.http(web, Event::Sent { stream, bytes: 1_000 }),
+            4 => self.world.http(web, Event::Written { stream, at: self.world.now }),
             _ => self.world.answer(web, stream, 200, &[], false),
         }
     }

@@ -890,6 +890,7 @@ fn events_out_of_place_harm_nobody() {
     scene.world.reset(scene.web, stray, Reason::NO_ERROR);
     scene.world.answer(scene.web, stray, 200, &[], false);
     scene.world.http(scene.web, Event::Sent { stream: stray, bytes: 77 });
+    scene.world.http(scene.web, Event::Written { stream: stray, at: Instant(7) });
     scene.world.http(scene.web, Event::Ready { streams_max: 3 });
     scene.world.http(scene.web, Event::StreamsMax { streams_max: 0 });
     scene.world.http(scene.web, Event::GoAway { reason: Reason(77), debug: Default::default() });

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, request, response};
 use std::fmt;
+use trunkline_call::Instant;
 
 /// Names a stream of one connection for its whole life. The side that opens the stream chooses it: the connection for
 /// streams the peer opens, the engine for those it opens itself (the top bit keeps them apart).
@@ -70,6 +71,14 @@ pub enum Event {
         stream: StreamTag,
         /// Bytes that left.
         bytes: usize,
+    },
+    /// A request is at the socket (client role): its head, and its first message if that was given before the head had
+    /// left. Each once; nothing is said of one that never gets so far.
+    Written {
+        /// On which stream.
+        stream: StreamTag,
+        /// When the write began that took its last byte.
+        at: Instant,
     },
     /// No new streams are to be opened: the peer takes none, or has been asked to bear as many resets as it may. Those
     /// at or below its last stream go on; every other one is told by `Reset` with REFUSED_STREAM.

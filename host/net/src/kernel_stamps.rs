@@ -196,6 +196,11 @@ pub(crate) fn wall_ahead_ns() -> i128 {
     pairs.into_iter().min_by_key(|(apart, _)| *apart).map_or(0, |(_, ahead)| ahead)
 }
 
+/// The monotonic clock of this host, by which everything is stamped.
+pub(crate) fn monotonic_ns() -> u64 {
+    u64::try_from(ns(ClockId::Monotonic)).unwrap_or(0)
+}
+
 fn ns(clock: ClockId) -> i128 {
     let now = clock_gettime(clock);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)

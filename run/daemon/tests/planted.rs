@@ -364,19 +364,14 @@ fn a_late_read_is_no_wire() {
     }
 }
 
-/// The network takes nothing for two seconds, and the socket fills: what waits in the daemon for it is no wire.
-#[test]
-fn a_full_socket_is_no_wire() {
-    const PAUSE_NS: u64 = 2_000_000_000;
+/// The network takes nothing for two seconds, and the socket fills. The call that waited for it longest in the daemon.
+fn fill_socket(near: &Daemon, client: &mut RawApp, delays: &Delays) -> Sample {
     const CALLS: usize = 700;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut stage = Stage::new("", "");
-    stage.run(1, Component::RequestWire, 0, |_| false);
-    stage.delays[Component::RequestWire as usize].plant(PAUSE_NS);
+    call(client, delays);
+    delays[Component::RequestWire as usize].plant(PAUSE_NS);
     // More than the kernel keeps for two sockets, in messages that are not cut.
     let message = vec![7; 15_000];
     for _ in 0..CALLS {
-        let client = &mut stage.client;
         let entered = stamp();
         let payload = client.blob(&message);
         let mut call = client.call(0, Some(payload), true);
@@ -384,15 +379,39 @@ fn a_full_socket_is_no_wire() {
         client.submit(Submission::Call(call));
     }
     for _ in 0..CALLS {
-        let Completion::Finish(end) = stage.client.next() else { panic!("no finish") };
+        let Completion::Finish(end) = client.next() else { panic!("no finish") };
         let block = end.payload.map_or(Span::default(), |payload| payload.span);
         let (call, metadata, a18) = (end.call, end.metadata, stamp());
-        stage.client.submit(Submission::Release { call, block, metadata, a18 });
+        client.submit(Submission::Release { call, block, metadata, a18 });
     }
-    let samples = samples(&stage.near, CALLS + 1);
-    let part = |sample: &Sample, component: Component| sample.ns[component as usize];
-    let waited = samples.iter().max_by_key(|sample| part(sample, Component::RequestStack)).unwrap();
-    let (stack, wire) = (part(waited, Component::RequestStack), part(waited, Component::RequestWire));
+    let samples = samples(near, CALLS + 1);
+    samples.into_iter().max_by_key(|sample| sample.ns[Component::RequestStack as usize]).unwrap()
+}
+
+const PAUSE_NS: u64 = 2_000_000_000;
+
+/// What waits in the daemon for the network is no wire.
+#[test]
+fn a_full_socket_is_no_wire() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stage = Stage::new("", "");
+    let waited = fill_socket(&stage.near, &mut stage.client, &stage.delays);
+    let [stack, wire] =
+        [Component::RequestStack, Component::RequestWire].map(|component| waited.ns[component as usize]);
     assert!(stack > PAUSE_NS / 2, "{stack} ns in the daemon's queue, {wire} ns on the wire");
     assert!(stack > wire, "{stack} ns in the daemon's queue, {wire} ns on the wire");
+}
+
+/// The same where the server speaks gRPC, and wires and server are one.
+#[test]
+fn a_full_socket_is_no_wire_over_http2() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = GrpcServer::start(None);
+    let (near, delays) = (daemon(""), Delays::default());
+    let network = relay(server.endpoint.strip_prefix("tcp://").unwrap().parse().unwrap(), &delays);
+    let mut client = RawApp::attach(&near, &format!("tcp://{network}"), false);
+    let waited = fill_socket(&near, &mut client, &delays);
+    let stack = waited.ns[Component::RequestStack as usize];
+    assert!(stack > PAUSE_NS / 2, "{stack} ns in the daemon's queue, {:?}", waited.ns);
+    assert!(stack > waited.total_ns() / 2, "{stack} ns in the daemon's queue, {:?}", waited.ns);
 }

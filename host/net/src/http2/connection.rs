@@ -8,8 +8,10 @@ use super::portions::Portions;
 use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
 use super::table::Streams;
+use super::unwritten::Unwritten;
 use super::wire::{Buffers, Wire};
 use crate::{Interest, LingeringClose, Stream};
+use bytes::Bytes;
 use http::{Request, request};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ pub struct Http2 {
     pub(super) marks: Arc<Marks>,
     pub(super) waker: Waker,
     pub(super) streams: Streams,
+    pub(super) unwritten: Unwritten,
     /// Slots that are being looked at; kept for its memory.
     pub(super) marked: Vec<u32>,
     /// What commands led to, for the next turn to tell.
@@ -150,7 +153,7 @@ impl Http2 {
             }
             Command::Data { stream, bytes, end } => {
                 self.ping_strikes.handle_sent();
-                self.with(stream, |open| open.queue(bytes, end));
+                self.queue(stream, bytes, end);
             }
             Command::Trailers { stream, trailers } => self.with(stream, |open| open.queue_trailers(trailers)),
             Command::CutOff { stream, trailers } => self.with(stream, |open| open.cut_off(trailers)),
@@ -216,6 +219,7 @@ impl Http2 {
             waker: marks.connection_waker(),
             marks,
             streams: Streams::default(),
+            unwritten: Unwritten::default(),
             marked: Vec::new(),
             untold: Vec::new(),
             meter: Meter::new(&settings, link.is_server(), now),
@@ -248,8 +252,9 @@ impl Http2 {
         let reason = match self.link.request(Request::from_parts(head, ()), end) {
             Some(Ok((answer, send))) => {
                 self.meter.handle_useful_stream();
-                let slot =
-                    self.streams.insert_own(&self.marks, OpenStream::requested(tag, answer, send, end));
+                let stream = OpenStream::requested(tag, answer, send, end);
+                self.unwritten.open(stream.id, tag);
+                let slot = self.streams.insert_own(&self.marks, stream);
                 // The first look asks for the answer.
                 self.marks.mark_stream(slot);
                 return;
@@ -271,14 +276,31 @@ impl Http2 {
             open.reset(reason);
             self.resets_sent += u32::from(open.take_reset());
         }
-        self.streams.remove(slot);
+        self.remove(slot);
     }
 
     fn release(&mut self, tag: StreamTag, bytes: usize) {
         let Some(slot) = self.streams.slot_of(tag) else { return };
         if self.streams.at(slot).is_some_and(|(open, _)| open.release(bytes) == Rest::Over) {
-            self.streams.remove(slot);
+            self.remove(slot);
         }
+    }
+
+    /// Takes a stream out of all books.
+    pub(super) fn remove(&mut self, slot: u32) {
+        if let Some(id) = self.streams.remove(slot) {
+            self.unwritten.close(id);
+        }
+    }
+
+    fn queue(&mut self, tag: StreamTag, bytes: Bytes, end: bool) {
+        let Some(slot) = self.streams.slot_of(tag) else { return };
+        let Some((open, _)) = self.streams.at(slot) else { return };
+        if !bytes.is_empty() {
+            self.unwritten.queue(open.id, bytes.len());
+        }
+        open.queue(bytes, end);
+        self.marks.mark_stream(slot);
     }
 
     /// Gives a stream something to do; it is looked at in the next turn.

@@ -7,6 +7,7 @@ use super::meter::{Flood, SeenGoAway, go_away};
 use super::stream::{OpenStream, Rest};
 use super::wire::Buffers;
 use crate::Transfer;
+use crate::kernel_stamps::monotonic_ns;
 use bytes::Bytes;
 use std::io::{ErrorKind, IoSlice};
 use std::task::Context;
@@ -110,7 +111,7 @@ impl Http2 {
             self.count_calls(now);
             self.count_resets(now, events);
             self.count_pings(now, seen.pings);
-            let written = self.write(&mut budget);
+            let written = self.write(&mut budget, events);
             if let Some(ended) = ended {
                 self.tell_hang_up(&ended, events);
                 return State::Over(ended);
@@ -200,10 +201,10 @@ impl Http2 {
     fn pump(&mut self, slot: u32, events: &mut Vec<Event>) {
         let Some((open, waker)) = self.streams.at(slot) else { return };
         let mut cx = Context::from_waker(waker);
-        let suspect = if self.suspects.is_empty() { None } else { open.id() };
+        let id = open.id;
         let before = events.len();
         let rest = open.pump(&mut cx, self.settings.send_ahead_bytes, self.leaving, events);
-        if let Some(index) = suspect.and_then(|id| self.suspects.iter().position(|of| *of == id))
+        if let Some(index) = self.suspects.iter().position(|of| *of == id)
             && refuse_trailers(&mut events[before..])
         {
             self.suspects.swap_remove(index);
@@ -216,7 +217,7 @@ impl Http2 {
             Rest::Broken if self.link.is_server() => self.mistakes += 1,
             Rest::Over | Rest::Reset | Rest::Broken | Rest::Lost => {}
         }
-        self.streams.remove(slot);
+        self.remove(slot);
     }
 
     /// Notes streams whose trailers, if that is what ends them, are malformed. Most were answered by a head alone.
@@ -300,7 +301,7 @@ impl Http2 {
     }
 
     /// Writes what is in the outbox, as far as the socket takes it. Whether h2 waited for room and now has it.
-    fn write(&mut self, budget: &mut usize) -> Result<bool, ErrorKind> {
+    fn write(&mut self, budget: &mut usize, events: &mut Vec<Event>) -> Result<bool, ErrorKind> {
         let mut boxes = self.wire.boxes();
         if self.broken.is_some() {
             boxes.outbox.clear();
@@ -309,13 +310,20 @@ impl Http2 {
         }
         let mut sent = 0;
         while sent < boxes.outbox.len() {
-            match self.stream.write_vectored(&[IoSlice::new(&boxes.outbox[sent..])]) {
-                Ok(Transfer::Bytes(bytes)) => sent += bytes,
+            let at = if self.unwritten.is_empty() { Instant(0) } else { Instant(monotonic_ns()) };
+            let left = &boxes.outbox[sent..];
+            match self.stream.write_vectored(&[IoSlice::new(left)]) {
+                Ok(Transfer::Bytes(bytes)) => {
+                    self.meter.handle_sent(&left[..bytes], &mut self.unwritten);
+                    sent += bytes;
+                    while let Some(stream) = self.unwritten.poll_written() {
+                        events.push(Event::Written { stream, at });
+                    }
+                }
                 Ok(Transfer::NotReady | Transfer::Ended) => break,
                 Err(error) => return Err(error.kind()),
             }
         }
-        self.meter.handle_sent(&boxes.outbox[..sent]);
         boxes.sent(sent);
         if sent >= MESSAGE_BYTES_MIN {
             // A large message leaves in many writes, and grpc-go measures the bandwidth by a ping for each it reads.

@@ -6,6 +6,7 @@
 
 use super::settings::{Http2Settings, Rate};
 use super::trailers::{BEGINNING_BYTES, begins_with_pseudo_header};
+use super::unwritten::Unwritten;
 use bytes::Bytes;
 use trunkline_call::Instant;
 use trunkline_grpc::Reason;
@@ -180,12 +181,12 @@ impl Meter {
         Ok(())
     }
 
-    /// Bytes of ours left: the peer will have to give credit for them.
-    pub fn handle_sent(&mut self, bytes: &[u8]) {
+    /// Bytes of ours left: the peer will have to give credit for them. Some may be the last of a request.
+    pub fn handle_sent(&mut self, bytes: &[u8], unwritten: &mut Unwritten) {
         self.bytes_sent += bytes.len();
         self.idle_frames.earn((self.bytes_sent / BYTES_FOR_ONE) as u32);
         self.bytes_sent %= BYTES_FOR_ONE;
-        let (frames, resets) = self.sending.follow(bytes);
+        let (frames, resets) = self.sending.follow(bytes, unwritten);
         self.unanswered = self.unanswered.saturating_sub(frames);
         self.owed = self.owed.saturating_sub(resets);
     }
@@ -350,10 +351,14 @@ impl Meter {
 
 impl Sending {
     /// Frames whose heads end in these bytes, and how many of them are resets.
-    fn follow(&mut self, mut bytes: &[u8]) -> (u32, u32) {
+    fn follow(&mut self, mut bytes: &[u8], unwritten: &mut Unwritten) -> (u32, u32) {
         let (mut frames, mut resets) = (0, 0);
         loop {
+            let before = self.skip;
             skip(&mut bytes, &mut self.skip);
+            if before > self.skip && !unwritten.is_empty() {
+                self.tell_left(before - self.skip, unwritten);
+            }
             let count = bytes.len().min(HEAD_BYTES - self.head_filled);
             self.head[self.head_filled..][..count].copy_from_slice(&bytes[..count]);
             self.head_filled += count;
@@ -365,6 +370,19 @@ impl Sending {
             self.skip = u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize;
             frames += 1;
             resets += u32::from(self.head[3] == RST_STREAM);
+        }
+    }
+
+    /// So many bytes of the payload left of the frame whose head was last.
+    fn tell_left(&self, bytes: usize, unwritten: &mut Unwritten) {
+        let [_, _, _, kind, flags, stream @ ..] = self.head;
+        let stream = u32::from_be_bytes(stream) & !(1 << 31);
+        match kind {
+            DATA => unwritten.handle_body(stream, bytes),
+            HEADERS | CONTINUATION if flags & END_HEADERS != 0 && self.skip == 0 => {
+                unwritten.handle_head(stream);
+            }
+            _ => {}
         }
     }
 }
@@ -536,7 +554,7 @@ mod tests {
             random ^= random << 17;
             let (me, other) = if random & 1 == 0 { (0, 1) } else { (1, 0) };
             let sent = (ROOM_FRAMES - under_way[other]).min((random >> 8) % ROOM_FRAMES);
-            (0..sent).for_each(|_| ends[me].handle_sent(&message));
+            (0..sent).for_each(|_| ends[me].handle_sent(&message, &mut Unwritten::default()));
             under_way[other] += sent;
             if ends[me].may_read() {
                 let count = under_way[me].min((random >> 32) % READ_FRAMES);
@@ -562,11 +580,11 @@ mod tests {
         let mut count = 0;
         while meter.may_read() {
             meter.handle_input(Instant(1), &late).unwrap();
-            data.chunks(100).for_each(|piece| meter.handle_sent(piece));
+            data.chunks(100).for_each(|piece| meter.handle_sent(piece, &mut Unwritten::default()));
             count += 1;
         }
         assert_eq!((count, meter.unanswered), (OWED_FRAMES_MAX, 0));
-        reset.chunks(5).for_each(|piece| meter.handle_sent(piece));
+        reset.chunks(5).for_each(|piece| meter.handle_sent(piece, &mut Unwritten::default()));
         assert!(meter.may_read(), "one of them was answered");
         meter.handle_input(Instant(1), &late).unwrap();
         assert!(!meter.may_read());
@@ -586,7 +604,7 @@ mod tests {
         assert!(is_calm(&mut meter, 150_000_000), "ten a second");
         meter.handle_input(Instant(0), &frame(HEADERS, END_HEADERS, 7, b"h")).unwrap();
         assert!(is_calm(&mut meter, 0) && is_calm(&mut meter, 0));
-        meter.handle_sent(&[0; BYTES_FOR_ONE]);
+        meter.handle_sent(&[0; BYTES_FOR_ONE], &mut Unwritten::default());
         assert!(is_calm(&mut meter, 0));
         assert_eq!((meter.last_stream, meter.take_seen().pings), (7, 7));
     }

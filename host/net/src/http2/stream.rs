@@ -20,6 +20,8 @@ const REFUSED_BYTES_MAX: usize = 64 << 10;
 /// An open stream.
 pub(super) struct OpenStream {
     pub tag: StreamTag,
+    /// Its number on the wire.
+    pub id: u32,
     receiving: Receiving,
     sending: Sending,
     queue: Queue,
@@ -87,8 +89,9 @@ pub(super) struct Leaving {
 impl OpenStream {
     /// A stream the peer opened.
     pub fn accepted(tag: StreamTag, body: RecvStream, respond: server::SendResponse<Bytes>) -> Self {
+        let id = body.stream_id().as_u32();
         let receiving = if body.is_end_stream() { Receiving::Ended } else { Receiving::Body(body) };
-        Self::new(tag, receiving, Sending::Head(respond), Finish::Open)
+        Self::new(tag, id, receiving, Sending::Head(respond), Finish::Open)
     }
 
     /// A stream we opened.
@@ -98,13 +101,15 @@ impl OpenStream {
         send: SendStream<Bytes>,
         end: bool,
     ) -> Self {
+        let id = send.stream_id().as_u32();
         let finish = if end { Finish::Done } else { Finish::Open };
-        Self::new(tag, Receiving::Head(answer), Sending::Body(send), finish)
+        Self::new(tag, id, Receiving::Head(answer), Sending::Body(send), finish)
     }
 
-    fn new(tag: StreamTag, receiving: Receiving, sending: Sending, finish: Finish) -> Self {
+    fn new(tag: StreamTag, id: u32, receiving: Receiving, sending: Sending, finish: Finish) -> Self {
         Self {
             tag,
+            id,
             receiving,
             sending,
             queue: Queue::default(),
@@ -383,20 +388,10 @@ impl OpenStream {
             return None;
         }
         if error.is_go_away() {
-            let is_refused = leaving.last_stream.zip(self.id()).is_some_and(|(last, id)| id > last);
+            let is_refused = leaving.last_stream.is_some_and(|last| self.id > last);
             return is_refused.then_some(Reason::REFUSED_STREAM);
         }
         Some(error.reason().map_or(Reason::INTERNAL_ERROR, |reason| Reason(reason.into())))
-    }
-
-    /// Its number on the wire.
-    pub fn id(&self) -> Option<u32> {
-        match (&self.receiving, &self.sending) {
-            (_, Sending::Body(send)) => Some(send.stream_id().as_u32()),
-            (Receiving::Head(answer), _) => Some(answer.stream_id().as_u32()),
-            (Receiving::Body(body), _) => Some(body.stream_id().as_u32()),
-            _ => None,
-        }
     }
 
     fn is_own(&self) -> bool {

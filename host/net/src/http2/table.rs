@@ -50,14 +50,13 @@ impl Streams {
         slot
     }
 
-    /// Takes a stream out.
-    pub fn remove(&mut self, slot: u32) {
-        let Some(stream) = self.slots.get_mut(slot as usize).and_then(|place| place.stream.take()) else {
-            return;
-        };
+    /// Takes a stream out; its number on the wire.
+    pub fn remove(&mut self, slot: u32) -> Option<u32> {
+        let stream = self.slots.get_mut(slot as usize)?.stream.take()?;
         self.own.remove(&stream.tag);
         self.free.push(slot);
         self.open -= 1;
+        Some(stream.id)
     }
 
     /// Where a tag lives.

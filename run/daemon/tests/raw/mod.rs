@@ -3,9 +3,11 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 mod capture;
+mod grpc_server;
 mod keys;
 
 pub use capture::{captured, http2_kinds};
+pub use grpc_server::{GrpcServer, note_names};
 pub use keys::Keys;
 use prost::Message;
 use rustix::fd::AsFd;
