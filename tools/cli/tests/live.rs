@@ -3,9 +3,12 @@
 
 #[path = "support/browser.rs"]
 mod browser;
+#[path = "support/greeter.rs"]
+mod greeter;
 mod support;
 
 use browser::Browser;
+use greeter::Hello;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use support::{Host, watched};
-use trunkline::{Incoming, Receiver, Response, Sender, Server, Status, Wait};
+use trunkline::{Server, Wait};
 use trunkline_example_greeter::proto::greeter_client::GreeterClient;
-use trunkline_example_greeter::proto::greeter_server::{Greeter, GreeterServer};
+use trunkline_example_greeter::proto::greeter_server::GreeterServer;
 use trunkline_example_greeter::proto::{HelloReply, HelloRequest};
 use trunkline_example_search::proto::QueryRequest;
 
@@ -185,31 +188,11 @@ fn a_browser_shows_it() {
     assert!(!shown.contains("<title>owned"), "{shown}");
 }
 
-/// A service of which one method is slow.
-struct Slow;
-
-impl Greeter for Slow {
-    async fn say_hello(&self, _: Incoming<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        std::thread::sleep(Duration::from_millis(20));
-        Ok(Response::new(HelloReply::default()))
-    }
-
-    async fn say_hello_in_many_tongues(
-        &self,
-        _: Incoming<HelloRequest>,
-        _: Sender<HelloReply>,
-    ) -> Result<(), Status> {
-        Err(Status::unimplemented("nobody calls it"))
-    }
-
-    async fn say_hello_to_all(&self, _: Receiver<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        Err(Status::unimplemented("nobody calls it"))
-    }
-
-    async fn introduce(&self, _: Receiver<HelloRequest>, _: Sender<HelloReply>) -> Result<(), Status> {
-        Err(Status::unimplemented("nobody calls it"))
-    }
-}
+/// A method that is slow.
+const SLOW: Hello = Hello(|_| {
+    std::thread::sleep(Duration::from_millis(20));
+    HelloReply::default()
+});
 
 /// Makes calls until it goes out of scope.
 struct Load(Arc<AtomicBool>, Option<JoinHandle<()>>);
@@ -242,7 +225,7 @@ fn two_daemons() -> (SocketAddr, impl Sized) {
     let served = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{peer}\"]\n"));
     let (server, _) = served.serve_search();
     let slow =
-        Server::builder().socket(served.socket()).name("greeter").add_service(GreeterServer::new(Slow));
+        Server::builder().socket(served.socket()).name("greeter").add_service(GreeterServer::new(SLOW));
     let slow = slow.spawn().unwrap();
     slow.ready().wait().unwrap();
     let service = |name: &str| format!("[services.{name:?}]\nendpoints = [\"tcp://{peer}\"]\n");

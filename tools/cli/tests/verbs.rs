@@ -5,6 +5,7 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{ADMIN_PROTO, Ended, Host, SEARCH_PROTO, end, trunkline, watched};
 use trunkline::{Code, Server, Wait};
@@ -693,13 +694,18 @@ fn calls_are_recorded_and_looked_at() {
         "{none:?}"
     );
 
-    // What was cut short is named, and what was whole before it is used.
-    let whole = std::fs::read(&file).unwrap();
-    std::fs::write(&file, [&whole[..], &whole[..whole.len() - 1]].concat()).unwrap();
+    damaged_records_are_named(&file, &csv.out);
+}
+
+/// What was cut short is named, and what was whole before it is used.
+fn damaged_records_are_named(file: &Path, csv: &str) {
+    let name = file.to_str().unwrap();
+    let whole = std::fs::read(file).unwrap();
+    std::fs::write(file, [&whole[..], &whole[..whole.len() - 1]].concat()).unwrap();
     let cut = end(&mut trunkline(&["export", "--csv", name]), "");
     assert!(cut.err.contains("not used: 1 blocks cut short"), "{}", cut.err);
-    assert_eq!(cut.out, csv.out);
-    std::fs::write(&file, "no records").unwrap();
+    assert_eq!(cut.out, csv);
+    std::fs::write(file, "no records").unwrap();
     let wrong = end(&mut trunkline(&["tree", name]), "");
     assert!(wrong.code == Some(1) && wrong.err.contains("10 bytes that belong to no block"), "{wrong:?}");
 }

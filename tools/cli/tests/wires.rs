@@ -1,15 +1,18 @@
 //! Shows that what a link takes is booked to the wire of its direction: two daemons in network namespaces, and the
 //! kernel's own token bucket (tc-tbf) put before one end of the link in the middle of the run.
 
+#[path = "support/greeter.rs"]
+mod greeter;
 mod support;
 
+use greeter::Hello;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::{end, trunkline, watched};
-use trunkline::{Channel, Incoming, Receiver, Response, Sender, Server, Status, Wait};
+use trunkline::{Channel, Server, Wait};
 use trunkline_example_greeter::proto::greeter_client::GreeterClient;
-use trunkline_example_greeter::proto::greeter_server::{Greeter, GreeterServer};
+use trunkline_example_greeter::proto::greeter_server::GreeterServer;
 use trunkline_example_greeter::proto::{HelloReply, HelloRequest};
 
 /// Bytes of a request and of its response.
@@ -108,29 +111,7 @@ fn run(words: &str) -> Result<(), String> {
 }
 
 /// Answers with what it was asked.
-struct Echo;
-
-impl Greeter for Echo {
-    async fn say_hello(&self, request: Incoming<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        Ok(Response::new(HelloReply { message: request.into_inner().name }))
-    }
-
-    async fn say_hello_in_many_tongues(
-        &self,
-        _: Incoming<HelloRequest>,
-        _: Sender<HelloReply>,
-    ) -> Result<(), Status> {
-        Err(Status::unimplemented("nobody calls it"))
-    }
-
-    async fn say_hello_to_all(&self, _: Receiver<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        Err(Status::unimplemented("nobody calls it"))
-    }
-
-    async fn introduce(&self, _: Receiver<HelloRequest>, _: Sender<HelloReply>) -> Result<(), Status> {
-        Err(Status::unimplemented("nobody calls it"))
-    }
-}
+const ECHO: Hello = Hello(|request| HelloReply { message: request.name });
 
 /// Of each component the value in its middle, in nanoseconds, of the calls in `file`.
 fn medians(file: &str) -> Vec<(String, i64)> {
@@ -167,7 +148,7 @@ fn a_slow_link_is_the_wire_of_its_direction() {
     while !(far.socket.exists() && near.socket.exists()) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let server = Server::builder().socket(&far.socket).name("echo").add_service(GreeterServer::new(Echo));
+    let server = Server::builder().socket(&far.socket).name("echo").add_service(GreeterServer::new(ECHO));
     let server = server.spawn().unwrap();
     server.ready().wait().unwrap();
     let channel = Channel::builder().socket(&near.socket).embedded(false).wait_for_ready(true).target(FAR);
