@@ -137,8 +137,12 @@ impl ClockPair {
         if received_at >= self.open.start + WINDOW_NS as f64 {
             self.close(received_at);
         }
-        self.open.upper = tighter(self.open.upper, (sent_at, origin.offset(upper_ns)), f64::lt);
-        self.open.lower = tighter(self.open.lower, (received_at, origin.offset(lower_ns)), f64::gt);
+        let (upper, lower) = ((sent_at, origin.offset(upper_ns)), (received_at, origin.offset(lower_ns)));
+        if was_set(self.open.upper, lower) || was_set(upper, self.open.lower) {
+            self.forget(received_at);
+        }
+        self.open.upper = tighter(self.open.upper, upper, f64::lt);
+        self.open.lower = tighter(self.open.lower, lower, f64::gt);
     }
 
     /// The estimate at `client_ns` on the client's clock.
@@ -149,12 +153,19 @@ impl ClockPair {
         let interval = self.predicted(now).within(live);
         let middle = (interval.low + interval.high) / 2.0;
         let ns = origin.offset_ns.saturating_add(middle.round() as i64);
-        ClockOffset { ns, half_width_ns: ((interval.high - interval.low) / 2.0).ceil() as u64 }
+        // Bounds that contradict each other prove no more than that it is between them.
+        ClockOffset { ns, half_width_ns: ((interval.high - interval.low) / 2.0).abs().ceil() as u64 }
     }
 
     /// Fitted drift, in millionths: how much faster the server's clock runs.
     pub fn drift_ppm(&self) -> f64 {
         self.drift * 1e6
+    }
+
+    /// A clock was set since the open window began: whatever was proven before holds no more. The drift stays.
+    fn forget(&mut self, now: f64) {
+        self.closed.clear();
+        (self.open, self.estimate, self.estimated_at) = (Window::at(now), Interval::ALL, now);
     }
 
     /// Ends the open window at `now`, fits, and opens the next.
@@ -324,6 +335,13 @@ impl Interval {
 /// Right wherever two clocks are less than 292 years apart; elsewhere a number like any other.
 fn apart_ns(later: u64, earlier: u64) -> i64 {
     later.wrapping_sub(earlier) as i64
+}
+
+/// Whether an upper and a lower bound, each with its instant, contradict each other by more than clocks drift meanwhile
+/// and in a window.
+fn was_set((upper_at, upper): (f64, f64), (lower_at, lower): (f64, f64)) -> bool {
+    let between = (lower_at - upper_at).abs() + WINDOW_NS as f64;
+    lower - upper > DRIFT_PPM_MAX * 1e-6 * between
 }
 
 fn tighter(kept: (f64, f64), new: (f64, f64), is: fn(&f64, &f64) -> bool) -> (f64, f64) {

@@ -153,6 +153,32 @@ fn a_clock_that_steps_is_followed() {
     assert!(error_ns(&world, &pair, at) < 60_000.0, "{:?}", pair.offset(at));
 }
 
+/// From the first call behind it on, though the window in which it was has bounds from before.
+#[test]
+fn a_step_within_a_window_is_followed_at_once() {
+    for step_ns in [-2_000_000_000, -5_000_000, 5_000_000, 2_000_000_000] {
+        let mut world = World::new(3_000_000_000, 40.0);
+        let mut pair = ClockPair::new();
+        world.run(&mut pair, 0..20, 0);
+        for call in 0..300 {
+            if call == 50 {
+                world.ahead_ns += step_ns;
+            }
+            let at = START + 20 * SECOND + call * SECOND / 100;
+            let (client, server) = world.call(at, 0, 0);
+            pair.observe(&client, &server);
+            let offset = pair.offset(client.k15.0);
+            let error = error_ns(&world, &pair, client.k15.0);
+            assert!(
+                error <= offset.half_width_ns as f64,
+                "{step_ns}, call {call}: {error} beyond {offset:?}"
+            );
+            let known_ns = if call < 150 { 2_000_000 } else { 250_000 };
+            assert!(offset.half_width_ns < known_ns, "{step_ns}, call {call}: {offset:?}");
+        }
+    }
+}
+
 #[test]
 fn one_call_says_how_little_it_knows() {
     let mut world = World::new(1_000_000, 0.0);
