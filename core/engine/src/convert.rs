@@ -22,6 +22,7 @@ use crate::limits::{MESSAGE_BYTES, RECEIVE_HEAP};
 use crate::registry::{Form, MessageType};
 use trunkline_call::entry::{MessageCompression, Payload, Span};
 use trunkline_call::{Encoding, Execution, Fault};
+use trunkline_grpc::buffers::LongBuffers;
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
 use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, LimitError, check};
 use trunkline_telemetry::{TaxStage, tax_stage};
@@ -29,9 +30,11 @@ use trunkline_telemetry::{TaxStage, tax_stage};
 /// Buffers reused by every conversion of a shard, so that the steady state allocates nothing.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    sealed: Vec<u8>,
+    pub sealed: Vec<u8>,
     wire: Encoded,
     extent: AlignedBuf,
+    /// Where long messages of gRPC peers are put together.
+    pub long: LongBuffers,
     pub limits: DecodeLimits,
 }
 
@@ -299,10 +302,16 @@ impl Scratch {
     /// Buffers for messages of at most `message_bytes`.
     pub fn new(message_bytes: u32) -> Self {
         let limits = DecodeLimits { linear_bytes_max: message_bytes as usize, ..DecodeLimits::default() };
-        Self { sealed: Vec::new(), wire: Encoded::new(), extent: AlignedBuf::new(), limits }
+        Self {
+            sealed: Vec::new(),
+            wire: Encoded::new(),
+            extent: AlignedBuf::new(),
+            long: LongBuffers::default(),
+            limits,
+        }
     }
 
-    fn trim(&mut self) {
+    pub fn trim(&mut self) {
         if self.sealed.capacity() > SCRATCH_KEPT_BYTES {
             self.sealed = Vec::new();
         }
@@ -316,7 +325,12 @@ impl Scratch {
 }
 
 /// Puts a private copy in the place of what a buffer held, which is written over and not emptied before.
-fn seal(heaps: &dyn Heaps, session: SessionKey, span: Span, out: &mut Vec<u8>) -> Result<(), ConvertError> {
+pub(crate) fn seal(
+    heaps: &dyn Heaps,
+    session: SessionKey,
+    span: Span,
+    out: &mut Vec<u8>,
+) -> Result<(), ConvertError> {
     if !heaps.send_heap_contains(session, span) {
         return Err(outside());
     }
@@ -324,7 +338,7 @@ fn seal(heaps: &dyn Heaps, session: SessionKey, span: Span, out: &mut Vec<u8>) -
     if heaps.seal_into(session, span, out) { Ok(()) } else { Err(outside()) }
 }
 
-fn outside() -> ConvertError {
+pub(crate) fn outside() -> ConvertError {
     ConvertError::Malformed("message lies outside the send heap".into())
 }
 
@@ -336,7 +350,11 @@ fn untyped() -> ConvertError {
     ConvertError::Malformed("linear message of a method that was bound without a descriptor set".into())
 }
 
-fn encode<'w>(sent: Option<&Form>, extent: &[u8], wire: &'w mut Encoded) -> Result<&'w [u8], ConvertError> {
+pub(crate) fn encode<'w>(
+    sent: Option<&Form>,
+    extent: &[u8],
+    wire: &'w mut Encoded,
+) -> Result<&'w [u8], ConvertError> {
     let Some(Form::Typed(sent)) = sent else { return Err(untyped()) };
     let _serialization = tax_stage(TaxStage::Serialization);
     let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);

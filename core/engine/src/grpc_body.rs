@@ -110,9 +110,11 @@ impl Engine {
         key: CallKey,
         direction: Direction,
     ) -> Result<Option<(Arrived, u32)>, FramingFault> {
-        let Some(stream) = self.grpc_stream(peer, tag) else { return Ok(None) };
+        let Self { grpc_peers, scratch, .. } = self;
+        let stream = grpc_peers.find_mut(peer).and_then(|peer| peer.streams.get_mut(&tag));
+        let Some(stream) = stream else { return Ok(None) };
         let before = stream.incoming.held();
-        let Some((framed, charged)) = stream.incoming.next()? else { return Ok(None) };
+        let Some((framed, charged)) = stream.incoming.next(&scratch.long)? else { return Ok(None) };
         let encoding = stream.incoming.encoding;
         let after = stream.incoming.held();
         self.note_held(peer, after as isize - before as isize);

@@ -5,24 +5,21 @@ use crate::convert::{WireBody, conversion_fault, for_wire};
 use crate::due::Due;
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, Refusal, ServerSide, WebStream};
 use crate::engine::{Engine, Turn};
+use crate::grpc_frame::{FramedMessage, behind_prefix, framed, long_frame};
 use crate::grpc_stream::GrpcStream;
 use crate::limits::{STALLED, UNSENT};
 use crate::peer_end::untyped;
 use crate::records::record_served;
 use crate::{CallKey, GrpcKey};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::uri::Scheme;
 use std::borrow::Cow;
 use trunkline_call::entry::MessageCompression;
 use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Execution, Fault, Instant};
-use trunkline_grpc::compress::{Accepts, Encoding, compress};
-use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
+use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::{self, Outgoing};
 use trunkline_grpc::{Command, Outcome, Reason, StreamTag, response};
-use trunkline_telemetry::{TaxStage, tax_stage};
 
-/// Below this a message is sent as it is: a compressor's header alone has 10 to 20 bytes.
-const COMPRESSED_BYTES_MIN: usize = 128;
 /// What a connection counts is the sum of what its streams do.
 const QUEUED_AGREES: &str = "a gRPC connection has queued at least what one of its streams has";
 const ARRIVING_AGREES: &str = "a gRPC connection holds at least what arrives on one of its streams";
@@ -273,14 +270,14 @@ impl Engine {
         direction: Direction,
         encoding: Encoding,
         body: &Body<'_>,
-    ) -> Result<Frame, Fault> {
+    ) -> Result<FramedMessage, Fault> {
         if let Some((packing, bytes)) = body.packed() {
             let message_bytes = bytes.len() as u32;
             if packing.encoding == encoding {
-                return Ok(Frame { bytes: behind_prefix(bytes, packing.compressed), message_bytes });
+                return Ok(FramedMessage { bytes: behind_prefix(bytes, packing.compressed), message_bytes });
             }
             let plain = self.unpack(direction, packing, bytes)?;
-            return Ok(Frame { bytes: framed(&plain, encoding), message_bytes: plain.len() as u32 });
+            return Ok(FramedMessage { bytes: framed(&plain, encoding), message_bytes: plain.len() as u32 });
         }
         let encoding = match body.compression() {
             MessageCompression::Plain => Encoding::Identity,
@@ -291,10 +288,15 @@ impl Engine {
         let types = call.sender_types(direction).or_else(|| call.receiver_types(direction));
         let types = types.ok_or_else(untyped)?;
         let sent = types.of(direction);
+        if encoding == Encoding::Identity
+            && let Some(long) = long_frame(turn.heaps, &mut self.scratch, sent, body)
+        {
+            return long.map_err(|error| conversion_fault(error, direction));
+        }
         match for_wire(turn.heaps, &mut self.scratch, sent, false, u32::MAX, body) {
             Ok((WireBody::Inline(_), MessageEncoding::Linear)) => Err(untyped()),
             Ok((WireBody::Inline(message), MessageEncoding::Protobuf)) => {
-                Ok(Frame { bytes: framed(message, encoding), message_bytes: message.len() as u32 })
+                Ok(FramedMessage { bytes: framed(message, encoding), message_bytes: message.len() as u32 })
             }
             Ok((WireBody::Shared { .. }, _)) => {
                 Err(Fault::HandlerProtocol { why: "a message too long to copy" })
@@ -311,7 +313,7 @@ impl Engine {
         direction: Direction,
         peer: GrpcKey,
         tag: StreamTag,
-        frame: Frame,
+        frame: FramedMessage,
         end: bool,
         body: Option<&Body<'_>>,
     ) {
@@ -514,36 +516,6 @@ impl Engine {
     fn streams(&self, key: CallKey, direction: Direction) -> bool {
         self.calls.find(key).is_some_and(|call| call.streams(direction))
     }
-}
-
-/// A message as it leaves.
-struct Frame {
-    bytes: Bytes,
-    /// Without prefix, and without compression unless it came so and nobody looked.
-    message_bytes: u32,
-}
-
-/// Prefix and message, compressed if that is worth it.
-fn framed(message: &[u8], encoding: Encoding) -> Bytes {
-    if encoding != Encoding::Identity && message.len() >= COMPRESSED_BYTES_MIN {
-        let mut out = vec![0; PREFIX_BYTES];
-        let compression = tax_stage(TaxStage::Compression);
-        let done = compress(encoding, message, &mut out).is_ok();
-        drop(compression);
-        let len = out.len() - PREFIX_BYTES;
-        if done && len < message.len() {
-            out[..PREFIX_BYTES].copy_from_slice(&prefix(len as u32, true));
-            return out.into();
-        }
-    }
-    behind_prefix(message, false)
-}
-
-fn behind_prefix(message: &[u8], compressed: bool) -> Bytes {
-    let mut out = BytesMut::with_capacity(PREFIX_BYTES + message.len());
-    out.put_slice(&prefix(message.len() as u32, compressed));
-    out.put_slice(message);
-    out.freeze()
 }
 
 /// What is left of a deadline; at least 1 ns, for it has not passed here yet.

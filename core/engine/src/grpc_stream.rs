@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use trunkline_call::{Deadline, Pattern};
 use trunkline_grpc::Outcome;
+use trunkline_grpc::buffers::LongBuffers;
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
 
@@ -139,8 +140,8 @@ impl Incoming {
     }
 
     /// The next complete message, and what it takes of the sender's window.
-    pub fn next(&mut self) -> Result<Option<(Framed, u32)>, FramingFault> {
-        let Some(framed) = self.deframer.next()? else { return Ok(None) };
+    pub fn next(&mut self, buffers: &LongBuffers) -> Result<Option<(Framed, u32)>, FramingFault> {
+        let Some(framed) = self.deframer.next_in(buffers)? else { return Ok(None) };
         let bytes = framed.bytes.len() + PREFIX_BYTES;
         let charged = bytes.saturating_sub(std::mem::take(&mut self.ahead));
         Ok(Some((framed, charged as u32)))

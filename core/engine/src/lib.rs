@@ -73,6 +73,7 @@ mod gather;
 mod grpc_body;
 mod grpc_end;
 mod grpc_events;
+mod grpc_frame;
 mod grpc_peer;
 mod grpc_pool;
 mod grpc_settings;

@@ -158,14 +158,14 @@ fn a_grpc_client_calls_an_opaque_server() {
         assert_eq!((said_path, metadata.text("tenant"), ended), (path, Some("blue"), true));
         assert_eq!(messages, (0..asked).map(|index| vec![index as u8; 70_000]).collect::<Vec<_>>());
         for index in 0..answered {
-            scene.send(call, &vec![index as u8; 60_000], false);
+            scene.send(call, &vec![index as u8; 70_000], false);
         }
         scene.finish(call, Code::Ok, None);
         let said = scene.said(tag);
         assert_eq!((said.status, said.code()), (200, 0), "{said:?}");
         assert_eq!(
             data_of_all(&said),
-            (0..answered).map(|index| vec![index as u8; 60_000]).collect::<Vec<_>>()
+            (0..answered).map(|index| vec![index as u8; 70_000]).collect::<Vec<_>>()
         );
         scene.taken();
     }

@@ -321,6 +321,28 @@ fn large_messages_of_any_shape_are_decoded() {
     scene.nothing_left();
 }
 
+/// Long answers are encoded, or copied, into the buffer they leave from, which is one that another message had before:
+/// nothing of that is in them, while it waits to leave or after.
+#[test]
+fn long_answers_have_nothing_of_those_before() {
+    let mut scene = Scene::new();
+    let lengths = [300_000, 70_000, 65_536, 290_000, 40_000, 1_200_000, 310_000];
+    for (number, pair) in lengths.windows(2).enumerate() {
+        let tags = [2 * number as u64, 2 * number as u64 + 1].map(StreamTag);
+        let answers = [data_of(pair[0]), data_of(pair[1]).into_iter().rev().collect()];
+        for (tag, answer) in tags.into_iter().zip(&answers) {
+            scene.ask(tag, &[], &data_of(100_000 + number));
+            let call = scene.server.take_call();
+            assert_eq!(scene.world.data(&scene.server, call.payload.unwrap()), data_of(100_000 + number));
+            scene.reply(call, Code::Ok, Some(answer));
+        }
+        for (tag, answer) in tags.into_iter().zip(&answers) {
+            assert!(answered(&scene.said(tag)) == [answer.clone()], "answer of {} bytes", answer.len());
+        }
+    }
+    scene.nothing_left();
+}
+
 #[test]
 fn compression_in_and_out() {
     for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {

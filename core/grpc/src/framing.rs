@@ -1,6 +1,7 @@
 //! Length-prefixed messages: one flag byte, four bytes of length, the message (PROTOCOL-HTTP2,
 //! "Length-Prefixed-Message").
 
+use crate::buffers::{LONG_BYTES, LongBuffer, LongBuffers};
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
 use trunkline_call::Code;
@@ -41,7 +42,7 @@ pub struct Deframer {
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
     /// The message being put together out of pieces.
-    partial: BytesMut,
+    partial: LongBuffer,
     early: usize,
 }
 
@@ -109,7 +110,7 @@ impl Deframer {
             pending: 0,
             prefix: [0; PREFIX_BYTES],
             prefix_len: 0,
-            partial: BytesMut::new(),
+            partial: LongBuffer::default(),
             early: 0,
         }
     }
@@ -137,11 +138,23 @@ impl Deframer {
     /// any more then.
     #[allow(clippy::should_implement_trait, reason = "an iterator would end with `None`; this goes on")]
     pub fn next(&mut self) -> Result<Option<Framed>, FramingFault> {
+        self.next_by(None)
+    }
+
+    /// The same; a long message that came in pieces is put together in a buffer of these.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn next_in(&mut self, buffers: &LongBuffers) -> Result<Option<Framed>, FramingFault> {
+        self.next_by(Some(buffers))
+    }
+
+    fn next_by(&mut self, buffers: Option<&LongBuffers>) -> Result<Option<Framed>, FramingFault> {
         if !self.read_prefix() {
             return Ok(None);
         }
         let (compressed, len) = self.checked_prefix()?;
-        let Some(bytes) = self.read_message(len) else { return Ok(None) };
+        let Some(bytes) = self.read_message(len, buffers) else { return Ok(None) };
         self.prefix_len = 0;
         Ok(Some(Framed { compressed, bytes, early: std::mem::take(&mut self.early) }))
     }
@@ -153,7 +166,7 @@ impl Deframer {
     pub fn finish(&self) -> Result<(), FramingFault> {
         let within = self.prefix_len > 0 || self.pending > 0;
         let missing = match self.checked_prefix() {
-            Ok((_, len)) if self.prefix_len == PREFIX_BYTES => len - self.partial.len(),
+            Ok((_, len)) if self.prefix_len == PREFIX_BYTES => len - self.partial.bytes.len(),
             _ => PREFIX_BYTES - self.prefix_len,
         };
         if within { Err(FramingFault::Truncated { missing }) } else { Ok(()) }
@@ -163,13 +176,13 @@ impl Deframer {
     /// once, or a message larger than the window never arrives whole; `limit` bounds what one stream can get that way.
     /// To be asked when [`Self::next`] has nothing.
     pub fn take_early(&mut self) -> usize {
-        let held = self.prefix_len + self.partial.len();
+        let held = self.prefix_len + self.partial.bytes.len();
         std::mem::replace(&mut self.early, held).abs_diff(held)
     }
 
     /// Bytes pushed that are not part of a message told yet.
     pub fn held(&self) -> usize {
-        self.pending + self.prefix_len + self.partial.len()
+        self.pending + self.prefix_len + self.partial.bytes.len()
     }
 
     fn checked_prefix(&self) -> Result<(bool, usize), FramingFault> {
@@ -195,33 +208,46 @@ impl Deframer {
         true
     }
 
-    fn read_message(&mut self, len: usize) -> Option<Bytes> {
+    fn read_message(&mut self, len: usize, buffers: Option<&LongBuffers>) -> Option<Bytes> {
+        let buffers = buffers.filter(|_| len >= LONG_BYTES);
         if self.front.is_empty() {
             self.refill();
         }
-        if self.partial.is_empty() && self.front.len() >= len {
+        if self.partial.bytes.is_empty() && self.front.len() >= len {
             self.pending -= len;
             return Some(self.front.split_to(len));
         }
-        while self.partial.len() < len {
-            let read = self.front.len().min(len - self.partial.len());
+        if let Some(buffers) = buffers
+            && self.partial.bytes.capacity() == 0
+            && !self.front.is_empty()
+        {
+            self.partial = buffers.take(len);
+            self.partial.bytes.clear();
+        }
+        while self.partial.bytes.len() < len {
+            let read = self.front.len().min(len - self.partial.bytes.len());
             self.grow_partial(read, len);
-            self.partial.extend_from_slice(&self.front[..read]);
+            self.partial.bytes.extend_from_slice(&self.front[..read]);
             self.advance(read);
             if read == 0 && !self.refill() {
                 return None;
             }
         }
-        Some(std::mem::take(&mut self.partial).freeze())
+        let mut whole = std::mem::take(&mut self.partial);
+        Some(match buffers {
+            Some(buffers) => buffers.share(whole, 0),
+            None => std::mem::take(&mut whole.bytes).into(),
+        })
     }
 
     /// Room grows with what is there, never with what the prefix announces: by steps of several times, since each
-    /// copies what is there, and room that nothing was written to costs addresses and no memory.
+    /// copies what is there, and room that nothing was written to costs addresses and no memory. What is used again has
+    /// a bound of its own.
     fn grow_partial(&mut self, read: usize, len: usize) {
-        let there = self.partial.len() + read;
-        if there > self.partial.capacity() {
+        let there = self.partial.bytes.len() + read;
+        if there > self.partial.bytes.capacity() {
             let room = there.saturating_mul(GROWTH).min(len);
-            self.partial.reserve(room - self.partial.len());
+            self.partial.bytes.reserve_exact(room - self.partial.bytes.len());
         }
     }
 
@@ -326,8 +352,24 @@ mod tests {
         let mut deframer = Deframer::new(u32::MAX as usize);
         deframer.push(Bytes::from_static(b"\x00\xff\xff\xff\xffabc"));
         assert_eq!(deframer.next(), Ok(None));
-        assert!(deframer.partial.capacity() < 100);
+        assert!(deframer.partial.bytes.capacity() < 100);
         assert_eq!(deframer.held(), 8);
+    }
+
+    #[test]
+    fn long_messages_have_buffers_that_were_used_before() {
+        let (buffers, mut deframer) = (LongBuffers::default(), Deframer::new(1 << 20));
+        for len in [200_000, 199_999, LONG_BYTES, 300_000, 200_000] {
+            let message: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let whole = body(&[(false, message.clone())]);
+            let mut told = Vec::new();
+            for piece in whole.chunks(16_000) {
+                deframer.push(Bytes::copy_from_slice(piece));
+                told.extend(deframer.next_in(&buffers).unwrap());
+            }
+            assert_eq!(told.len(), 1);
+            assert!(told[0].bytes == message && deframer.held() == 0, "a message of {len} bytes");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! * [`request`]: heads of calls, read ([`request::parse`]) and written ([`request::head`]).
 //! * [`response`]: heads and trailers of answers; what stands for them when they are missing or the stream is reset.
 //! * [`framing`]: bodies cut into messages without copying what came in one piece.
+//! * [`buffers`]: where long messages are put together.
 //! * [`compress`]: gzip, deflate and zstd, bounded.
 //! * [`retry`]: attempts that came before, and when the next is welcome.
 //! * [`service_config`]: what a service's users say about its calls, as JSON.
@@ -25,6 +26,7 @@
 //! Source: the gRPC project's PROTOCOL-HTTP2, statuscodes, compression, and RFC 9113.
 #![forbid(unsafe_code)]
 
+pub mod buffers;
 pub mod compress;
 pub mod framing;
 mod json;

@@ -18,8 +18,8 @@ impl Encoded {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// A buffer that takes over a vector's memory.
-    pub(super) fn over(buffer: Vec<u8>) -> Self {
+    /// A buffer that takes over a vector's memory: as much of it as the vector is long.
+    pub fn over(buffer: Vec<u8>) -> Self {
         Encoded { start: buffer.len(), buffer }
     }
 
@@ -29,6 +29,11 @@ impl Encoded {
         self.buffer.copy_within(self.start.., 0);
         self.buffer.truncate(len);
         self.buffer
+    }
+
+    /// The vector, and where the message last encoded begins in it; it ends with the vector.
+    pub fn into_parts(self) -> (Vec<u8>, usize) {
+        (self.buffer, self.start)
     }
 
     /// The message last encoded, to be overwritten in place.

@@ -29,4 +29,4 @@ pub use emit::HEADROOM_BYTES;
 pub use encoded::Encoded;
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
 pub use limits::{DecodeLimits, LINEAR_BYTES_MAX, WIRE_BYTES_MAX};
-pub use transcoder::Transcoder;
+pub use transcoder::{Transcoder, room_for};

@@ -99,7 +99,7 @@ impl Transcoder {
         out: &'o mut Encoded,
     ) -> Result<&'o [u8], EncodeError> {
         let extent = self.stated_extent(root, extent)?;
-        let mut wanted = (extent.len() + extent.len() / 4 + HEADROOM_BYTES).min(OUTPUT_BYTES_MAX);
+        let mut wanted = room_for(extent.len());
         loop {
             out.reserve(wanted);
             let buffer = out.buffer_mut();
@@ -167,6 +167,11 @@ impl Transcoder {
         let stated = extent.get(..header.total_bytes as usize).filter(|e| e.len() <= LINEAR_BYTES_MAX);
         stated.ok_or_else(|| refuse(CheckErrorKind::Length(header.total_bytes)))
     }
+}
+
+/// What a buffer should have for the protobuf of a linear message of so many bytes: most fit.
+pub fn room_for(extent_bytes: usize) -> usize {
+    (extent_bytes + extent_bytes / 4 + HEADROOM_BYTES).min(OUTPUT_BYTES_MAX)
 }
 
 /// Capacity to begin with: small messages grow by several times, large ones are mostly their strings. A guess too low
