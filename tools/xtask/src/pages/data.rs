@@ -84,8 +84,8 @@ impl Mark {
         let name = text(table, "name")?;
         let number = |key: &str| table.get(key).and_then(Value::as_float);
         let bound = number("at_most").map(Bound::AtMost).or(number("at_least").map(Bound::AtLeast));
-        let by_hand = table.get("measured").and_then(Value::as_str).map(str::to_owned);
-        let measured = by_hand.or_else(|| measured.get(&name).cloned());
+        let by_hand = || table.get("measured").and_then(Value::as_str).map(str::to_owned);
+        let measured = measured.get(&name).cloned().or_else(by_hand);
         let measured = measured.ok_or_else(|| {
             format!("{TARGETS}: no run in docs/measured/ has {name:?}: publish one, or say `measured`")
         })?;

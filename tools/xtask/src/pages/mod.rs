@@ -97,6 +97,16 @@ mod tests {
     }
 
     #[test]
+    fn a_published_run_replaces_what_was_written_by_hand() {
+        let run = format!("{RUN}| T1 | by hand | ≥ 3 | 4 (3–5) | reached |\n");
+        let files =
+            [("docs/targets.toml", WANTED), ("docs/measured/all.md", RUN), ("docs/measured/one.md", &run)];
+        let pages = pages(&Tree::of(files)).unwrap();
+        let targets = pages.iter().find(|(at, _)| at == "docs/targets.md").unwrap().1.as_str();
+        assert!(targets.contains("| by hand | ≥ 3 | 4 (3–5) | reached |"), "{targets}");
+    }
+
+    #[test]
     fn what_is_missing_is_said() {
         let problem = pages(&tree("no table\n")).unwrap_err();
         assert!(
