@@ -24,6 +24,8 @@ const OLD_NS: u64 = 1_000_000;
 /// A pair that differs from the one before by more was not slewed: the clock was set, and stamps from before say
 /// nothing.
 const STEP_NS: u64 = 1_000_000;
+/// How often a clock is set that is planted so.
+const PLANTED_EVERY_NS: i128 = 1_000_000_000;
 
 const RECEIVED: libc::c_uint = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
 /// The last byte of what is written next, named by how many bytes are written before it. The last bit has TCP count
@@ -166,17 +168,33 @@ pub(crate) struct WallClock {
     ahead_ns: i128,
     /// When that was read, on the monotonic clock; zero before the first time.
     read_ns: u64,
+    /// Planted: it is set so far ahead at every odd second, and back at every even one.
+    set_by_ns: u64,
 }
 
 impl WallClock {
+    /// From now on it is set so far ahead and back again, every second; zero: it is not.
+    pub fn plant(&mut self, set_by_ns: u64) {
+        self.set_by_ns = set_by_ns;
+    }
+
+    /// What a clock that is set as planted says where the host's says `wall_ns`.
+    fn as_planted(&self, wall_ns: i128) -> i128 {
+        let is_ahead = || wall_ns.div_euclid(PLANTED_EVERY_NS).rem_euclid(2) == 1;
+        if self.set_by_ns > 0 && is_ahead() { wall_ns + i128::from(self.set_by_ns) } else { wall_ns }
+    }
+
     /// A stamp on the monotonic clock, on which it is `now_ns`; `None` if that cannot be known, because the wall clock
     /// was set in between. `read` reads both clocks: wall minus monotonic.
     pub fn monotonic_ns(&mut self, stamp: WallNs, now_ns: u64, read: impl FnOnce() -> i128) -> Option<u64> {
-        let at = |clock: &Self| i128::from(stamp.0) - clock.ahead_ns;
+        let stamp_ns = self.as_planted(stamp.0.into());
+        let at = |clock: &Self| stamp_ns - clock.ahead_ns;
         let age_ns = i128::from(now_ns) - at(self);
         let is_odd = age_ns < 0 || age_ns > OLD_NS.into();
         if is_odd || now_ns.saturating_sub(self.read_ns) >= PAIR_NS {
-            let before = std::mem::replace(self, Self { ahead_ns: read(), read_ns: now_ns });
+            let wall_ns = i128::from(now_ns) + read();
+            let ahead_ns = self.as_planted(wall_ns) - i128::from(now_ns);
+            let before = std::mem::replace(self, Self { ahead_ns, read_ns: now_ns, ..*self });
             let was_set = before.ahead_ns.abs_diff(self.ahead_ns) > STEP_NS.into();
             if was_set && before.read_ns > 0 {
                 return None;

@@ -63,7 +63,7 @@ pub use key_file::{KeyFileError, read_key_file};
 pub use lingering_close::LingeringClose;
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
-pub use stream::{PeerCredentials, Stream};
+pub use stream::{PeerCredentials, Stream, plant_wall_clock};
 pub use target::{Name, Target, TargetError};
 pub use tls::{
     Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, Svid, TlsClient, TlsError, TlsServer,

@@ -40,6 +40,12 @@ thread_local! {
     static WALL_CLOCK: RefCell<WallClock> = RefCell::default();
 }
 
+/// Has this thread see a wall clock, and stamps of the kernel, that is set so far ahead every second and back again: a
+/// planted fault.
+pub fn plant_wall_clock(set_by_ns: u64) {
+    WALL_CLOCK.with_borrow_mut(|clock| clock.plant(set_by_ns));
+}
+
 /// Who is at the other end of a Unix socket, as the kernel recorded it when it was connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {

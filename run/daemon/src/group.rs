@@ -12,7 +12,7 @@ use crate::shutdown::close;
 use crate::token::Token;
 use std::sync::mpsc::{Receiver, SendError, Sender};
 use trunkline_call::Instant;
-use trunkline_net::Interest;
+use trunkline_net::{Interest, plant_wall_clock};
 use trunkline_shm::{Decision, cycle_ticks, monotonic_ns, take_short_turns, thread_cpu_ns};
 use trunkline_telemetry::{TaxClocks, begin_tax, begin_tax_round, end_tax, note_idle_round};
 
@@ -118,6 +118,7 @@ impl Group {
     pub fn run(self) {
         let clocks = TaxClocks { ticks: cycle_ticks, wall_ns: monotonic_ns, cpu_ns: thread_cpu_ns };
         begin_tax(clocks, self.first.tax.clone());
+        plant_wall_clock(self.first.wall_clock_set_by_ns);
         self.turn_until_told();
         end_tax();
     }

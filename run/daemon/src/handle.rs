@@ -532,6 +532,7 @@ impl Daemon {
             samples,
             load,
             tax: self.tax_setup(config),
+            wall_clock_set_by_ns: config.debug.wall_clock_set_by_us.saturating_mul(1000),
             beside_rang: false,
             thread_is_ordered: false,
             crossings,
@@ -551,8 +552,7 @@ impl Daemon {
     }
 
     fn tax_setup(&self, config: &Config) -> TaxSetup {
-        let times = Arc::clone(&self.tax);
-        TaxSetup { one_in: config.recorder.tax_rounds, spin: config.debug.spin(), times }
+        TaxSetup { one_in: config.recorder.tax_rounds, spin: config.debug.spin(), times: self.tax.clone() }
     }
 
     pub(crate) fn shards(&self) -> &[ShardSender] {

@@ -76,6 +76,8 @@ pub(crate) struct Shard {
     /// What its thread is busy with, and how it measures what that goes into.
     pub load: LoadMeter,
     pub tax: TaxSetup,
+    /// Planted (`debug.wall_clock_set_by_us`): the wall clock of its thread is set by so much every second.
+    pub wall_clock_set_by_ns: u64,
     /// The poller of a shard beside this one, on its thread, has something.
     pub beside_rang: bool,
     /// There is an order for its thread.

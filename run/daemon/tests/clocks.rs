@@ -1,5 +1,6 @@
 //! Shows that the bound on the other host's clock covers the truth between real daemons: a relay between them has one
 //! read a clock that is a thousand seconds ahead, runs a hundred millionths fast or slow, and is set anew midway.
+//! And that kernel stamps are not misread where the wall clock is set, by which they are.
 //!
 //! `TRUNKLINE_TEST_CLOCKS=120` has each run take so many seconds instead of twelve.
 
@@ -223,4 +224,27 @@ fn the_bound_covers_a_clock_that_runs_fast() {
 #[test]
 fn the_bound_covers_a_clock_that_runs_slow_and_is_set() {
     bound_covers(-100.0, true);
+}
+
+/// A stamp that is misread by fifty milliseconds would have the server stay longer than the call was away.
+#[test]
+fn a_wall_clock_that_is_set_moves_no_stamp() {
+    const SET_BY: &str = "[debug]\nwall_clock_set_by_us = 50000\n[recorder]\ntraces = true\nsample = 1.0\n";
+    let until_ns = monotonic_ns() + seconds() * SECOND_NS / 2;
+    let (near, far) = (daemon(SET_BY), daemon(SET_BY));
+    serve(RawApp::attach(&far, "", true), Duration::ZERO);
+    let mut client = RawApp::attach(&near, &format!("tcp://{}", address(&far)), false);
+    let mut calls = 0;
+    while monotonic_ns() < until_ns {
+        call(&mut client);
+        calls += 1;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let found = recorded(&near, calls - 1);
+    let clipped = found.iter().filter(|(call, _)| call.row.components.clipped).count();
+    assert!(
+        clipped * 100 <= found.len(),
+        "{clipped} of {} calls claim more time than there was",
+        found.len()
+    );
 }

@@ -15,6 +15,8 @@ pub struct Debug {
     pub response_hold_us: u64,
     /// Time a shard lets pass between being told of bytes of a native connection and reading them.
     pub read_stall_us: u64,
+    /// A shard sees the wall clock, by which the kernel stamps, set so far ahead every second and back again.
+    pub wall_clock_set_by_us: u64,
     /// Finished calls are not recorded.
     pub unrecorded: bool,
     /// It takes over as one that does not know what was recorded.
@@ -29,6 +31,7 @@ impl Debug {
         within("debug.request_hold_us", self.request_hold_us, 0, PAUSE_US_MAX)?;
         within("debug.response_hold_us", self.response_hold_us, 0, PAUSE_US_MAX)?;
         within("debug.read_stall_us", self.read_stall_us, 0, PAUSE_US_MAX)?;
+        within("debug.wall_clock_set_by_us", self.wall_clock_set_by_us, 0, PAUSE_US_MAX)?;
         within("debug.spin_us", self.spin_us, 0, PAUSE_US_MAX)?;
         let advice = || format!("write one of {}", TaxStage::ALL.map(TaxStage::label).join(", "));
         match self.spin_stage.as_str() {
