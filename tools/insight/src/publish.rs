@@ -31,7 +31,7 @@ more, through real daemons, and their recorder recorded them: the daemon of the 
 `recorder.sample = 1`. The weights are the generated fleet's, because each method was called as often as any other.
 
 ```
-trunkline synth --methods 300 --calls 100 -o fleet.rec
+trunkline synth --methods 300 --calls 200 -o fleet.rec
 trunkline --socket alpha.sock drive fleet.rec --server-socket beta.sock --to tcp://127.0.0.1:7878 OPTIONS-o driven.rec
 trunkline characterize driven.rec --check --publish docs/measured
 ```
