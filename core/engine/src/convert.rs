@@ -248,7 +248,7 @@ pub(crate) fn reencode<'s>(
     encode_headerless(sent, body, &mut scratch.sealed, &mut scratch.wire)
 }
 
-/// Writes a private copy of a body, whose linear form has its header, into an empty buffer. How it is encoded.
+/// Writes a private copy of a body, whose linear form has its header, over what a buffer holds. How it is encoded.
 #[inline]
 pub(crate) fn private(
     heaps: &dyn Heaps,
@@ -256,15 +256,17 @@ pub(crate) fn private(
     body: &Body<'_>,
     into: &mut Vec<u8>,
 ) -> Result<Encoding, ConvertError> {
+    // Nearly always.
+    if let Body::Lent { session, payload } = body {
+        seal(heaps, *session, payload.span, into)?;
+        return Ok(payload.encoding);
+    }
+    into.clear();
     if let Some((encoding, bytes)) = body.private() {
         into.extend_from_slice(bytes);
         return Ok(encoding);
     }
     match body {
-        Body::Lent { session, payload } => {
-            seal(heaps, *session, payload.span, into)?;
-            Ok(payload.encoding)
-        }
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
             into.extend_from_slice(bytes);
             Ok(Encoding::Protobuf)
@@ -325,6 +327,7 @@ impl Scratch {
 }
 
 /// Puts a private copy in the place of what a buffer held, which is written over and not emptied before.
+#[inline(always)]
 pub(crate) fn seal(
     heaps: &dyn Heaps,
     session: SessionKey,
@@ -433,11 +436,13 @@ fn write_headerless(
 ) -> Result<Span, ConvertError> {
     let len = u32::try_from(HEADER_BYTES + bytes.len()).map_err(|_| too_large())?;
     let block = Span { offset: allocate(heaps, to, len)?, len };
-    if let Some((_, body)) = heaps.receive_block(to, block).split_at_mut_checked(HEADER_BYTES) {
+    let placed = heaps.receive_block(to, block);
+    if let Some((_, body)) = placed.split_at_mut_checked(HEADER_BYTES) {
         let _copies = tax_stage(TaxStage::Copies);
         body.copy_from_slice(bytes);
     }
-    let placed = finish_placed(heaps, to, wanted, block);
+    Header { total_bytes: len, fingerprint: wanted.fingerprint }.write(placed);
+    let placed = checked(heaps, to, wanted, block);
     discard_unless_good(heaps, to, block, placed)
 }
 

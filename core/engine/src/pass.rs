@@ -177,17 +177,22 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) -> bool {
-        match self.try_hand_over(turn, ItemWay { key, direction }, item) {
-            Ok(()) => true,
-            Err(Refusal::Blocked(blocker)) => {
+        let handed = self.try_hand_over(turn, ItemWay { key, direction }, item);
+        handed.map_err(|refusal| self.refused(turn, ItemWay { key, direction }, item, refusal)).is_ok()
+    }
+
+    /// An end would not have an item: it waits now, or the call has ended.
+    #[inline(never)]
+    pub(crate) fn refused(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, why: Refusal) {
+        let ItemWay { key, direction } = way;
+        match why {
+            Refusal::Blocked(blocker) => {
                 self.line_up(key, direction, blocker);
                 self.hold_first(turn, key, direction, item);
-                false
             }
-            Err(Refusal::Fault(fault)) => {
+            Refusal::Fault(fault) => {
                 self.drop_item(item);
                 self.fail(turn, key, fault);
-                false
             }
         }
     }

@@ -18,6 +18,25 @@ use trunkline_call::{
     CallId, Caller, Code, Encoding, Execution, Fault, Instant, Metadata, RouteIndex, Status,
 };
 
+impl SessionHandler<'_> {
+    // LIFE: 14
+    /// The whole request of a call of another shard that was given this session just now, by this route of it.
+    pub(crate) fn deliver_whole(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        route: RouteIndex,
+        request: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        let Placed { payload, metadata } =
+            engine.place_item(turn, key, self.session, Direction::Request, &self.types.input, request)?;
+        let completion = engine.delivered_call(turn.now, key, route, payload, metadata, true);
+        engine.complete(self.session, completion);
+        Ok(())
+    }
+}
+
 impl EndOfCall for SessionHandler<'_> {
     // LIFE: 14 | copied or decoded into the receive heap, checked, published | the serving session (d9) | 2 request
     // processing + stack, B's part

@@ -643,3 +643,37 @@ fn a_call_is_recorded_once() {
     });
     assert_eq!(counts.collect::<Vec<_>>(), [1, 0]);
 }
+
+/// A session that serves no more calls is told when its last one has ended, wherever that was made, however it ended,
+/// and whether its message was released before.
+#[test]
+fn who_drains_is_told_of_the_end_of_its_last_call_from_another_shard() {
+    for (code, is_released) in [(Code::Ok, true), (Code::Ok, false), (Code::NotFound, true)] {
+        let mut world = world(2);
+        let mut server = attach(&mut world, 2, true);
+        let mut client = attach(&mut world, 0, false);
+        for bytes in [10, 5_000] {
+            open(&mut world, &mut client, bytes, Deadline::NONE);
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        let taken = server.take().into_iter();
+        let calls: Vec<_> = taken
+            .filter_map(|completion| if let Completion::Call(call) = completion { Some(call) } else { None })
+            .collect();
+        world.submit(&server, Submission::Drain { answer: true }).unwrap();
+        assert_eq!(calls.len(), 2);
+        for (call, is_last) in calls.into_iter().zip([false, true]) {
+            let released = release(call.call, call.payload, call.metadata, 0);
+            let end = Submission::Finish(finish(call.call, code, None));
+            let said = if is_released { [released, end] } else { [end, released] };
+            for submission in said {
+                world.submit(&server, submission).unwrap();
+            }
+            world.settle(&mut [&mut client, &mut server]);
+            assert_eq!(server.take().contains(&Completion::Drained), is_last, "{code:?} {is_released}");
+            assert_eq!(outcome(&mut world, &mut client), (code, Execution::Executed));
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}

@@ -24,6 +24,7 @@ pub(crate) struct SenderAccount {
 
 impl SenderAccounts {
     /// A sender's account, which is opened if it has none.
+    #[inline(always)]
     pub fn of(&mut self, payer: Payer) -> &mut SenderAccount {
         match payer {
             Payer::Session(session) => {

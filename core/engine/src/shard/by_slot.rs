@@ -37,19 +37,26 @@ impl<V> BySlot<V> {
     #[inline]
     pub fn get_or_insert_with(&mut self, key: u64, made: impl FnOnce() -> V) -> &mut V {
         let slot = slot_of(key);
-        let has_slot = match self.slots.get(slot) {
-            Some(Some((of, _))) => *of == key,
-            _ => slot < SLOTS_MAX && (self.hashed.is_empty() || !self.hashed.contains_key(&key)),
-        };
-        if !has_slot {
+        let is_there = matches!(self.slots.get(slot), Some(Some((of, _))) if *of == key);
+        if !is_there && !self.find_slot(key) {
             return self.hashed.entry(key).or_insert_with(made);
+        }
+        &mut self.slots[slot].get_or_insert_with(|| (key, made())).1
+    }
+
+    /// Whether the value of a key that has none in its slot goes there: the slot is free then, and counted with those
+    /// that are not.
+    fn find_slot(&mut self, key: u64) -> bool {
+        let slot = slot_of(key);
+        let is_taken = matches!(self.slots.get(slot), Some(Some(_)));
+        if is_taken || slot >= SLOTS_MAX || !self.hashed.is_empty() && self.hashed.contains_key(&key) {
+            return false;
         }
         if slot >= self.slots.len() {
             self.slots.resize_with(slot + 1, || None);
         }
-        let place = &mut self.slots[slot];
-        self.in_slots += usize::from(place.is_none());
-        &mut place.get_or_insert_with(|| (key, made())).1
+        self.in_slots += 1;
+        true
     }
 
     pub fn insert(&mut self, key: u64, value: V) {

@@ -6,7 +6,7 @@ use super::crossing::{
 };
 use super::links::ShardLine;
 use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_offers};
-use super::origin::origin_of;
+use super::origin::{origin_of, origin_of_session};
 use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
@@ -88,22 +88,22 @@ pub(crate) fn hand_to_shard(
         return Err(Refusal::Blocked(Blocker::Stream));
     }
     let body = cross(engine, turn, key, Direction::Request, shard, item)?;
-    let call = engine.shards.number_at(shard, key);
+    let number = |engine: &Engine| engine.shards.number_at(shard, key);
     let said = match item.take() {
-        Item::Open { metadata, end, .. } => match opening(engine, key, metadata.into_owned(), body, end) {
-            Some(opening) => ShardSaid::Open(engine.shards.spares.box_opening(opening)),
-            None => return Err(Refusal::Fault(Fault::Ended)),
-        },
+        Item::Open { metadata, end, .. } => {
+            let Some(opening) = opening(engine, key, metadata.into_owned(), body, end) else {
+                return Err(Refusal::Fault(Fault::Ended));
+            };
+            note_opened(engine, turn, key, end);
+            ShardSaid::Open(engine.shards.spares.box_opening(opening))
+        }
         Item::Message { end, .. } => match body {
-            Some(body) => ShardSaid::Message { call, body, end },
+            Some(body) => ShardSaid::Message { call: number(engine), body, end },
             None => return Err(Refusal::Fault(wrong_way())),
         },
-        Item::HalfClose => ShardSaid::HalfClose { call },
+        Item::HalfClose => ShardSaid::HalfClose { call: number(engine) },
         Item::Headers { .. } | Item::Finish { .. } => return Err(Refusal::Fault(wrong_way())),
     };
-    if let ShardSaid::Open(opening) = &said {
-        note_opened(engine, turn, key, opening.end);
-    }
     engine.shards.push(shard, said);
     Ok(())
 }
@@ -122,6 +122,10 @@ pub(crate) fn hand_to_caller(
         });
     }
     let body = cross(engine, turn, key, Direction::Response, shard, item)?;
+    if matches!(item, Item::Finish { .. }) {
+        finish_to_caller(engine, turn, key, (shard, call), item, body);
+        return Ok(());
+    }
     let types = body.as_ref().and_then(|_| engine.calls.find(key)?.sender_types(Direction::Response));
     match item.take() {
         Item::Headers { metadata } => {
@@ -132,10 +136,7 @@ pub(crate) fn hand_to_caller(
             Some(body) => engine.shards.push(shard, ShardSaid::Reply { call, body, types }),
             None => return Err(Refusal::Fault(wrong_way())),
         },
-        mut finish @ Item::Finish { .. } => {
-            finish_to_caller(engine, turn, key, (shard, call), &mut finish, body, types)
-        }
-        Item::Open { .. } | Item::HalfClose => return Err(Refusal::Fault(wrong_way())),
+        Item::Open { .. } | Item::HalfClose | Item::Finish { .. } => return Err(Refusal::Fault(wrong_way())),
     }
     Ok(())
 }
@@ -148,21 +149,21 @@ pub(crate) fn finish_to_caller(
     (shard, call): (ShardIndex, u64),
     finish: &mut Item<'_>,
     body: Option<CrossedBody>,
-    types: Option<Arc<MethodTypes>>,
 ) {
     let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
     let Some(found) = engine.calls.find_mut(key) else { return };
     found.server_stamps.k14 = turn.now;
     let (stamps, measured) = (found.server_stamps, found.server_measured);
+    let types = body.as_ref().and_then(|_| found.sender_types(Direction::Response));
     let metadata = metadata.into_owned();
     let finish = ShardFinish { call, code, execution, metadata, body, types, stamps, measured };
     let finish = engine.shards.spares.box_finish(finish);
     engine.shards.push(shard, ShardSaid::Finish(finish));
-    engine.end_policies(turn.now, key, code);
-    engine.forget(key);
+    served::leave(engine, turn.now, key, code);
 }
 
 /// The message of an item that crosses now: a private copy of it, which its sender pays for until it is used.
+#[inline(always)]
 fn cross(
     engine: &mut Engine,
     turn: &Turn<'_>,
@@ -290,8 +291,13 @@ fn opening(
     body: Option<CrossedBody>,
     end: bool,
 ) -> Option<ShardOpening> {
-    let types = sent_types(engine, key, Direction::Request);
-    let origin = origin_of(engine, key)?;
+    let (types, origin) = match &engine.calls.find(key)?.client {
+        ClientEnd::Session { session, types, .. } => {
+            let (session, types) = (*session, Arc::clone(types));
+            (Some(types), origin_of_session(engine, session))
+        }
+        _ => (sent_types(engine, key, Direction::Request), origin_of(engine, key)?),
+    };
     let call = engine.calls.find(key)?;
     let is_logged = matches!(call.client, ClientEnd::Shard { logged: true, .. });
     let path = match &call.path {
@@ -534,8 +540,10 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
     engine.shards.spent_finish(from, finish);
     let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
     let Some(key) = made(engine, from, call) else { return engine.drop_item(&mut item) };
-    note_types(engine, key, types);
     if let Some(call) = engine.calls.find_mut(key) {
+        if let (Some(said), ServerEnd::Shard { types, .. }) = (types, &mut call.server) {
+            *types = said;
+        }
         (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
         let own = call.server_stamps;
         call.server_stamps = stamps;

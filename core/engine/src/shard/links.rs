@@ -170,14 +170,22 @@ impl ShardLinks {
     }
 
     /// Queues something for a shard.
+    #[inline]
     pub fn push(&mut self, to: ShardIndex, said: ShardSaid) {
-        let crossing = Crossing(said);
+        let (own, crossing) = (self.own, Crossing(said));
+        match self.links.get_mut(usize::from(to.0)) {
+            Some(link) if to.0 != own && !crossing.goes_ahead() => link.outbox.push_back(crossing),
+            _ => self.push_ahead(to, crossing),
+        }
+    }
+
+    /// The same of what comes back to this very shard, or goes ahead of calls.
+    fn push_ahead(&mut self, to: ShardIndex, crossing: Crossing) {
         if to == self.own() {
             return self.park_crossing(to, crossing);
         }
         if let Some(link) = self.link(to) {
-            let at = if crossing.goes_ahead() { link.ahead() } else { link.outbox.len() };
-            link.outbox.insert(at, crossing);
+            link.outbox.insert(link.ahead(), crossing);
         }
     }
 
@@ -199,6 +207,7 @@ impl ShardLinks {
     }
 
     /// The next thing for a shard: what was used, if nothing else is.
+    #[inline]
     pub fn pop(&mut self, to: ShardIndex) -> Option<Crossing> {
         let link = self.link(to).filter(|link| link.moving == 0 || link.ahead() > 0)?;
         let next = match link.outbox.pop_front() {
@@ -307,9 +316,7 @@ impl ShardLinks {
 
     /// A call of this path has come from there.
     pub fn note_called(&mut self, from: ShardIndex, path: &Arc<str>, method: MethodKey) {
-        if let Some(link) = self.link(from) {
-            link.called = Some((Arc::clone(path), method));
-        }
+        self.link(from).into_iter().for_each(|link| link.called = Some((Arc::clone(path), method)));
     }
 
     /// A call waits in a line.
@@ -371,16 +378,12 @@ impl ShardLinks {
 
     /// A call made there is served here.
     pub fn enter(&mut self, from: ShardIndex, number: u64, call: CallKey) {
-        if let Some(link) = self.link(from) {
-            link.served.insert(number, call);
-        }
+        self.link(from).into_iter().for_each(|link| link.served.insert(number, call));
     }
 
     /// It is over.
     pub fn forget(&mut self, from: ShardIndex, number: u64) {
-        if let Some(link) = self.link(from) {
-            link.served.remove(number);
-        }
+        self.link(from).into_iter().for_each(|link| _ = link.served.remove(number));
     }
 
     /// The call made there by this number.
@@ -390,16 +393,14 @@ impl ShardLinks {
 
     /// A call made here goes to work there.
     pub fn note_made(&mut self, at: ShardIndex) {
-        if let Some(link) = self.link(at) {
-            link.made += 1;
-        }
+        self.link(at).into_iter().for_each(|link| link.made += 1);
     }
 
     /// It is over.
     pub fn note_left(&mut self, at: ShardIndex, call: CallKey) {
         if let Some(link) = self.link(at) {
             link.made = link.made.saturating_sub(1);
-            if let Some(number) = link.numbers.remove(&call) {
+            if let Some(number) = (!link.numbers.is_empty()).then(|| link.numbers.remove(&call)).flatten() {
                 link.brought.remove(&number);
             }
         }
@@ -428,9 +429,7 @@ impl ShardLinks {
 
     /// A session leaves for another shard, with what it serves.
     pub fn move_away(&mut self, to: ShardIndex, offers: Arc<Offers>) {
-        if let Some(link) = self.link(to) {
-            link.moving += 1;
-        }
+        self.link(to).into_iter().for_each(|link| link.moving += 1);
         self.moving.push_back(Moving { to, offers });
         self.told = None;
     }
@@ -487,6 +486,7 @@ impl ShardLinks {
     }
 
     /// Who a session is, for other shards.
+    #[inline]
     pub fn origin(&mut self, session: SessionKey, made: impl FnOnce() -> Origin) -> Arc<Origin> {
         Arc::clone(self.origins.get_or_insert_with(session.to_bits(), || Arc::new(made())))
     }

@@ -6,15 +6,17 @@
 
 use super::crossing::{Crossing, ShardIndex, ShardOpening, ShardSaid};
 use super::offers::send_back;
-use crate::CallKey;
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::ends::{ItemWay, SessionHandler};
 use crate::engine::{Engine, Turn};
 use crate::gather::is_whole;
-use crate::registry::{MethodKey, service_of};
+use crate::registry::{MethodKey, MethodTypes, service_of};
 use crate::target::Target;
+use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Execution, Fault, RouteIndex};
+use trunkline_call::entry::Completion;
+use trunkline_call::{Code, Execution, Fault, Instant, RouteIndex};
 use trunkline_policy::Side;
 
 /// A call of another shard begins here, if somebody here serves it.
@@ -54,9 +56,9 @@ pub(super) fn open(
             call.place = place;
         }
     } else if !deadline.has_passed(turn.now)
-        && let Some((server, route)) = only_server(engine, method, &item)
+        && let Some(server) = only_server(engine, method, &item)
     {
-        return serve_as_it_came(engine, turn, key, server, route, &mut item);
+        return serve_as_it_came(engine, turn, key, server, &mut item);
     }
     if !end {
         engine.shards.push(from, ShardSaid::Accepted { call: number });
@@ -88,9 +90,16 @@ fn method_served(
     is_served(engine, method).then_some((method, None))
 }
 
-/// The session that gets a call as it came, and the route by which it serves it, if there is no other, nothing of the
-/// call is still to come, and nobody judges it or has it wait.
-fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option<(ServerEnd, RouteIndex)> {
+/// A session that serves a call, and by which of its routes.
+struct ServedBy {
+    session: SessionKey,
+    types: Arc<MethodTypes>,
+    route: RouteIndex,
+}
+
+/// The session that gets a call as it came, if there is no other, nothing of the call is still to come, and nobody
+/// judges it or has it wait.
+fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option<ServedBy> {
     let [server] = engine.registry.servers(method) else { return None };
     let types = &server.types;
     let takes_one = !types.input.is_opaque() && !types.pattern.client_streams();
@@ -100,24 +109,54 @@ fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option
     }
     let is_elsewhere = engine.shards.types(method, &types.path).next().is_some();
     let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits);
-    let end = || ServerEnd::Session { session: server.session, types: Arc::clone(types) };
-    (has_room && !is_elsewhere).then(|| (end(), server.route))
+    let end = || ServedBy { session: server.session, types: Arc::clone(types), route: server.route };
+    (has_room && !is_elsewhere).then(end)
 }
 
 fn serve_as_it_came(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     key: CallKey,
-    server: ServerEnd,
-    route: RouteIndex,
+    server: ServedBy,
     opening: &mut Item<'_>,
 ) {
-    engine.set_server(key, server, Some(route));
+    let ServedBy { session, types, route } = server;
+    engine.set_server(key, ServerEnd::Session { session, types: Arc::clone(&types) }, Some(route));
     if let Some(call) = engine.calls.find_mut(key) {
         call.note_step(&mut engine.steps, turn.now, Direction::Request, opening);
         call.request.ended = true;
     }
-    engine.hand_over(turn, key, Direction::Request, opening);
+    let handler = SessionHandler { session, types: &types };
+    if let Err(refusal) = handler.deliver_whole(engine, turn, key, route, opening) {
+        engine.refused(turn, ItemWay { key, direction: Direction::Request }, opening, refusal);
+    }
+}
+
+/// A call is over, and its shard is told. Mostly there is nothing to be given up but its place at its session.
+pub(super) fn leave(engine: &mut Engine, now: Instant, key: CallKey, code: Code) {
+    let Some((session, shard, number)) = engine.calls.find(key).and_then(handled_alone) else {
+        engine.end_policies(now, key, code);
+        return engine.forget(key);
+    };
+    engine.samples.forget(key);
+    engine.calls.put_by(key);
+    engine.shards.forget(shard, number);
+    if engine.sessions.find_mut(session).is_some_and(|session| session.undeliver(None)) {
+        engine.complete(session, Completion::Drained);
+    }
+}
+
+/// The session that has handled a call, and who made it by which number, if nobody else here has to do with it, and
+/// nothing is left in it.
+fn handled_alone(call: &Call) -> Option<(SessionKey, ShardIndex, u64)> {
+    let (&ServerEnd::Session { session, .. }, &ClientEnd::Shard { shard, call: number, .. }) =
+        (&call.server, &call.client)
+    else {
+        return None;
+    };
+    let is_at_rest = call.request.is_at_rest() && call.response.is_at_rest() && !call.is_at_worker();
+    let has_more = call.policies.is_some() || call.parent.is_some() || call.known_as.is_some();
+    (is_at_rest && !has_more && call.timer.is_none()).then_some((session, shard, number))
 }
 
 /// Nobody waits for a call any more. If its deadline has passed, its maker's shard waits to hear whether anybody has

@@ -53,15 +53,16 @@ impl<O, F> Spares<O, F> {
 }
 
 impl SpareBuffers {
-    /// An empty buffer.
+    /// A buffer to be written over: the message that it held last is in it.
+    #[inline]
     pub fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 
     /// One that is not used any more. Large ones go back to the allocator.
-    pub fn put_by(&mut self, mut buffer: Vec<u8>) {
+    #[inline]
+    pub fn put_by(&mut self, buffer: Vec<u8>) {
         if buffer.capacity() <= BUFFER_BYTES_MAX && self.0.len() < BUFFERS_MAX {
-            buffer.clear();
             self.0.push(buffer);
         }
     }
