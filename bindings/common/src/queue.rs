@@ -1,8 +1,8 @@
 //! A completion queue: operations are polled by whoever asks for events, and a descriptor tells when to ask.
 
 use async_task::{Runnable, Task};
-use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
 use slab::Slab;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Operations polled in a row before a thread that asked for events looks for one: what is woken again and again
 /// keeps nobody from an event that is there.
@@ -26,8 +26,15 @@ pub struct CompletionQueue<E> {
 
 struct Shared<E> {
     state: Mutex<State<E>>,
-    /// Readable while `state.rung`.
-    bell: OwnedFd,
+    bell: QueueBell,
+}
+
+/// Who hears that there is something: one of the threads that sleep in `next`, for one thing one of them, and whoever
+/// watches the descriptor.
+struct QueueBell {
+    sleepers: Condvar,
+    /// Readable while `state.rung`, once somebody has asked for it: until then nobody watches it.
+    watched: OwnedFd,
 }
 
 struct State<E> {
@@ -38,7 +45,10 @@ struct State<E> {
     under_way: Slab<Option<Task<()>>>,
     /// Threads in `next` that will look again before they sleep or leave: nobody need ring for those.
     looking: usize,
+    /// There is something that no thread is looking at.
     rung: bool,
+    /// Somebody has asked for the descriptor.
+    is_watched: bool,
     is_closed: bool,
 }
 
@@ -59,13 +69,15 @@ impl<E: Send + 'static> CompletionQueue<E> {
     /// # Errors
     /// What the kernel says when it has no descriptor to give.
     pub fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let watched = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bell = QueueBell { sleepers: Condvar::new(), watched };
         let state = State {
             woken: VecDeque::new(),
             events: VecDeque::new(),
             under_way: Slab::new(),
             looking: 0,
             rung: false,
+            is_watched: false,
             is_closed: false,
         };
         Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), bell }) })
@@ -114,6 +126,7 @@ impl<E: Send + 'static> CompletionQueue<E> {
             let mut state = self.shared.state.lock();
             state.is_closed = true;
             state.ring(&self.shared.bell);
+            self.shared.bell.sleepers.notify_all();
             let tasks = std::mem::take(&mut state.under_way);
             (tasks, std::mem::take(&mut state.woken), std::mem::take(&mut state.events))
         };
@@ -154,22 +167,21 @@ impl<E: Send + 'static> CompletionQueue<E> {
         }
     }
 
-    /// Whether the descriptor became readable before the deadline.
+    /// Whether there was something before the deadline.
     fn sleep(&self, deadline: Option<Instant>) -> bool {
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let timeout =
-                left.and_then(|left| Timespec::try_from(left.min(Duration::from_secs(86_400))).ok());
-            let mut watched = [PollFd::new(&self.shared.bell, PollFlags::IN)];
-            match poll(&mut watched, timeout.as_ref()) {
-                Ok(0) if left.is_none_or(|left| left > Duration::from_secs(86_400)) => {}
-                Ok(0) => return false,
-                Ok(_) => return true,
-                Err(io::Errno::INTR) => {}
-                // A broken descriptor: looking again is all that is left.
-                Err(_) => return !left.is_some_and(|left| left.is_zero()),
+        let Shared { state, bell } = &*self.shared;
+        let mut state = state.lock();
+        while !state.rung {
+            match deadline {
+                None => bell.sleepers.wait(&mut state),
+                Some(deadline) => {
+                    if bell.sleepers.wait_until(&mut state, deadline).timed_out() {
+                        return state.rung;
+                    }
+                }
             }
         }
+        true
     }
 }
 
@@ -238,7 +250,7 @@ impl<E> State<E> {
         }
     }
 
-    fn add(&mut self, event: E, bell: &OwnedFd) {
+    fn add(&mut self, event: E, bell: &QueueBell) {
         if !self.is_closed {
             self.events.push_back(event);
             self.ring_unless_looked(bell);
@@ -249,29 +261,43 @@ impl<E> State<E> {
         self.woken.is_empty() && self.events.is_empty()
     }
 
-    fn ring_unless_looked(&mut self, bell: &OwnedFd) {
+    fn ring_unless_looked(&mut self, bell: &QueueBell) {
         if self.looking == 0 {
             self.ring(bell);
         }
     }
 
-    fn ring(&mut self, bell: &OwnedFd) {
-        if !std::mem::replace(&mut self.rung, true) {
-            // A full counter is readable already; nothing else can go wrong with an eventfd of ours.
-            let _ = io::write(bell, &1u64.to_ne_bytes());
+    /// Wakes one thread, also where another was woken before: that one may have taken what it was woken for, and be
+    /// busy with it.
+    fn ring(&mut self, bell: &QueueBell) {
+        if !std::mem::replace(&mut self.rung, true) && self.is_watched {
+            bell.show();
         }
+        bell.sleepers.notify_one();
     }
 
-    fn hush(&mut self, bell: &OwnedFd) {
-        if std::mem::replace(&mut self.rung, false) {
-            let _ = io::read(bell, &mut [0; 8]);
+    fn hush(&mut self, bell: &QueueBell) {
+        if std::mem::replace(&mut self.rung, false) && self.is_watched {
+            let _ = io::read(&bell.watched, &mut [0; 8]);
         }
+    }
+}
+
+impl QueueBell {
+    fn show(&self) {
+        // A full counter is readable already; nothing else can go wrong with an eventfd of ours.
+        let _ = io::write(&self.watched, &1u64.to_ne_bytes());
     }
 }
 
 impl<E> AsFd for CompletionQueue<E> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
+        let Shared { state, bell } = &*self.shared;
+        let mut state = state.lock();
+        if !std::mem::replace(&mut state.is_watched, true) && state.rung {
+            bell.show();
+        }
+        bell.watched.as_fd()
     }
 }
 
@@ -295,6 +321,7 @@ impl<E> fmt::Debug for CompletionQueue<E> {
 mod tests {
     //! Shows that every operation's event comes once, that the descriptor tells of it, and what closing does.
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::future::poll_fn;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Poll, Waker};
@@ -378,6 +405,36 @@ mod tests {
             }
         });
         assert_eq!(sum.into_inner(), EVENTS * (EVENTS - 1) / 2);
+    }
+
+    /// Each event is followed by the next only when it was taken by a thread that is busy with it from then on: whoever
+    /// still sleeps has to hear of what comes.
+    #[test]
+    fn while_one_is_busy_others_hear() {
+        const THREADS: usize = 4;
+        for _ in 0..200 {
+            let queue = CompletionQueue::<usize>::new().unwrap();
+            let all_busy = std::sync::Barrier::new(THREADS);
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        assert_eq!(queue.next(&mut Vec::new(), 1, None), Waited::Events(1));
+                        all_busy.wait();
+                    });
+                }
+                (0..THREADS).for_each(|number| queue.push(number));
+            });
+        }
+    }
+
+    #[test]
+    fn who_watches_the_descriptor_late_hears_of_what_was_there() {
+        let queue = CompletionQueue::new().unwrap();
+        queue.push(1);
+        assert!(is_readable(&queue));
+        let mut out = Vec::new();
+        assert_eq!(queue.next(&mut out, 8, now()), Waited::Events(1));
+        assert!(!is_readable(&queue));
     }
 
     #[test]
