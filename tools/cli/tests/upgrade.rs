@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::Value;
+use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -210,6 +211,71 @@ fn look(host: &Host, way: [&str; 2], stop: &AtomicBool) -> usize {
         heard += 1;
     }
     heard
+}
+
+/// `trunkline call` and `trunkline bench` attach by themselves, and follow as the library does: an open stream goes on,
+/// words of the next daemons are read where they lie, and a run is measured to its end.
+#[test]
+fn calls_and_benches_of_the_command_line_go_on() {
+    watched();
+    let host = Host::start("");
+    let (_server, _client) = host.serve_search();
+    let socket = host.socket().display().to_string();
+    let begin = |arguments: &[&str]| {
+        let mut command = trunkline(&["--socket", &socket]);
+        let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // Of no call yet is told as a failure.
+    let made = |method: &str| {
+        let told = host.verb(&["explain", "--json", method], "");
+        let told: Option<Value> = serde_json::from_str(&told.out).ok();
+        told.and_then(|told| told[0]["calls"].as_u64()).unwrap_or(0)
+    };
+    let until_more = |method: &str, than: u64| {
+        while made(method) <= than {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    let mut stream = begin(&["call", "--proto", support::SEARCH_PROTO, "Search/Session"]);
+    let (mut asks, answers) = (stream.stdin.take().unwrap(), stream.stdout.take().unwrap());
+    let mut answers = std::io::BufReader::new(answers).lines();
+    let mut ask = |text: &str| {
+        asks.write_all(text.as_bytes()).unwrap();
+        answers.next().unwrap().unwrap()
+    };
+    assert!(ask("{\"query\": \"ring\"}\n").contains("\"page\""));
+    // Every call fails, so that its words are read from the receive heap.
+    let bench = ["bench", "Search/Query", "--proto", support::SEARCH_PROTO, "--duration", "10m", "-d"];
+    let mut run = begin(&[&bench[..], &[r#"{"query": ""}"#]].concat());
+    for round in 0..3 {
+        until_more("Search/Query", made("Search/Query"));
+        let upgraded = host.verb(&["upgrade"], "");
+        assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
+        let answer = ask("{\"query\": \"bell\"}\n");
+        assert!(answer.contains("\"page\""), "round {round}: {answer}");
+    }
+    until_more("Search/Query", made("Search/Query"));
+    drop(asks);
+    let stream = stream.wait_with_output().unwrap();
+    assert_eq!(stream.status.code(), Some(0), "{stream:?}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::INT)
+        .unwrap();
+    let mut report = String::new();
+    run.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    assert!(ended.status.code() == Some(1) && ended.stderr.is_empty(), "{ended:?}");
+    assert!(report.contains("no word") && !report.contains("UNAVAILABLE"), "{report}");
+    // Nobody takes the place of a daemon that is killed: what was measured until then is shown all the same.
+    let cut =
+        begin(&["bench", "Search/Query", "--proto", support::SEARCH_PROTO, "-d", r#"{"query": "ring"}"#]);
+    until_more("Search/Query", made("Search/Query"));
+    let serving = i32::try_from(process(&host)).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(serving, rustix::process::Signal::KILL).unwrap();
+    let cut = cut.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&cut.stdout), String::from_utf8_lossy(&cut.stderr));
+    assert_eq!(cut.status.code(), Some(1), "{err}");
+    assert!(out.contains(" OK") && err.contains("the daemon ended the session"), "{out}\n{err}");
 }
 
 /// Probes and operators ask all the time, on every way there is, and a replacement is no reason to think that the host

@@ -112,8 +112,16 @@ impl<'a> Driver<'a> {
     /// Makes every call of the schedule and waits for their ends.
     ///
     /// # Errors
-    /// [`DriveError`]; calls in flight are lost then.
+    /// [`DriveError`]; calls in flight have failed then, and the schedule has learnt so.
     pub fn run(mut self, schedule: &mut impl Schedule) -> Result<(), DriveError> {
+        let driven = self.drive(schedule);
+        if let Err(error) = &driven {
+            self.give_up(schedule, &Status::unavailable(error.to_string()));
+        }
+        driven
+    }
+
+    fn drive(&mut self, schedule: &mut impl Schedule) -> Result<(), DriveError> {
         let mut over_at = None;
         loop {
             while let Some(completion) = self.attachment.next()? {
@@ -128,7 +136,9 @@ impl<'a> Driver<'a> {
                 let grace = self.order.timeout.map_or(GRACE, |timeout| timeout + GRACE);
                 let over_at = *over_at.get_or_insert_with(|| self.elapsed() + grace);
                 if self.elapsed() >= over_at {
-                    return self.give_up(schedule);
+                    let why = "did not end within the bench's grace of 30 s";
+                    self.give_up(schedule, &Status::deadline_exceeded(why));
+                    return Ok(());
                 }
                 self.attachment.wait_until(Some(self.at_ns(over_at)))?;
                 continue;
@@ -289,7 +299,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn status(&self, finish: &Finish) -> Result<Status, AttachError> {
+    fn status(&mut self, finish: &Finish) -> Result<Status, AttachError> {
         if finish.code == trunkline_call::Code::Ok {
             return Ok(Status::ok());
         }
@@ -303,13 +313,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Calls that do not end are not left out: they count as failures that took until now.
-    fn give_up(self, schedule: &mut impl Schedule) -> Result<(), DriveError> {
+    fn give_up(&mut self, schedule: &mut impl Schedule, why: &Status) {
         let now = self.elapsed();
-        let status = Status::deadline_exceeded("did not end within the bench's grace of 30 s");
-        for flying in self.flying.into_values() {
-            schedule.ended(flying.ended(now, &status));
+        for (_, flying) in self.flying.drain() {
+            schedule.ended(flying.ended(now, why));
         }
-        Ok(())
     }
 
     /// When to look again, whatever happens.

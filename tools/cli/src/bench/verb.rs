@@ -21,7 +21,7 @@ const TIME_USUAL: Duration = Duration::from_secs(10);
 /// Calls per second if nobody says: what a test server on anybody's laptop bears.
 const RATE_USUAL: f64 = 100.0;
 
-/// Why there is no report.
+/// Why there is no report, or not of the whole run.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// Types, session.
@@ -58,7 +58,7 @@ impl From<AttachError> for BenchError {
 /// Makes the calls and shows what became of them. Whether every call ended well.
 ///
 /// # Errors
-/// [`BenchError`]; there is no report then.
+/// [`BenchError`]; there is a report then only if the run had begun.
 pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchError> {
     let plan = plan(&args)?;
     let extent = extent(&args, &plan);
@@ -85,12 +85,16 @@ pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchErro
     };
     let mut run = Run::new(&plan, extent, args.warm_up, stop_signals()?);
     let began = SystemTime::now();
-    Driver::new(&mut attachment, order, &data).run(&mut run)?;
+    let driven = Driver::new(&mut attachment, order, &data).run(&mut run);
     let target = if way.target.is_empty() { "whoever serves it".into() } else { way.target.clone() };
     let (rates, plan) = (plan.rates(), described(&plan, extent));
     let (warm_up, record) = (args.warm_up, run.record);
     let report = Report { method: path, target, plan, rates, began, warm_up, record };
-    show(&report, args.output, args.out.as_deref(), args.html.as_deref())?;
+    // What was measured until then is true whatever ended the run.
+    if driven.is_ok() || report.record.calls() > 0 {
+        show(&report, args.output, args.out.as_deref(), args.html.as_deref())?;
+    }
+    driven?;
     Ok(report.record.good() == report.record.calls())
 }
 

@@ -3,6 +3,7 @@
 //! The library binds services that are known when a program is built; this verb meets them at run time and hands
 //! protobuf to the daemon, which transcodes. It is also the smallest complete client of docs/shared-memory.md.
 
+use super::heaps::ReadHeaps;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -12,14 +13,19 @@ use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, CallMethod, Request, decode_reply, reply, request,
 };
 use trunkline_shm::{
-    AppEnd, ControlSocket, Places, RingError, SESSION_FDS, SessionConfig, SessionFds, WaitLimits, Waiter,
-    Woken, create_blob, open_session, wait_for_entries,
+    Consumer, ControlSocket, Doorbell, Heap, Places, Producer, RingError, Ringer, SESSION_FDS, SessionConfig,
+    SessionFds, WaitLimits, Waiter, Woken, create_blob, open_session, wait_for_entries,
 };
 
 /// An attached session, used by one thread.
 pub struct Attachment {
     control: ControlSocket,
-    end: AppEnd,
+    submissions: Producer,
+    completions: Consumer,
+    send_heap: Heap,
+    heaps: ReadHeaps,
+    peer_doorbell: Ringer,
+    own_doorbell: Doorbell,
     waiter: Waiter,
     stream_window_bytes: u32,
 }
@@ -77,7 +83,8 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`].
     pub fn over(control: ControlSocket, name: &str) -> Result<Self, AttachError> {
-        let attach = Attach { abi_version: ABI_VERSION, name: name.to_owned(), ..Attach::default() };
+        let attach =
+            Attach { abi_version: ABI_VERSION, name: name.to_owned(), may_move: true, ..Attach::default() };
         send(&control, request::Kind::Attach(attach), None)?;
         let (attached, fds) = match receive(&control, SESSION_FDS)? {
             (reply::Kind::Attached(attached), fds) => (attached, fds),
@@ -87,7 +94,12 @@ impl Attachment {
         let end = open_session(fds, &geometry(&attached)).map_err(broken)?;
         Ok(Self {
             control,
-            end,
+            submissions: end.submissions,
+            completions: end.completions,
+            send_heap: end.send_heap,
+            heaps: ReadHeaps::new(end.receive_heap),
+            peer_doorbell: end.peer_doorbell,
+            own_doorbell: end.own_doorbell,
             waiter: Waiter::new(WaitLimits::of_this_process()),
             stream_window_bytes: attached.stream_window_bytes,
         })
@@ -110,15 +122,19 @@ impl Attachment {
             calls: vec![CallMethod { path: path.to_owned(), target: target.to_owned() }],
         };
         send(&self.control, request::Kind::Bind(bind), Some(memfd.as_fd()))?;
-        match receive(&self.control, 0)? {
-            (reply::Kind::Bound(bound), _) if !bound.error.is_empty() => {
-                Err(AttachError::Refused(bound.error))
+        loop {
+            match receive(&self.control, 1)? {
+                (reply::Kind::Bound(bound), _) if !bound.error.is_empty() => {
+                    return Err(AttachError::Refused(bound.error));
+                }
+                (reply::Kind::Bound(bound), _) => {
+                    let route = bound.calls.first().copied();
+                    return route.map(RouteIndex).ok_or_else(|| broken("bound to no route"));
+                }
+                // The daemon was replaced meanwhile; its successor answers.
+                (reply::Kind::Moved(moved), fds) => self.heaps.moved(&moved, fds).map_err(broken)?,
+                _ => return Err(broken("bind was answered with something else")),
             }
-            (reply::Kind::Bound(bound), _) => {
-                let route = bound.calls.first().copied();
-                route.map(RouteIndex).ok_or_else(|| AttachError::Broken("bound to no route".into()))
-            }
-            _ => Err(AttachError::Broken("bind was answered with something else".into())),
         }
     }
 
@@ -127,7 +143,7 @@ impl Attachment {
     /// # Errors
     /// [`AttachError::Refused`] for what can never fit.
     pub fn write(&mut self, bytes: &[u8]) -> Result<Option<Span>, AttachError> {
-        let heap_bytes = self.end.send_heap.capacity_bytes();
+        let heap_bytes = self.send_heap.capacity_bytes();
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if len > heap_bytes / 2 {
             return Err(AttachError::Refused(format!(
@@ -137,7 +153,7 @@ impl Attachment {
         if bytes.is_empty() {
             return Ok(Some(Span::default()));
         }
-        let Ok(mut block) = self.end.send_heap.allocate(len) else { return Ok(None) };
+        let Ok(mut block) = self.send_heap.allocate(len) else { return Ok(None) };
         block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let lent = block.lend(len);
         Ok(Some(Span { offset: lent.offset, len: lent.len }))
@@ -150,13 +166,13 @@ impl Attachment {
     pub fn submit(&mut self, submission: &Submission) -> Result<(), AttachError> {
         let entry: Entry = submission.encode();
         loop {
-            match self.end.submissions.stage(&entry) {
+            match self.submissions.stage(&entry) {
                 Ok(()) => break,
                 Err(RingError::Full { .. }) => self.breathe()?,
                 Err(error) => return Err(broken(error)),
             }
         }
-        self.end.peer_doorbell.publish(&mut self.end.submissions).map_err(broken)
+        self.peer_doorbell.publish(&mut self.submissions).map_err(broken)
     }
 
     /// Waits for the next completion, or for `bell` to be readable.
@@ -169,10 +185,10 @@ impl Attachment {
                 return Ok(Event::Completion(completion));
             }
             let others = [self.control.as_fd(), bell];
-            let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
+            let (ring, doorbell) = (&mut self.completions, &self.own_doorbell);
             match wait_for_entries(ring, doorbell, &others, &mut self.waiter, None).map_err(broken)? {
                 Woken::Entries | Woken::TimedOut => {}
-                Woken::Other(which) if which & 1 != 0 => return Err(self.why_closed()),
+                Woken::Other(which) if which & 1 != 0 => self.told()?,
                 Woken::Other(_) => return Ok(Event::Bell),
             }
         }
@@ -183,8 +199,10 @@ impl Attachment {
     /// # Errors
     /// [`AttachError::Broken`] if it is none.
     pub fn next(&mut self) -> Result<Option<Completion>, AttachError> {
-        let Some(entry) = self.end.completions.pop().map_err(broken)? else { return Ok(None) };
-        Completion::decode(&entry).map(Some).map_err(|error| broken(format!("{error:?}")))
+        let Some(entry) = self.completions.pop().map_err(broken)? else { return Ok(None) };
+        let completion = Completion::decode(&entry).map_err(|error| broken(format!("{error:?}")))?;
+        self.heaps.follow(&completion);
+        Ok(Some(completion))
     }
 
     /// Waits until there is a completion or `until_ns` (monotonic) has passed.
@@ -193,22 +211,29 @@ impl Attachment {
     /// [`AttachError::Detached`] when the daemon ends the session.
     pub fn wait_until(&mut self, until_ns: Option<u64>) -> Result<(), AttachError> {
         let others = [self.control.as_fd()];
-        let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
+        let (ring, doorbell) = (&mut self.completions, &self.own_doorbell);
         match wait_for_entries(ring, doorbell, &others, &mut self.waiter, until_ns).map_err(broken)? {
             Woken::Entries | Woken::TimedOut => Ok(()),
-            Woken::Other(_) => Err(self.why_closed()),
+            Woken::Other(_) => self.told(),
         }
     }
 
     /// A copy of what the daemon wrote.
     ///
     /// # Errors
-    /// [`AttachError::Broken`] if it does not lie in the receive heap.
-    pub fn read(&self, span: Span) -> Result<Vec<u8>, AttachError> {
+    /// [`AttachError::Broken`] if it does not lie in a receive heap; why the session ended.
+    pub fn read(&mut self, span: Span) -> Result<Vec<u8>, AttachError> {
         if span.len == 0 {
             return Ok(Vec::new());
         }
-        let block = self.end.receive_heap.block(trunkline_shm::Span { offset: span.offset, len: span.len });
+        let heap = loop {
+            match self.heaps.of(span) {
+                Some(heap) => break heap,
+                // The daemon sends a heap before it names it.
+                None => self.told()?,
+            }
+        };
+        let block = heap.block(trunkline_shm::Span { offset: span.offset, len: span.len });
         let block = block.map_err(broken)?;
         let bytes = block.to_vec();
         // Returned by the Release that names the call, not by the list of dropped blocks.
@@ -231,7 +256,7 @@ impl Attachment {
     pub fn free(&mut self, offsets: &[u32]) -> Result<(), AttachError> {
         // Offset zero is padding: no block begins there (entry.rs).
         for offset in offsets.iter().filter(|offset| **offset != 0) {
-            self.end.send_heap.free(*offset).map_err(broken)?;
+            self.send_heap.free(*offset).map_err(broken)?;
         }
         Ok(())
     }
@@ -241,20 +266,20 @@ impl Attachment {
         self.stream_window_bytes
     }
 
-    /// Why the daemon closed the control socket.
-    fn why_closed(&self) -> AttachError {
-        match receive(&self.control, 0) {
-            Err(error) => error,
-            Ok(_) => AttachError::Broken("the daemon said something nobody asked for".into()),
+    /// Takes what the daemon says unasked: that the session goes on in another heap, or why it ends.
+    fn told(&mut self) -> Result<(), AttachError> {
+        match receive(&self.control, 1)? {
+            (reply::Kind::Moved(moved), fds) => self.heaps.moved(&moved, fds).map_err(broken),
+            _ => Err(broken("the daemon said something nobody asked for")),
         }
     }
 
     /// Gives the daemon a moment to take entries; a command line can afford to look again every millisecond.
     fn breathe(&mut self) -> Result<(), AttachError> {
-        self.end.peer_doorbell.publish(&mut self.end.submissions).map_err(broken)?;
+        self.peer_doorbell.publish(&mut self.submissions).map_err(broken)?;
         match trunkline_shm::sleep_on(&[self.control.as_fd()], Some(1_000_000)).map_err(broken)? {
             0 => Ok(()),
-            _ => Err(self.why_closed()),
+            _ => self.told(),
         }
     }
 }

@@ -189,7 +189,7 @@ impl<'a> Exchange<'a> {
         self.release(block, finish.metadata, taken)
     }
 
-    fn metadata(&self, span: Span) -> Result<Metadata, AttachError> {
+    fn metadata(&mut self, span: Span) -> Result<Metadata, AttachError> {
         let bytes = self.attachment.read(span)?;
         if bytes.is_empty() {
             return Ok(Metadata::new());

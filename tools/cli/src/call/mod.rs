@@ -1,13 +1,14 @@
 //! `trunkline call`: one call from a command line, with types known at run time.
 //!
 //! `types.rs` finds the types: in files (`descriptors.rs`), in this program, or at whoever is called (`reflect.rs`).
-//! `json.rs` turns requests into protobuf, `exchange.rs` makes the call over a session of its own (`attachment.rs`),
-//! `response.rs` turns what comes back into text. `show.rs` lists and describes. `way.rs` says whom to call, and how
-//! that one is reached where TLS is asked for. `verb.rs` joins them.
+//! `json.rs` turns requests into protobuf, `exchange.rs` makes the call over a session of its own (`attachment.rs`;
+//! `heaps.rs` has what the daemon writes for it), `response.rs` turns what comes back into text. `show.rs` lists and
+//! describes. `way.rs` says whom to call, and how that one is reached where TLS is asked for. `verb.rs` joins them.
 
 mod attachment;
 mod descriptors;
 mod exchange;
+mod heaps;
 mod json;
 mod pool;
 mod reflect;
