@@ -562,6 +562,25 @@ impl admin::admin_server::Admin for Impostor {
     }
 }
 
+/// A daemon that is stopped takes connections and says nothing.
+#[test]
+fn a_daemon_that_does_not_answer_is_not_waited_for() {
+    watched();
+    let host = Host::start("");
+    kill_process(Pid::from_child(&host.child), Signal::STOP).unwrap();
+    let ways: [&[&str]; 3] = [
+        &["call", "--timeout", "300ms", "list"],
+        &["call", "--proto", SEARCH_PROTO, "--timeout", "300ms", "Search/Query", "{}"],
+        &["bench", "--proto", SEARCH_PROTO, "--timeout", "300ms", "-n", "1", "Search/Query"],
+    ];
+    let told = ways.map(|arguments| host.verb(arguments, ""));
+    kill_process(Pid::from_child(&host.child), Signal::CONT).unwrap();
+    for told in told {
+        assert_eq!(told.code, Some(1), "{told:?}");
+        assert!(told.err.contains("the daemon did not answer within 300ms"), "{told:?}");
+    }
+}
+
 /// Who may not write to the socket hears that, and not that there is no daemon.
 #[test]
 fn a_socket_that_may_not_be_used_is_said_to_be_one() {

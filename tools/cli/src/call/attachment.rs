@@ -7,6 +7,7 @@ use super::heaps::ReadHeaps;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::Duration;
 use trunkline_call::entry::{Completion, Entry, Payload, Span, Submission};
 use trunkline_call::{Encoding, RouteIndex};
 use trunkline_control::{
@@ -14,7 +15,8 @@ use trunkline_control::{
 };
 use trunkline_shm::{
     Consumer, ControlSocket, Doorbell, Heap, Places, Producer, RingError, Ringer, SESSION_FDS, SessionConfig,
-    SessionFds, WaitLimits, Waiter, Woken, create_blob, open_session, wait_for_entries,
+    SessionFds, WaitLimits, Waiter, Woken, create_blob, monotonic_ns, open_session, sleep_on,
+    wait_for_entries,
 };
 
 /// An attached session, used by one thread.
@@ -28,7 +30,12 @@ pub struct Attachment {
     own_doorbell: Doorbell,
     waiter: Waiter,
     stream_window_bytes: u32,
+    patience: Duration,
 }
+
+/// Time a daemon has to answer what is asked on the control socket, if nobody says otherwise: it answers within a
+/// millisecond unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a wait brought.
 #[derive(Debug)]
@@ -37,6 +44,8 @@ pub enum Event {
     Completion(Completion),
     /// The descriptor given to [`Attachment::wait`] is readable.
     Bell,
+    /// The time is up.
+    Late,
 }
 
 /// Why there is no session (any more).
@@ -51,6 +60,11 @@ pub enum AttachError {
     /// The daemon refuses, or ended the session.
     #[error("the daemon ended the session: {0}")]
     Detached(String),
+    /// The daemon is there and says nothing.
+    #[error(
+        "the daemon did not answer within {0:?}: it is stopped, or hangs; its log and `trunkline doctor` say more"
+    )]
+    Silent(Duration),
     /// The daemon does not take the method.
     #[error("the daemon does not take this method: {0}")]
     Refused(String),
@@ -60,11 +74,11 @@ pub enum AttachError {
 }
 
 impl Attachment {
-    /// Attaches at `socket`, or where applications look for a daemon.
+    /// Attaches at `socket`, or where applications look for a daemon. Each answer may take as long as `patience`.
     ///
     /// # Errors
     /// [`AttachError`].
-    pub fn open(socket: Option<&Path>, name: &str) -> Result<Self, AttachError> {
+    pub fn open(socket: Option<&Path>, name: &str, patience: Duration) -> Result<Self, AttachError> {
         let connected = match socket {
             Some(path) => ControlSocket::connect(path).map_err(|error| (error, path.display().to_string())),
             None => Places::of_this_process()
@@ -75,18 +89,18 @@ impl Attachment {
             true => AttachError::Unreachable(error.to_string()),
             false => AttachError::NoDaemon(format!("{at}: {error}")),
         })?;
-        Self::over(control, name)
+        Self::over(control, name, patience)
     }
 
     /// Attaches through a connected control socket.
     ///
     /// # Errors
     /// [`AttachError`].
-    pub fn over(control: ControlSocket, name: &str) -> Result<Self, AttachError> {
+    pub fn over(control: ControlSocket, name: &str, patience: Duration) -> Result<Self, AttachError> {
         let attach =
             Attach { abi_version: ABI_VERSION, name: name.to_owned(), may_move: true, ..Attach::default() };
-        send(&control, request::Kind::Attach(attach), None)?;
-        let (attached, fds) = match receive(&control, SESSION_FDS)? {
+        send(&control, request::Kind::Attach(attach), None, patience)?;
+        let (attached, fds) = match receive(&control, SESSION_FDS, patience)? {
             (reply::Kind::Attached(attached), fds) => (attached, fds),
             _ => return Err(AttachError::Broken("attach was answered with something else".into())),
         };
@@ -102,6 +116,7 @@ impl Attachment {
             own_doorbell: end.own_doorbell,
             waiter: Waiter::new(WaitLimits::of_this_process()),
             stream_window_bytes: attached.stream_window_bytes,
+            patience,
         })
     }
 
@@ -121,9 +136,9 @@ impl Attachment {
             serves: Vec::new(),
             calls: vec![CallMethod { path: path.to_owned(), target: target.to_owned() }],
         };
-        send(&self.control, request::Kind::Bind(bind), Some(memfd.as_fd()))?;
+        send(&self.control, request::Kind::Bind(bind), Some(memfd.as_fd()), self.patience)?;
         loop {
-            match receive(&self.control, 1)? {
+            match receive(&self.control, 1, self.patience)? {
                 (reply::Kind::Bound(bound), _) if !bound.error.is_empty() => {
                     return Err(AttachError::Refused(bound.error));
                 }
@@ -175,19 +190,20 @@ impl Attachment {
         self.peer_doorbell.publish(&mut self.submissions).map_err(broken)
     }
 
-    /// Waits for the next completion, or for `bell` to be readable.
+    /// Waits for the next completion, for `bell` to be readable, or until `until_ns` (monotonic).
     ///
     /// # Errors
     /// [`AttachError::Detached`] when the daemon ends the session.
-    pub fn wait(&mut self, bell: BorrowedFd<'_>) -> Result<Event, AttachError> {
+    pub fn wait(&mut self, bell: BorrowedFd<'_>, until_ns: Option<u64>) -> Result<Event, AttachError> {
         loop {
             if let Some(completion) = self.next()? {
                 return Ok(Event::Completion(completion));
             }
             let others = [self.control.as_fd(), bell];
             let (ring, doorbell) = (&mut self.completions, &self.own_doorbell);
-            match wait_for_entries(ring, doorbell, &others, &mut self.waiter, None).map_err(broken)? {
-                Woken::Entries | Woken::TimedOut => {}
+            match wait_for_entries(ring, doorbell, &others, &mut self.waiter, until_ns).map_err(broken)? {
+                Woken::Entries => {}
+                Woken::TimedOut => return Ok(Event::Late),
                 Woken::Other(which) if which & 1 != 0 => self.told()?,
                 Woken::Other(_) => return Ok(Event::Bell),
             }
@@ -268,7 +284,7 @@ impl Attachment {
 
     /// Takes what the daemon says unasked: that the session goes on in another heap, or why it ends.
     fn told(&mut self) -> Result<(), AttachError> {
-        match receive(&self.control, 1)? {
+        match receive(&self.control, 1, self.patience)? {
             (reply::Kind::Moved(moved), fds) => self.heaps.moved(&moved, fds).map_err(broken),
             _ => Err(broken("the daemon said something nobody asked for")),
         }
@@ -277,7 +293,7 @@ impl Attachment {
     /// Gives the daemon a moment to take entries; a command line can afford to look again every millisecond.
     fn breathe(&mut self) -> Result<(), AttachError> {
         self.peer_doorbell.publish(&mut self.submissions).map_err(broken)?;
-        match trunkline_shm::sleep_on(&[self.control.as_fd()], Some(1_000_000)).map_err(broken)? {
+        match sleep_on(&[self.control.as_fd()], Some(1_000_000)).map_err(broken)? {
             0 => Ok(()),
             _ => self.told(),
         }
@@ -289,9 +305,14 @@ pub fn protobuf(span: Span) -> Payload {
     Payload::new(span, Encoding::Protobuf)
 }
 
-fn send(control: &ControlSocket, kind: request::Kind, fd: Option<BorrowedFd<'_>>) -> Result<(), AttachError> {
+fn send(
+    control: &ControlSocket,
+    kind: request::Kind,
+    fd: Option<BorrowedFd<'_>>,
+    patience: Duration,
+) -> Result<(), AttachError> {
     let packet = Request { tag: 0, kind: Some(kind) }.encode_to_vec();
-    control.send(&packet, fd.as_slice()).map_err(|error| match receive(control, 0) {
+    control.send(&packet, fd.as_slice()).map_err(|error| match receive(control, 0, patience) {
         // A daemon that has closed the socket said why before it did.
         Err(detached @ AttachError::Detached(_)) => detached,
         _ => broken(error),
@@ -301,7 +322,15 @@ fn send(control: &ControlSocket, kind: request::Kind, fd: Option<BorrowedFd<'_>>
 fn receive(
     control: &ControlSocket,
     fds_max: usize,
+    patience: Duration,
 ) -> Result<(reply::Kind, Vec<rustix::fd::OwnedFd>), AttachError> {
+    let until_ns = monotonic_ns().saturating_add(ns(patience));
+    // A signal ends a sleep early.
+    while sleep_on(&[control.as_fd()], Some(until_ns.saturating_sub(monotonic_ns()))).map_err(broken)? == 0 {
+        if monotonic_ns() >= until_ns {
+            return Err(AttachError::Silent(patience));
+        }
+    }
     let mut packet = Vec::new();
     let fds = control.recv(&mut packet, fds_max).map_err(broken)?;
     let fds = fds.ok_or_else(|| AttachError::Detached("it closed the connection".into()))?;
@@ -309,6 +338,12 @@ fn receive(
         (_, reply::Kind::Detached(detached)) => Err(AttachError::Detached(detached.reason)),
         (_, kind) => Ok((kind, fds)),
     }
+}
+
+/// Nanoseconds of a time; what is longer than anybody waits is a century.
+pub fn ns(time: Duration) -> u64 {
+    const CENTURY_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
+    u64::try_from(time.as_nanos()).unwrap_or(CENTURY_NS).min(CENTURY_NS)
 }
 
 fn geometry(attached: &Attached) -> SessionConfig {

@@ -1,6 +1,6 @@
 //! One call by hand: requests go as they come, responses are handed up as they arrive.
 
-use super::attachment::{AttachError, Attachment, Event, protobuf};
+use super::attachment::{AttachError, Attachment, Event, PATIENCE, ns, protobuf};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::VecDeque;
@@ -71,6 +71,8 @@ pub struct Exchange<'a> {
     /// Bytes the stream may still send; below zero by at most one message.
     window_bytes: i64,
     answers: VecDeque<Answer>,
+    /// When a call with a time limit is over even if the daemon, whose limit it is to keep, says nothing.
+    over_at_ns: Option<u64>,
 }
 
 /// How far the request side is.
@@ -124,7 +126,9 @@ impl<'a> Exchange<'a> {
         let feeder = Feeder { requests: sender, bell: Arc::clone(&bell) };
         let window_bytes = attachment.stream_window_bytes().into();
         let (held, phase, answers) = (None, Phase::Fresh, VecDeque::new());
-        let exchange = Self { attachment, order, requests, bell, held, phase, window_bytes, answers };
+        let over_at_ns = None;
+        let exchange =
+            Self { attachment, order, requests, bell, held, phase, window_bytes, answers, over_at_ns };
         Ok((exchange, feeder))
     }
 
@@ -139,9 +143,13 @@ impl<'a> Exchange<'a> {
             }
             self.send()?;
             let bell = Arc::clone(&self.bell);
-            match self.attachment.wait(bell.as_fd())? {
+            match self.attachment.wait(bell.as_fd(), self.over_at_ns)? {
                 Event::Completion(completion) => self.handle(completion)?,
                 // The channel says what there is; this only silences the bell.
+                Event::Late => {
+                    let waited = self.order.timeout.unwrap_or_default() + PATIENCE;
+                    return Err(AttachError::Silent(waited).into());
+                }
                 Event::Bell => drop(rustix::io::read(&*bell, &mut [0; 8])),
             }
         }
@@ -278,6 +286,7 @@ impl<'a> Exchange<'a> {
         };
         let now = Instant(monotonic_ns());
         let deadline = self.order.timeout.map_or(Deadline::NONE, |timeout| Deadline::after(now, timeout));
+        self.over_at_ns = self.order.timeout.map(|timeout| now.0.saturating_add(ns(timeout) + ns(PATIENCE)));
         let call = Call {
             route: self.order.route,
             call: CALL,

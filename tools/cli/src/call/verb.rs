@@ -1,6 +1,6 @@
 //! The verb itself.
 
-use super::attachment::{AttachError, Attachment};
+use super::attachment::{AttachError, Attachment, PATIENCE};
 use super::descriptors;
 use super::exchange::{Answer, Exchange, ExchangeError, Feeder, Order};
 use super::json::{Requests, Style};
@@ -191,14 +191,15 @@ fn keep(pool: &DescriptorPool, path: Option<&Path>) -> Result<(), CallError> {
 /// # Errors
 /// [`CallError`] if there is neither.
 pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, CallError> {
-    match Attachment::open(way.socket.as_deref(), "trunkline call") {
+    let patience = way.timeout.unwrap_or(PATIENCE);
+    match Attachment::open(way.socket.as_deref(), "trunkline call", patience) {
         Err(AttachError::NoDaemon(_) | AttachError::Unreachable(_))
             if way.socket.is_none() && !way.target.is_empty() =>
         {
             let engine =
                 Daemon::embedded(Config::default()).map_err(|error| CallError::Engine(error.to_string()))?;
             let control = own_engine.insert(engine).connect()?;
-            Ok(Attachment::over(control, "trunkline call")?)
+            Ok(Attachment::over(control, "trunkline call", patience)?)
         }
         attached => Ok(attached?),
     }
