@@ -260,6 +260,35 @@ fn benches_measure_open_and_closed() {
     }
 }
 
+/// A report that finds no room in its file is shown; where there is no file to be had, no call is made.
+#[test]
+fn a_bench_is_not_lost_with_its_files() {
+    watched();
+    let host = Host::start("");
+    let (_server, _client) = host.serve_search();
+    let bench = ["bench", "Search/Query", "-d", r#"{"query": "ring"}"#, "--rate", "200", "-n", "4"];
+    let bench = |more: &[&str]| host.verb(&[&bench[..], more].concat(), "");
+    for option in ["--html", "--out"] {
+        let full = bench(&[option, "/dev/full"]);
+        assert_eq!(full.code, Some(1), "{full:?}");
+        assert!(full.out.contains("4 OK") && full.err.contains("/dev/full: No space left"), "{full:?}");
+        let nowhere = bench(&[option, "/nonexistent/x.html"]);
+        assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+        assert!(
+            nowhere.out.is_empty() && nowhere.err.contains("/nonexistent/x.html: No such"),
+            "{nowhere:?}"
+        );
+    }
+    let made = json(&host.verb(&["explain", "--json", "Search/Query"], "").out);
+    assert!(made[0]["calls"].as_u64() <= Some(8), "{made}");
+    // A report takes the place of one before, which may have been longer.
+    let path = host.folder().join("report.json");
+    std::fs::write(&path, "x".repeat(1 << 16)).unwrap();
+    let kept = bench(&["-o", "json", "--out", path.to_str().unwrap()]);
+    assert!(kept.code == Some(0) && kept.out.is_empty(), "{kept:?}");
+    assert_eq!(json(&std::fs::read_to_string(&path).unwrap())["calls"], 4);
+}
+
 #[test]
 fn benches_find_the_time_that_was_planted() {
     watched();

@@ -10,8 +10,9 @@ use crate::call::{self, AttachError, CallError, RequestsError, Sources, Way};
 use crate::go;
 use crate::table::count;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -62,6 +63,9 @@ impl From<AttachError> for BenchError {
 pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchError> {
     let plan = plan(&args)?;
     let extent = extent(&args, &plan);
+    // Before any call is made: what cannot be written is known now.
+    let html = args.html.map(ReportFile::open).transpose()?;
+    let out = args.out.map(ReportFile::open).transpose()?;
     let mut words = args.words;
     let target = go::take_target(&mut words).map_err(BenchError::Plan)?;
     let [method_name] = &words[..] else {
@@ -92,7 +96,7 @@ pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchErro
     let report = Report { method: path, target, plan, rates, began, warm_up, record };
     // What was measured until then is true whatever ended the run.
     if driven.is_ok() || report.record.calls() > 0 {
-        show(&report, args.output, args.out.as_deref(), args.html.as_deref())?;
+        show(&report, args.output, out, html)?;
     }
     driven?;
     Ok(report.record.good() == report.record.calls())
@@ -150,17 +154,41 @@ fn text(data: &str) -> Result<String, BenchError> {
     read.map(|_| text).map_err(|error| BenchError::File { path, error })
 }
 
-fn show(report: &Report, form: Form, out: Option<&Path>, html: Option<&Path>) -> Result<(), BenchError> {
-    let write = |path: &Path, form| {
-        let written = std::fs::write(path, report.render(form));
-        written.map_err(|error| BenchError::File { path: path.to_owned(), error })
+/// Shows the report, as text if a file that was to have it cannot be written: a run is not made twice for that.
+fn show(
+    report: &Report,
+    form: Form,
+    out: Option<ReportFile>,
+    html: Option<ReportFile>,
+) -> Result<(), BenchError> {
+    let written = html.map_or(Ok(()), |html| html.write(&report.render(Form::Html)));
+    let (written, shown) = match out {
+        Some(out) => (written.and(out.write(&report.render(form))), None),
+        None => (written, Some(form)),
     };
-    if let Some(path) = html {
-        write(path, Form::Html)?;
+    if let Some(form) = shown.or(written.is_err().then_some(Form::Text)) {
+        io::stdout().write_all(report.render(form).as_bytes())?;
     }
-    match out {
-        Some(path) => write(path, form),
-        None => Ok(io::stdout().write_all(report.render(form).as_bytes())?),
+    written
+}
+
+/// A file for a report. One that is there keeps what it has until there is another report.
+struct ReportFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl ReportFile {
+    fn open(path: PathBuf) -> Result<Self, BenchError> {
+        let opened = File::options().write(true).create(true).truncate(false).open(&path);
+        opened.map(|file| Self { path: path.clone(), file }).map_err(|error| BenchError::File { path, error })
+    }
+
+    fn write(mut self, report: &str) -> Result<(), BenchError> {
+        let is_file = self.file.metadata().is_ok_and(|found| found.is_file());
+        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
+        let written = emptied.and_then(|()| self.file.write_all(report.as_bytes()));
+        written.map_err(|error| BenchError::File { path: self.path, error })
     }
 }
 
