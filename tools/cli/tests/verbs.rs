@@ -322,6 +322,11 @@ fn failures_have_codes_and_say_what_is_known() {
     assert_eq!(unreachable.code, Some(64 + 14));
     assert!(unreachable.err.contains("not executed"), "{}", unreachable.err);
 
+    // Types in files make no server answer that is not there.
+    let nobody = host.verb(&["call", "--target", "tcp://127.0.0.1:1", "Search/Query", "{}"], "");
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    assert!(nobody.err.contains("UNAVAILABLE") && !nobody.err.contains("--proto"), "{nobody:?}");
+
     let late = host.verb(&[&admin[..], &["--timeout", "50ms", "Admin/Top", "{}"]].concat(), "");
     assert_eq!(late.code, Some(64 + 4), "{late:?}");
 

@@ -16,11 +16,11 @@ const FILES_BYTES_MAX: usize = 16 << 20;
 /// Why there are no types.
 #[derive(Debug, thiserror::Error)]
 pub enum ReflectError {
-    /// The server does not reflect, or is not there.
+    /// The server does not reflect.
     #[error("no types from the server ({0}); name them: --proto FILE, or --descriptor-set FILE")]
     None(Status),
-    /// The stream failed.
-    #[error("reflection: {0}")]
+    /// The stream failed, or the server is not there.
+    #[error("cannot ask the server for its types: {0}")]
     Call(#[from] Status),
     /// The server does not know what was asked.
     #[error("reflection: {message} (code {code})")]
@@ -77,7 +77,7 @@ impl Reflection {
     /// Begins to ask whoever is at the end of the way.
     ///
     /// # Errors
-    /// [`ReflectError::None`] if the server knows neither version, or cannot be reached.
+    /// [`ReflectError::None`] if the server knows neither version.
     pub fn open(way: &Way) -> Result<Self, ReflectError> {
         let mut stream: Box<dyn Stream> = Box::new(v1::open(way)?);
         let mut told = stream.ask(&Ask::Services);
@@ -88,7 +88,9 @@ impl Reflection {
         let services = match told {
             Ok(Told::Services(services)) => services,
             Ok(_) => return Err(ReflectError::Confused),
-            Err(ReflectError::Call(status)) => return Err(ReflectError::None(status)),
+            Err(ReflectError::Call(status)) if does_not_reflect(&status, way) => {
+                return Err(ReflectError::None(status));
+            }
             Err(error) => return Err(error),
         };
         Ok(Self { stream, services, files: BTreeMap::new(), bytes: 0 })
@@ -152,6 +154,12 @@ impl Reflection {
         self.files.insert(file.name().to_owned(), File { encoded, imports: file.dependency });
         Ok(())
     }
+}
+
+/// Whether a server is there and does not reflect. On this host nobody serves reflection then.
+fn does_not_reflect(status: &Status, way: &Way) -> bool {
+    let is_here = way.target.is_empty();
+    status.code() == Code::Unimplemented || is_here && status.code() == Code::Unavailable
 }
 
 /// `google.protobuf.FileDescriptorSet`, its files still encoded: options this program does not know stay in them.
