@@ -70,6 +70,18 @@ pub enum Verb {
     Man(ManArgs),
 }
 
+impl Verb {
+    /// Whether it needs a daemon that runs, and takes `--socket` as the place of that.
+    pub fn attaches(&self) -> bool {
+        match self {
+            Self::Upgrade(_) | Self::List(_) | Self::Shards(_) | Self::Call(_) | Self::Bench(_) => true,
+            Self::Explain(_) | Self::Top(_) | Self::Policy(_) => true,
+            Self::Daemon(_) | Self::Doctor(_) | Self::Router(_) | Self::Relay(_) | Self::Sim(_) => false,
+            Self::Demo(_) | Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
+}
+
 /// `trunkline daemon`
 #[derive(Debug, Args)]
 pub struct DaemonArgs {

@@ -13,6 +13,7 @@
 //! * `insight.rs` leaves the verbs that keep records of calls to `trunkline-insight` (tools/insight).
 //! * `doctor/` looks at this host: socket, rights, limits, kernel, certificates, configuration, clock.
 //! * `manual.rs` makes manual pages and completion scripts of the command line.
+//! * `place.rs` looks at what was named as the daemon's socket.
 //! * `relay.rs` runs the relay for applications of other hosts, `router.rs` the R2P2 router, whose policies `sim.rs`
 //!   simulates.
 //! * `demo/` starts everything on this machine and shows it at work.
@@ -40,6 +41,7 @@ mod numbers;
 #[cfg(test)]
 mod packaging;
 mod past;
+mod place;
 mod policy;
 mod relay;
 mod router;
@@ -72,6 +74,11 @@ fn main() -> ExitCode {
     }
     let Trunkline { socket, admin_socket, verb } =
         Trunkline::parse_from(go::two_dashes(arguments.into_iter()));
+    if verb.attaches()
+        && let Err(problem) = place::check(socket.as_deref())
+    {
+        return misused(&problem);
+    }
     let operator = || operator_channel(socket.clone(), admin_socket.clone());
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),

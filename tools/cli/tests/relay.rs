@@ -102,6 +102,9 @@ fn a_relay_beside_its_daemon() {
     let beside = Beside::start(4096);
     let listed = beside.certified(&["list"]);
     assert!(listed.err.contains("app.internal may not call trunkline.admin.v1.Admin"), "{listed:?}");
+    let query = ["call", "--proto", support::SEARCH_PROTO, "Search/Query", r#"{"query": "bell"}"#];
+    let called = beside.certified(&query);
+    assert!(called.code == Some(0) && called.out.contains("\"b\""), "{called:?}");
     let bare = end(&mut beside.verb(&["list"]), "");
     assert!(bare.err.contains("TRUNKLINE_TLS_CERTIFICATE"), "{bare:?}");
 }

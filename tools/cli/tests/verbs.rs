@@ -342,8 +342,18 @@ fn failures_have_codes_and_say_what_is_known() {
         assert!(failed.err.contains(part), "{}", failed.err);
     }
 
-    let nobody = end(&mut trunkline(&["--socket", "/nonexistent/d.sock", "list"]), "");
-    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    for verb in [&["list"][..], &["call", "list"], &["bench", "a.v1.B/C"]] {
+        let nobody = end(&mut trunkline(&[&["--socket", "/nonexistent/d.sock"], verb].concat()), "");
+        assert_eq!(nobody.code, Some(1), "{nobody:?}");
+        let variable = end(trunkline(verb).env("TRUNKLINE_SOCKET", "/nonexistent/e.sock"), "");
+        assert_eq!(variable.code, Some(1), "{variable:?}");
+        for (ended, path) in [(nobody, "/nonexistent/d.sock"), (variable, "/nonexistent/e.sock")] {
+            assert!(ended.err.contains(&format!("no daemon at {path}: ")), "{verb:?}: {ended:?}");
+        }
+        let strange = end(trunkline(verb).env("TRUNKLINE_SOCKET", "tcp://127.0.0.1:1"), "");
+        assert_eq!(strange.code, Some(2), "{strange:?}");
+        assert!(strange.err.contains("write the path of its socket, or a relay's address"), "{strange:?}");
+    }
 }
 
 #[test]

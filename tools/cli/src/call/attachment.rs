@@ -13,6 +13,7 @@ use trunkline_call::{Encoding, RouteIndex};
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, CallMethod, Request, decode_reply, reply, request,
 };
+use trunkline_relay::RemotePlace;
 use trunkline_shm::{
     Consumer, ControlSocket, Doorbell, Heap, Places, Producer, RingError, Ringer, SESSION_FDS, SessionConfig,
     SessionFds, WaitLimits, Waiter, Woken, create_blob, monotonic_ns, open_session, sleep_on,
@@ -52,7 +53,7 @@ pub enum Event {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// Nobody listens where a daemon would.
-    #[error("no daemon: {0}; start one with `trunkline daemon`, or name its socket with --socket")]
+    #[error("no daemon at {0}; start one with `trunkline daemon`, or name its socket with --socket")]
     NoDaemon(String),
     /// A daemon may be there, and this process cannot reach it.
     #[error("cannot attach to a daemon: {0}")]
@@ -79,16 +80,14 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`].
     pub fn open(socket: Option<&Path>, name: &str, patience: Duration) -> Result<Self, AttachError> {
-        let connected = match socket {
-            Some(path) => ControlSocket::connect(path).map_err(|error| (error, path.display().to_string())),
-            None => Places::of_this_process()
-                .connect()
-                .map_err(|error| (error, "at none of the usual places".into())),
+        let places = socket.map_or_else(Places::of_this_process, |path| Places::Named(path.to_owned()));
+        let control = match &places {
+            Places::Named(path) if is_remote(path) => beyond_relay(path)?,
+            places => places.connect().map_err(|error| match error.is_unreachable() {
+                true => AttachError::Unreachable(error.to_string()),
+                false => AttachError::NoDaemon(format!("{}: {error}", listed(places))),
+            })?,
         };
-        let control = connected.map_err(|(error, at)| match error.is_unreachable() {
-            true => AttachError::Unreachable(error.to_string()),
-            false => AttachError::NoDaemon(format!("{at}: {error}")),
-        })?;
         Self::over(control, name, patience)
     }
 
@@ -337,6 +336,26 @@ fn receive(
     match decode_reply(&packet).map_err(broken)? {
         (_, reply::Kind::Detached(detached)) => Err(AttachError::Detached(detached.reason)),
         (_, kind) => Ok((kind, fds)),
+    }
+}
+
+/// Whether this names a relay, as `TRUNKLINE_SOCKET` may.
+pub fn is_remote(socket: &Path) -> bool {
+    socket.to_str().is_some_and(|text| text.starts_with("tcp+tls://"))
+}
+
+fn beyond_relay(socket: &Path) -> Result<ControlSocket, AttachError> {
+    let place: RemotePlace = socket.to_string_lossy().parse().map_err(broken)?;
+    trunkline_relay::attach(&place).map_err(|error| AttachError::Unreachable(format!("{place}: {error}")))
+}
+
+fn listed(places: &Places) -> String {
+    match places {
+        Places::Named(path) => path.display().to_string(),
+        Places::Default(paths) => {
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("any of {}", paths.join(", "))
+        }
     }
 }
 

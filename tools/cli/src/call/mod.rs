@@ -19,7 +19,7 @@ mod unique;
 mod verb;
 mod way;
 
-pub use attachment::{AttachError, Attachment, protobuf};
+pub use attachment::{AttachError, Attachment, is_remote, protobuf};
 pub use descriptors::{Sources, method};
 pub use exchange::status_of;
 pub use json::{JsonError as RequestsError, Requests};
