@@ -56,7 +56,7 @@ use admin::proto::admin_client::AdminClient;
 use args::{CallArgs, Trunkline, Verb};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trunkline::{Channel, Status};
 
@@ -74,12 +74,17 @@ fn main() -> ExitCode {
     }
     let Trunkline { socket, admin_socket, verb } =
         Trunkline::parse_from(go::two_dashes(arguments.into_iter()));
-    if verb.attaches()
-        && let Err(problem) = place::check(socket.as_deref())
-    {
+    let attaches = verb.attaches();
+    if attaches && let Err(problem) = place::check(socket.as_deref()) {
         return misused(&problem);
     }
     let operator = || operator_channel(socket.clone(), admin_socket.clone());
+    let (named, admin) = (socket.clone(), admin_place(socket.as_deref(), admin_socket.clone()));
+    // Two sockets of one daemon are easily mixed up, and the kernel's word for that says nothing.
+    let failed = |problem: &str| {
+        let other = attaches.then(|| place::mixed_up(named.as_deref(), admin.as_deref())).flatten();
+        failed(other.as_deref().unwrap_or(problem))
+    };
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
         Verb::Upgrade(args) => upgrade::upgrade(&operator(), &args),
@@ -96,8 +101,11 @@ fn main() -> ExitCode {
             top::top(&AdminClient::new(operator()), &AdminClient::new(operator()), &args).map_err(explained)
         }
         Verb::Policy(verb) => policy::policy(&operator(), verb),
-        Verb::Call(args) => return call(args, socket),
-        Verb::Bench(args) => match bench::bench(args, socket) {
+        Verb::Call(args) => match call(args, socket.clone()) {
+            Ok(code) => return code,
+            Err(problem) => Err(problem),
+        },
+        Verb::Bench(args) => match bench::bench(args, socket.clone()) {
             Ok(true) => Ok(()),
             // The report has said so.
             Ok(false) => return ExitCode::FAILURE,
@@ -118,10 +126,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn call(mut args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
+/// How the call ended.
+///
+/// # Errors
+/// Why there was none.
+fn call(mut args: CallArgs, socket: Option<PathBuf>) -> Result<ExitCode, String> {
     let target = match go::take_target(&mut args.words) {
         Ok(target) => target,
-        Err(problem) => return misused(&problem),
+        Err(problem) => return Ok(misused(&problem)),
     };
     // There is one at least: the command line says so.
     let requests = args.words.split_off(1);
@@ -131,12 +143,12 @@ fn call(mut args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
     let is_called =
         |word: &String| word == "list" || word == "describe" || !word.contains('{') && word.contains('/');
     if speaks && !method.contains('/') && requests.first().is_some_and(is_called) {
-        return misused(&format!(
+        return Ok(misused(&format!(
             "{method:?} is no address: write HOST:PORT, and then what is to be called there"
-        ));
+        )));
     }
     if speaks && args.data.is_some() && !requests.is_empty() {
-        return misused("requests are given by --data or behind the method, not both");
+        return Ok(misused("requests are given by --data or behind the method, not both"));
     }
     let how = call::How {
         defaults: args.emit_defaults,
@@ -150,10 +162,7 @@ fn call(mut args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
     let outcome = call::Way::new(args.way, target, socket)
         .map_err(call::CallError::from)
         .and_then(|way| call::call(call::CallOrder { method, input, sources, way, how }));
-    match outcome {
-        Ok(status) => ExitCode::from(exit_code(&status)),
-        Err(error) => failed(&error.to_string()),
-    }
+    outcome.map(|status| ExitCode::from(exit_code(&status))).map_err(explained)
 }
 
 fn exit_code(status: &Status) -> u8 {
@@ -167,14 +176,19 @@ const ADMIN_VARIABLE: &str = "TRUNKLINE_ADMIN_SOCKET";
 /// A way to the daemon's admin API: by gRPC to the socket for operators if one is named, with an engine inside this
 /// program; else attached as applications are.
 fn operator_channel(socket: Option<PathBuf>, admin: Option<PathBuf>) -> Channel {
-    let variable = || std::env::var_os(ADMIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    match admin.or_else(|| variable().filter(|_| socket.is_none())) {
+    match admin_place(socket.as_deref(), admin) {
         Some(path) => {
             let target = format!("unix:{}", path.display());
             Channel::builder().name("trunkline").embedded(true).target(&target).connect_lazy()
         }
         None => channel(socket),
     }
+}
+
+/// The socket for operators, if one is named.
+fn admin_place(socket: Option<&Path>, admin: Option<PathBuf>) -> Option<PathBuf> {
+    let variable = || std::env::var_os(ADMIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    admin.or_else(|| variable().filter(|_| socket.is_none()))
 }
 
 /// Attached to the daemon. Embedded mode would ask a daemon nobody uses.

@@ -1,8 +1,9 @@
 //! Where a verb looks for the daemon, as `--socket` or `TRUNKLINE_SOCKET` name it: the path of a socket, or a relay.
 
 use crate::call::is_remote;
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use trunkline_shm::SOCKET_VARIABLE;
+use trunkline_shm::{ControlError, ControlSocket, SOCKET_VARIABLE};
 
 /// What was named, if anything was.
 fn named(socket: Option<&Path>) -> Option<PathBuf> {
@@ -22,5 +23,27 @@ pub fn check(socket: Option<&Path>) -> Result<(), String> {
             place.display()
         )),
         _ => Ok(()),
+    }
+}
+
+/// What is wrong if a verb failed because it was given the one of the daemon's sockets for the other. `admin` is what
+/// was named as the socket for operators.
+pub fn mixed_up(socket: Option<&Path>, admin: Option<&Path>) -> Option<String> {
+    let is_other_kind =
+        |error: &std::io::Error| error.raw_os_error() == Some(Errno::PROTOTYPE.raw_os_error());
+    if let Some(path) = admin {
+        let refused = std::os::unix::net::UnixStream::connect(path).err()?;
+        return is_other_kind(&refused).then(|| {
+            format!("{}: that is the socket for applications (daemon.socket): use --socket", path.display())
+        });
+    }
+    let path = named(socket).filter(|place| !is_remote(place))?;
+    match ControlSocket::connect(&path) {
+        Err(ControlError::System { errno: Errno::PROTOTYPE, .. }) => Some(format!(
+            "{}: that is the socket for operators (admin.listen), or for peers: use --admin-socket; call and bench \
+             need the one for applications (daemon.socket)",
+            path.display()
+        )),
+        _ => None,
     }
 }

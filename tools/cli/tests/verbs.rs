@@ -625,6 +625,31 @@ fn a_daemon_that_does_not_answer_is_not_waited_for() {
     }
 }
 
+/// The daemon's two sockets speak different protocols; who names one for the other hears which to name.
+#[test]
+fn sockets_that_are_mixed_up_are_told_apart() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let admin = folder.path().join("admin.sock");
+    let host = Host::start(&format!("[admin]\nlisten = [\"unix:{}\"]", admin.display()));
+    let (admin, own) = (admin.display().to_string(), host.socket().display().to_string());
+    for verb in [&["list"][..], &["call", "list"], &["upgrade"]] {
+        let ended = end(&mut trunkline(&[&["--socket", &admin], verb].concat()), "");
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let wanted = format!("{admin}: that is the socket for operators (admin.listen)");
+        assert!(
+            ended.err.contains(&wanted) && ended.err.contains("use --admin-socket"),
+            "{verb:?}: {ended:?}"
+        );
+    }
+    let ended = end(&mut trunkline(&["--admin-socket", &own, "list"]), "");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let wanted = format!("{own}: that is the socket for applications (daemon.socket): use --socket");
+    assert!(ended.err.contains(&wanted), "{ended:?}");
+    let good = end(&mut trunkline(&["--admin-socket", &admin, "list"]), "");
+    assert_eq!(good.code, Some(0), "{good:?}");
+}
+
 /// Who may not write to the socket hears that, and not that there is no daemon.
 #[test]
 fn a_socket_that_may_not_be_used_is_said_to_be_one() {
