@@ -56,6 +56,7 @@ use admin::proto::admin_client::AdminClient;
 use args::{CallArgs, Trunkline, Verb};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trunkline::{Channel, Status};
@@ -201,16 +202,21 @@ fn channel(socket: Option<PathBuf>) -> Channel {
     channel.connect_lazy()
 }
 
-/// A reader that has seen enough (`trunkline list | head -1`) ends the program quietly, as it ends others: the standard
-/// library ignores the signal and panics where it prints. (The daemon, which prints nothing, has a hook of its own.)
+/// The standard library panics where it cannot print. A reader that has seen enough (`trunkline list | head -1`) ends
+/// the program quietly, as it ends others; whatever else is wrong with standard output is said in a sentence. (The
+/// daemon, which prints nothing, has a hook of its own.)
 fn end_with_reader() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let said = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
-            std::process::exit(EXIT_PIPE);
+        match said.strip_prefix("failed printing to stdout: ") {
+            Some(why) if why.contains("Broken pipe") => std::process::exit(EXIT_PIPE),
+            Some(why) => {
+                let _ = writeln!(std::io::stderr(), "trunkline: cannot write: {why}");
+                std::process::exit(1);
+            }
+            None => usual(panic),
         }
-        usual(panic);
     }));
 }
 

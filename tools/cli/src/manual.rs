@@ -34,7 +34,7 @@ pub fn completions(args: &CompletionsArgs, mut line: Command) -> Result<(), Stri
     // Into memory first: the generator does not bear a reader who goes away.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut line, NAME, &mut script);
-    io::stdout().write_all(&script).map_err(|error| error.to_string())
+    io::stdout().write_all(&script).map_err(|error| format!("cannot write: {error}"))
 }
 
 /// Writes a manual page for the program and one for each of its verbs.

@@ -63,6 +63,21 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
+fn output_that_finds_no_room_is_no_panic() {
+    watched();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for arguments in
+        [&["sim", "--requests", "100", "--load", "50", "--policy", "random"][..], &["completions", "bash"]]
+    {
+        let ended = trunkline(arguments).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert!(err.starts_with("trunkline: cannot write: No space left on device"), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+}
+
+#[test]
 fn list_shows_who_is_there() {
     watched();
     let host = Host::start("[daemon]\nnode = \"alpha\"\nlisten = [\"tcp://127.0.0.1:0\"]");
