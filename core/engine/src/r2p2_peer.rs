@@ -5,8 +5,9 @@ use crate::engine::{Engine, Turn};
 use crate::limits::R2P2_REPLY;
 use crate::r2p2::{Named, R2p2Port, R2p2Settings, Serving};
 use crate::r2p2_remote::GREETING_TAG;
-use crate::registry::MethodTypes;
+use crate::registry::{MethodTypes, service_of};
 use crate::target::Target;
+use crate::vouching::PeerRule;
 use crate::{CallKey, RemoteKey};
 use core::net::SocketAddrV4;
 use std::borrow::Cow;
@@ -250,6 +251,7 @@ impl Engine {
                 self.start(turn, call, Target::Here, &mut opening);
             }
             Err(Uncalled::Fault(fault)) => self.refuse_r2p2(turn.now, key, &fault.status()),
+            Err(Uncalled::Denied(status)) => self.refuse_r2p2(turn.now, key, &status),
             Err(Uncalled::Metadata(error)) => self.refuse_unreadable(turn.now, key, &error.to_string()),
             Err(Uncalled::Unreadable { fingerprint }) => {
                 let reply = ReplyEnvelope::of(Code::Internal, Execution::NotExecuted);
@@ -266,11 +268,14 @@ impl Engine {
     }
 
     /// The call a request means, if it can be one here. Its deadline is still to be said.
+    ///
+    /// Nobody has an identity here: a seal says that the sender has the key of the cluster, and not which host it is.
     fn r2p2_called(&mut self, request: RequestKey, said: &RequestEnvelope<'_>) -> Result<Call, Uncalled> {
         if !said.metadata.is_empty() {
             let mut pairs = MetadataReader::read(said.metadata).map_err(Uncalled::Metadata)?;
             pairs.try_for_each(|pair| pair.map(drop)).map_err(Uncalled::Metadata)?;
         }
+        PeerRule::check(&self.peer_rules, "", service_of(said.path)).map_err(Uncalled::Denied)?;
         let (called, pattern) = self.served(said.path).map_err(Uncalled::Fault)?;
         let elsewhere = self.shards.types(called.method, self.registry.path(called.method));
         let servers =
@@ -310,6 +315,8 @@ impl Engine {
 /// Why a request becomes no call.
 enum Uncalled {
     Fault(Fault),
+    /// By a rule about those that come over the network.
+    Denied(Status),
     Metadata(MetadataError),
     /// It is linear, and of a type nobody here has.
     Unreadable {

@@ -7,7 +7,7 @@ mod world;
 use std::cell::Cell;
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
-use trunkline_engine::{Protocol, R2p2Port, R2p2Settings};
+use trunkline_engine::{PeerRule, Protocol, R2p2Port, R2p2Settings};
 use trunkline_r2p2::{Mode, Packet, PacketType, ReplyEnvelope, RequestEnvelope};
 use trunkline_telemetry::{Ask, Side};
 use world::*;
@@ -533,6 +533,28 @@ fn requests_that_are_no_calls_are_answered() {
     }
     assert!(scene.server.take().is_empty());
     scene.nothing_left();
+}
+
+/// No seal says which host it is, so nobody is among `peers`.
+#[test]
+fn rules_about_the_network_hold_for_requests() {
+    for (service, may) in [("world.*", false), ("other.*", true)] {
+        let mut scene = Scene::new();
+        let rule = PeerRule { service: service.into(), peers: vec!["*".into()] };
+        scene.world.hosts[1].engine.configure_peer_rules(vec![rule]);
+        if may {
+            scene.round_trip(b"no rule names it");
+        } else {
+            let call = scene.call(0, b"x", Deadline::NONE);
+            assert!(scene.server.take().is_empty(), "no handler hears of it");
+            let (finish, _, words) = scene.conclude(call, Code::PermissionDenied);
+            assert_eq!(finish.execution, Execution::NotExecuted);
+            let words = words.text("grpc-message").unwrap();
+            let why = "a peer that has proved nothing may not call world.Echo: [[call]] for \"world.*\"";
+            assert!(words.starts_with(why), "{words}");
+        }
+        scene.nothing_left();
+    }
 }
 
 #[test]
