@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use trunkline_call::Instant;
 use trunkline_call::entry::Span;
-use trunkline_engine::{Dialled, Engine, GrpcClient, GrpcKey, Heaps, Limits, PeerIdentity, SessionKey, Turn};
+use trunkline_engine::{CallRights, Dialled, Engine, GrpcKey, Heaps, Limits, PeerIdentity, SessionKey, Turn};
 use trunkline_grpc::{Command, Event, StreamTag};
 
 /// A message of 64 bytes behind its prefix, and an answer of nine.
@@ -42,7 +42,7 @@ impl Gateway {
     fn new() -> Self {
         let mut engine = Engine::new(Limits::default(), "forwarding", 1);
         engine.configure_service("bench.v1.Bench", &["tcp://127.0.0.1:1".to_owned()]).unwrap();
-        let client = GrpcClient { who: "somebody".into(), rules: [].into() };
+        let client = CallRights { who: "somebody".into(), rules: [].into() };
         let (now, label) = (Instant(1_000_000), "tcp://127.0.0.1:2".to_owned());
         let client = engine.accept_at_gateway(now, label, PeerIdentity::default(), client);
         let of = |prefix: [u8; 5]| Bytes::from([&prefix[..], &vec![7; usize::from(prefix[4])]].concat());

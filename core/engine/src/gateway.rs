@@ -14,7 +14,7 @@
 
 use crate::call::{Call, ClientEnd, Direction, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::gateway_client::{APPLICANT, Forward, Forwarded, Gateway, GatewaySettings, GrpcClient, Route};
+use crate::gateway_client::{APPLICANT, CallRights, Forward, Forwarded, Gateway, GatewaySettings, Route};
 use crate::grpc_peer::{GrpcPeer, PeerIdentity};
 use crate::opaque::{is_path, shown};
 use crate::registry::{Called, MessageType, MethodTypes, is_own_service, service_of};
@@ -46,7 +46,7 @@ impl Engine {
         now: Instant,
         label: String,
         identity: PeerIdentity,
-        client: GrpcClient,
+        client: CallRights,
     ) -> GrpcKey {
         let key = self.accept_user(now, label, identity, client);
         if let Some(peer) = self.grpc_peers.find_mut(key) {
@@ -61,7 +61,7 @@ impl Engine {
         now: Instant,
         label: String,
         identity: PeerIdentity,
-        client: GrpcClient,
+        client: CallRights,
     ) -> GrpcKey {
         let key = self.accept_grpc(now, label, identity);
         if let Some(peer) = self.grpc_peers.find_mut(key) {

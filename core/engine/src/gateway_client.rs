@@ -27,9 +27,9 @@ pub struct GatewaySettings {
     pub schemas: Vec<Arc<BoundSchema>>,
 }
 
-/// A gRPC client that came to the gateway, or is known as a user of this host: what it may call.
+/// What a user of this host may call that came over a socket, or a client of the gateway.
 #[derive(Clone, Debug)]
-pub struct GrpcClient {
+pub struct CallRights {
     /// For whoever reads that a call was refused: `uid 1000, gid 1000`.
     pub who: Box<str>,
     /// In order: the first that names a service decides; a service none of them names may be called.
@@ -154,7 +154,7 @@ impl Gateway {
     }
 }
 
-impl GrpcClient {
+impl CallRights {
     pub(crate) fn check(&self, service: &str) -> Result<(), Status> {
         match self.rules.iter().find(|rule| rule.names(service)) {
             Some(rule) if !rule.permits => {

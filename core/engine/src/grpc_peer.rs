@@ -1,6 +1,6 @@
 //! A connection to a peer that speaks gRPC, and what is known of it.
 
-use crate::gateway_client::GrpcClient;
+use crate::gateway_client::CallRights;
 use crate::grpc_stream::GrpcStream;
 use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding};
 use crate::item::Direction;
@@ -25,7 +25,7 @@ pub struct GrpcPeer {
     /// It asks the daemon itself.
     pub(crate) operator: Option<Operator>,
     /// What it may call, if that is not everything.
-    pub(crate) client: Option<GrpcClient>,
+    pub(crate) client: Option<CallRights>,
     /// It came to the gateway.
     pub(crate) forwards: bool,
     /// Its name in requests.

@@ -134,7 +134,7 @@ mod workers;
 pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Plant, SessionFault, Turn};
-pub use gateway_client::{CallRule, GatewaySettings, GrpcClient};
+pub use gateway_client::{CallRights, CallRule, GatewaySettings};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
 pub use handover::{Brought, Exported, GrpcLeft, HandoverError};

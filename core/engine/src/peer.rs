@@ -1,17 +1,18 @@
 //! A connection to another daemon, and what is known of it.
 
 use crate::assembly::Assembly;
+use crate::gateway_client::CallRights;
 use crate::grpc_peer::PeerIdentity;
 use crate::held::{HeldBudget, HeldFull, Holding};
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
-use crate::vouching::{CallersHeard, CallersSaid};
+use crate::vouching::{CallersHeard, CallersSaid, PeerRule};
 use crate::{CallKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Execution, Fault, Instant, KeyedMap};
+use trunkline_call::{Execution, Fault, Instant, KeyedMap, Status};
 use trunkline_native::{Connection, MethodIndex, StreamId};
 use trunkline_telemetry::PeerIndex;
 
@@ -30,6 +31,9 @@ pub struct Peer {
     /// configuration, whenever the identity is.
     #[serde(skip)]
     pub(crate) is_host: bool,
+    /// What it may call as a user of this host, if it is one. Said by the configuration, as `is_host` is.
+    #[serde(skip)]
+    pub(crate) rights: Option<CallRights>,
     /// It has ended because bytes were changed on their way.
     #[serde(skip)]
     pub(crate) is_corrupted: bool,
@@ -132,6 +136,18 @@ impl Peer {
         budget.book(&mut self.holding, held_bytes as u64).map_err(HeldFull::fault)?;
         self.assembling_bytes = held_bytes;
         Ok(())
+    }
+
+    /// Whether it may call a service: by what rules say of the network, and of users of this host.
+    ///
+    /// # Errors
+    /// Why not, and which rule says so.
+    pub(crate) fn may_call(&self, rules: &[PeerRule], service: &str) -> Result<(), Status> {
+        PeerRule::check(rules, self.identity.proven(), service)?;
+        match &self.rights {
+            Some(rights) if !self.is_host => rights.check(service),
+            _ => Ok(()),
+        }
     }
 
     /// Where it comes from, or leads to: without the port of whoever has dialled.

@@ -4,9 +4,8 @@ use crate::assembly::Shape;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::peer::Offered;
-use crate::registry::{Called, MethodKey, MethodTypes};
+use crate::registry::{Called, MethodKey, MethodTypes, service_of};
 use crate::target::Target;
-use crate::vouching::PeerRule;
 use crate::{CallKey, PeerKey};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -113,13 +112,10 @@ impl Engine {
     fn handle_call(&mut self, turn: &mut Turn<'_>, peer: PeerKey, incoming: IncomingCall<'_>) {
         let stream = incoming.stream;
         let offered = self.peers.find(peer).and_then(|peer| peer.offered.get(&incoming.method)).cloned();
-        if !self.peer_rules.is_empty()
-            && let Some((found, offered)) = self.peers.find(peer).zip(offered.as_ref())
+        if let Some((found, offered)) = self.peers.find(peer).zip(offered.as_ref())
+            && let Err(status) = found.may_call(&self.peer_rules, service_of(&offered.path))
         {
-            let service = crate::registry::service_of(&offered.path);
-            if let Err(status) = PeerRule::check(&self.peer_rules, found.identity.proven(), service) {
-                return self.refuse_stream(turn, peer, stream, &status);
-            }
+            return self.refuse_stream(turn, peer, stream, &status);
         }
         let called = offered.as_ref().and_then(|offered| match offered.method {
             Some(method) => Some(Called { method, path: None }),
@@ -127,7 +123,7 @@ impl Engine {
         });
         let Some(Called { method, path }) = called else {
             let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
-            let service = crate::registry::service_of(&path).to_owned();
+            let service = service_of(&path).to_owned();
             let fault = if self.serves_service(&service) {
                 Fault::NoMethod { path }
             } else {

@@ -3,6 +3,7 @@
 use crate::call::ServerEnd;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
+use crate::gateway_client::CallRights;
 use crate::held::Holding;
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
@@ -54,6 +55,14 @@ impl Engine {
         if let Some(peer) = self.peers.find_mut(key) {
             peer.is_host = self.hosts.include(identity.proven());
             peer.identity = identity;
+        }
+    }
+
+    /// Says what the other end of a connection may call as a user of this host. One of the operator's daemons calls for
+    /// others, whose rights it has looked at itself.
+    pub fn peer_has_rights(&mut self, key: PeerKey, rights: CallRights) {
+        if let Some(peer) = self.peers.find_mut(key) {
+            peer.rights = Some(rights);
         }
     }
 
@@ -289,6 +298,7 @@ impl Engine {
             label,
             identity: PeerIdentity::default(),
             is_host: false,
+            rights: None,
             is_corrupted: false,
             callers_said: CallersSaid::default(),
             callers_heard: CallersHeard::default(),

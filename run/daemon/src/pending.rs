@@ -10,7 +10,7 @@ use crate::clock::now;
 use crate::giving_way::GivesWay;
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
 use crate::pending_step::{PendingStep as Step, client_handshake, probe_answer, read_first, refusing};
-use crate::purpose::{Purpose, RestrictedClient, identity, label, take_in};
+use crate::purpose::{Purpose, RestrictedClient, give_rights, identity, label, take_in};
 use crate::refusal::REFUSAL_NS_MAX;
 use crate::shard::Shard;
 use crate::token::Token;
@@ -512,6 +512,7 @@ impl Shard {
     }
 
     fn begin_native(&mut self, peer: PeerKey, stream: Stream, first: &[u8], known: Option<UnidentifiedKey>) {
+        give_rights(&mut self.engine, peer, &stream, &self.pending.call_rules);
         self.with_natives(|natives, lent| natives.begin(lent, peer, stream, first, known));
     }
 

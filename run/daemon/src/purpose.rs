@@ -3,7 +3,8 @@
 use crate::config::{Admin, Config, OpenTo, ServiceRule};
 use std::io;
 use std::sync::Arc;
-use trunkline_engine::{CallRule, GrpcClient, GrpcKey, Operator, PeerIdentity};
+use trunkline_call::Instant;
+use trunkline_engine::{CallRights, CallRule, Engine, GrpcKey, Operator, PeerIdentity, PeerKey};
 use trunkline_net::{Endpoint, PeerCredentials, Stream};
 
 /// What a listener is for.
@@ -34,7 +35,7 @@ pub(crate) enum RestrictedClient {
 
 /// A connection of a gateway's client.
 pub(crate) struct GatewayConnection {
-    client: GrpcClient,
+    client: CallRights,
     /// Its user over a Unix socket (SO_PEERCRED).
     uid: Option<u32>,
     needs_tls: bool,
@@ -102,26 +103,26 @@ impl GatewayListener {
         let needs_tls = self.needs_tls;
         let Some(user) = stream.peer_credentials()? else {
             let client =
-                GrpcClient { who: "a client at a port".into(), rules: Arc::clone(&self.rules_by_port) };
+                CallRights { who: "a client at a port".into(), rules: Arc::clone(&self.rules_by_port) };
             return Ok(GatewayConnection { client, uid: None, needs_tls });
         };
-        Ok(GatewayConnection { client: client_of(&self.rules, &user), uid: Some(user.uid), needs_tls })
+        Ok(GatewayConnection { client: rights_of(&self.rules, &user), uid: Some(user.uid), needs_tls })
     }
 }
 
 /// What a user of this host may call by `[[call]]`.
-fn client_of(rules: &[ServiceRule], user: &PeerCredentials) -> GrpcClient {
+fn rights_of(rules: &[ServiceRule], user: &PeerCredentials) -> CallRights {
     let PeerCredentials { uid, gid, .. } = *user;
     let rule = |rule: &ServiceRule| CallRule {
         service: rule.service.as_str().into(),
         permits: rule.covers(uid, gid),
     };
-    GrpcClient { who: format!("uid {uid}, gid {gid}").into(), rules: rules.iter().map(rule).collect() }
+    CallRights { who: format!("uid {uid}, gid {gid}").into(), rules: rules.iter().map(rule).collect() }
 }
 
 /// May call nothing.
-fn nobody() -> GrpcClient {
-    GrpcClient { who: "nobody".into(), rules: [CallRule { service: "*".into(), permits: false }].into() }
+fn nobody() -> CallRights {
+    CallRights { who: "nobody".into(), rules: [CallRule { service: "*".into(), permits: false }].into() }
 }
 
 /// A user of this host, as policies know its applications.
@@ -147,7 +148,7 @@ impl RestrictedClient {
 
 impl GatewayConnection {
     /// What the engine takes it in as: its address, who it proved to be, what it may call.
-    pub fn into_parts(self, stream: &Stream) -> (String, PeerIdentity, GrpcClient) {
+    pub fn into_parts(self, stream: &Stream) -> (String, PeerIdentity, CallRights) {
         match self.uid {
             Some(uid) => {
                 let (label, identity) = of_user(uid);
@@ -161,8 +162,8 @@ impl GatewayConnection {
 /// Hands a connection of HTTP/2 to the engine. Whoever connected to a Unix socket of `daemon.listen` is a user of this
 /// host, for whom `[[call]]` holds.
 pub(crate) fn take_in(
-    engine: &mut trunkline_engine::Engine,
-    now: trunkline_call::Instant,
+    engine: &mut Engine,
+    now: Instant,
     stream: &Stream,
     client: Option<RestrictedClient>,
     rules: &[ServiceRule],
@@ -172,7 +173,7 @@ pub(crate) fn take_in(
             Ok(None) => engine.accept_grpc(now, label(stream), identity(stream)),
             Ok(Some(user)) => {
                 let (label, identity) = of_user(user.uid);
-                engine.accept_user(now, label, identity, client_of(rules, &user))
+                engine.accept_user(now, label, identity, rights_of(rules, &user))
             }
             // The kernel does not say who it is, and it has gone.
             Err(_) => engine.accept_user(now, label(stream), identity(stream), nobody()),
@@ -182,6 +183,17 @@ pub(crate) fn take_in(
             let (label, identity, client) = client.into_parts(stream);
             engine.accept_at_gateway(now, label, identity, client)
         }
+    }
+}
+
+/// Has the engine hold a native connection over a Unix socket against `[[call]]`, as whoever else is a user of this
+/// host. Over the network it is nobody's.
+pub(crate) fn give_rights(engine: &mut Engine, peer: PeerKey, stream: &Stream, rules: &[ServiceRule]) {
+    match stream.peer_credentials() {
+        Ok(None) => {}
+        Ok(Some(user)) => engine.peer_has_rights(peer, rights_of(rules, &user)),
+        // The kernel does not say who it is, and it has gone.
+        Err(_) => engine.peer_has_rights(peer, nobody()),
     }
 }
 

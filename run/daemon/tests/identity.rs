@@ -86,6 +86,38 @@ fn a_rule_tells_host_from_host() {
     }
 }
 
+/// Over a Unix socket the kernel says who calls: its user's rights hold by both protocols, unless a native peer is one
+/// of the operator's daemons, which has looked at its callers' rights.
+#[test]
+fn over_a_unix_socket_a_user_has_its_rights_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    let (its, others) = (format!("uid:{own}"), format!("uid:{}", own + 1));
+    let denied = Code::PermissionDenied;
+    for (number, who, hosts, ends) in [
+        (0, &its, &others, [Code::Ok, Code::Ok]),
+        (1, &others, &others, [denied, denied]),
+        (2, &others, &its, [Code::Ok, denied]),
+    ] {
+        let target = format!("unix:{}", folder.path().join(number.to_string()).display());
+        let text = format!(
+            "[daemon]\nlisten = [{target:?}]\nhosts = [{hosts:?}]\n[[call]]\nservice = \"raw.*\"\nwho = [{who:?}]\n"
+        );
+        let server = Daemon::embedded(Config::from_toml(&text, "test").unwrap()).unwrap();
+        echo_in_thread(RawApp::attach(&server, "", true));
+        for (protocol, ends) in PROTOCOLS.into_iter().zip(ends) {
+            let host = Daemon::embedded(Config::from_toml(protocol, "test").unwrap()).unwrap();
+            let mut app = RawApp::attach(&host, &target, false);
+            let (finish, words) = app.unary_told(b"?");
+            assert_eq!(finish.code, ends, "{who} may, {hosts} are hosts, {protocol:?}: {words}");
+            if ends == denied {
+                let says = format!("uid {own}, gid ");
+                assert!(words.contains(&says) && words.contains("[[call]] for \"raw.*\""), "{words}");
+            }
+        }
+    }
+}
+
 /// On a host with several shards the connection comes to one, and the server is on another, or not.
 #[test]
 fn a_policy_tells_application_from_application() {

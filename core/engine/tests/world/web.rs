@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_call::Instant;
-use trunkline_engine::{CallRule, Engine, GrpcClient, GrpcKey, PeerIdentity, Turn};
+use trunkline_engine::{CallRights, CallRule, Engine, GrpcKey, PeerIdentity, Turn};
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
 
 /// How an engine takes in a client whose user is known.
-pub type Accept = fn(&mut Engine, Instant, String, PeerIdentity, GrpcClient) -> GrpcKey;
+pub type Accept = fn(&mut Engine, Instant, String, PeerIdentity, CallRights) -> GrpcKey;
 
 /// One connection.
 pub struct Web {
@@ -229,7 +229,7 @@ impl World {
         let label = format!("tcp://10.0.0.{}:4711", self.webs.len() + 1);
         let rules =
             rules.iter().map(|(service, permits)| CallRule { service: (*service).into(), permits: *permits });
-        let client = GrpcClient { who: "uid 7, gid 7".into(), rules: rules.collect() };
+        let client = CallRights { who: "uid 7, gid 7".into(), rules: rules.collect() };
         let identity = PeerIdentity { names: vec!["uid:7".into()], ..PeerIdentity::default() };
         let key = accept(&mut self.hosts[host].engine, self.now, label, identity, client);
         self.webs.push(Web::new(host, key));

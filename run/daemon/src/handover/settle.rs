@@ -3,6 +3,7 @@
 use super::arrive::{Inherited, InheritedClient, InheritedShard, NewHeap, TakeOverError};
 use super::wire::Memory;
 use crate::clock::now;
+use crate::purpose::give_rights;
 use crate::session_rings::Rings;
 use crate::shard::Shard;
 use crate::sockets::NativeSockets;
@@ -171,6 +172,7 @@ fn inherit(
         if !shard.engine.was_dialled(key) {
             shard.pending.hold_place(&mut stream);
         }
+        give_rights(&mut shard.engine, key, &stream, &shard.pending.call_rules);
         if shard.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
             shard.sockets.insert(key, stream, None);
         }
