@@ -279,8 +279,7 @@ fn identity(proven: Option<Identity>) -> Result<String, String> {
     let name = proven.spiffe_id().or_else(|| proven.dns.first().map(String::as_str));
     let name = name.ok_or("its certificate has no name")?;
     let is_one = name.len() <= IDENTITY_BYTES_MAX && !name.contains(char::is_control);
-    // Users of the daemon's host are called so.
-    if !is_one || name.starts_with("uid:") {
+    if !is_one {
         return Err("its certificate's name is none for an application".into());
     }
     Ok(name.to_owned())

@@ -11,6 +11,9 @@ pub struct Identity {
     pub uris: Vec<String>,
 }
 
+/// What users of this host are called by: the kernel says who they are, and no certificate does.
+const USER: &str = "uid:";
+
 /// What a URI must begin with to be a SPIFFE id.
 const SPIFFE: &str = "spiffe://";
 
@@ -18,10 +21,12 @@ impl Identity {
     /// Reads a certificate that has been verified. One without names has none; it is not an error.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Self {
         let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return Self::default() };
-        Self {
-            dns: parsed.valid_dns_names().map(str::to_owned).collect(),
-            uris: parsed.valid_uri_names().map(str::to_owned).collect(),
-        }
+        Self::named(parsed.valid_dns_names(), parsed.valid_uri_names())
+    }
+
+    /// Of these names. Names of one kind are not taken if one of them is as that of a user of this host.
+    fn named<'a>(dns: impl Iterator<Item = &'a str>, uris: impl Iterator<Item = &'a str>) -> Self {
+        Self { dns: names(dns), uris: names(uris) }
     }
 
     /// The SPIFFE id, if there is exactly one URI name and it is one (SPIFFE X.509-SVID, section 2).
@@ -31,6 +36,11 @@ impl Identity {
             _ => None,
         }
     }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    if names.iter().any(|name| name.starts_with(USER)) { Vec::new() } else { names }
 }
 
 /// The trust domain of a SPIFFE id (SPIFFE-ID, section 2.1).
@@ -57,8 +67,29 @@ pub(crate) fn is_spiffe_id(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Lists what is a SPIFFE id.
+    //! Lists what is a SPIFFE id, and which names of a certificate count.
     use super::*;
+
+    #[test]
+    fn no_certificate_names_a_user_of_this_host() {
+        let id = "spiffe://corp/search";
+        for (uris, taken) in [
+            (&["uid:0"][..], &[][..]),
+            (&["uid:1000", id], &[]),
+            (&[id, "uid:"], &[]),
+            (&[id, "https://corp/uid:0"], &[id, "https://corp/uid:0"]),
+        ] {
+            let identity = Identity::named(["a.corp"].into_iter(), uris.iter().copied());
+            assert_eq!(identity.uris, taken, "{uris:?}");
+            assert_eq!(
+                (identity.spiffe_id(), &identity.dns[..]),
+                (None, &["a.corp".to_owned()][..]),
+                "{uris:?}"
+            );
+        }
+        let identity = Identity::named(["uid:0"].into_iter(), [id].into_iter());
+        assert_eq!((identity.dns.len(), identity.spiffe_id()), (0, Some(id)));
+    }
 
     #[test]
     fn what_is_a_spiffe_id() {
