@@ -12,6 +12,8 @@ use trunkline_share::{CountShare, HostLimits};
 
 /// What is booked at once, and what a holder has without booking.
 pub(crate) const HELD_STEP_BYTES: u64 = 256 << 10;
+/// A method that a native peer has announced, beside its path: entries of tables, of the connection's and the engine's.
+pub(crate) const HELD_METHOD_BYTES: u64 = 256;
 /// A stream of a gRPC connection and its call, beside the bytes of messages.
 pub(crate) const HELD_STREAM_BYTES: u64 = 2 << 10;
 
@@ -32,6 +34,8 @@ pub(crate) struct HeldBudget {
 pub(crate) struct Holding {
     source: Box<str>,
     booked_bytes: u64,
+    /// Held for as long as it is there, beside what is said of other bytes.
+    kept_bytes: u64,
     /// Its source has so many parts of so many of what a source may have: all, if nothing is said.
     parts: Option<(u32, u32)>,
 }
@@ -60,10 +64,19 @@ impl HeldBudget {
     /// So many bytes are held for this one: whether they may be, which is booked.
     #[inline]
     pub fn book(&mut self, holding: &mut Holding, held_bytes: u64) -> Result<(), HeldFull> {
+        let held_bytes = held_bytes + holding.kept_bytes;
         if held_bytes <= holding.booked_bytes + HELD_STEP_BYTES {
             return Ok(());
         }
         self.book_more(holding, held_bytes)
+    }
+
+    /// So many bytes more are held for as long as this one is there, beside others: whether they may be, which is
+    /// booked.
+    pub fn keep(&mut self, holding: &mut Holding, held_bytes: u64, more_bytes: u64) -> Result<(), HeldFull> {
+        self.book(holding, held_bytes + more_bytes)?;
+        holding.keeps(more_bytes);
+        Ok(())
     }
 
     /// So many are held now. What is booked beyond that is given back, but for a step.
@@ -72,6 +85,7 @@ impl HeldBudget {
         if holding.booked_bytes == 0 {
             return;
         }
+        let held_bytes = held_bytes + holding.kept_bytes;
         // A step more than is needed stays, for what comes next; not for a holder at rest.
         let needed = steps_for(held_bytes);
         if holding.booked_bytes > needed + HELD_STEP_BYTES || held_bytes <= HELD_STEP_BYTES / 2 {
@@ -150,6 +164,11 @@ impl Holding {
         Self { source, ..Self::default() }
     }
 
+    /// So many bytes more are held for as long as it is there. They are booked with whatever is booked next.
+    pub fn keeps(&mut self, more_bytes: u64) {
+        self.kept_bytes += more_bytes;
+    }
+
     /// What is booked for it.
     pub fn booked_bytes(&self) -> u64 {
         self.booked_bytes
@@ -226,6 +245,20 @@ mod tests {
         assert_eq!(budget.book(&mut third, MIB), Err(HeldFull::Host(2 * MIB)));
         assert_eq!(budget.book(&mut third, HELD_STEP_BYTES), Ok(()));
         assert_eq!((third.booked_bytes(), budget.booked().1), (0, 2), "and leaves no source behind");
+    }
+
+    #[test]
+    fn what_is_kept_stays_booked_whatever_else_comes_and_goes() {
+        let mut budget = HeldBudget::new(MIB, 2 * MIB);
+        let mut holding = Holding::of("a".into());
+        assert_eq!(budget.keep(&mut holding, 0, MIB), Ok(()));
+        assert_eq!(budget.book(&mut holding, HELD_STEP_BYTES), Ok(()));
+        assert_eq!(budget.book(&mut holding, HELD_STEP_BYTES + 1), Err(HeldFull::Source(MIB)));
+        assert_eq!(budget.keep(&mut holding, HELD_STEP_BYTES, 1), Err(HeldFull::Source(MIB)));
+        budget.settle(&mut holding, 0);
+        assert!(holding.booked_bytes() >= MIB - HELD_STEP_BYTES, "all that is kept, but for the first step");
+        budget.leave(holding);
+        assert_eq!(budget.booked(), (0, 0));
     }
 
     #[test]

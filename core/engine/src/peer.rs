@@ -3,7 +3,7 @@
 use crate::assembly::Assembly;
 use crate::gateway_client::CallRights;
 use crate::grpc_peer::PeerIdentity;
-use crate::held::{HeldBudget, HeldFull, Holding};
+use crate::held::{HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding};
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
@@ -37,6 +37,9 @@ pub struct Peer {
     /// It has ended because bytes were changed on their way.
     #[serde(skip)]
     pub(crate) is_corrupted: bool,
+    /// Why it was closed here, if it was.
+    #[serde(skip)]
+    pub(crate) closed_for: Option<PeerFault>,
     /// Callers named to it. Another process names them anew.
     #[serde(skip)]
     pub(crate) callers_said: CallersSaid,
@@ -54,7 +57,7 @@ pub struct Peer {
     pub(crate) assemblies: KeyedMap<StreamId, Assembly>,
     /// Bytes of those that the daemon holds itself.
     pub(crate) assembling_bytes: usize,
-    /// What is booked for those.
+    /// What is booked for those, and for the methods it has announced.
     #[serde(skip)]
     pub(crate) holding: Holding,
     /// Calls with an item that waits for room in the connection's queue.
@@ -123,6 +126,13 @@ pub(crate) struct Lent {
     pub(crate) direction: Direction,
 }
 
+impl Offered {
+    /// What it costs here.
+    fn held_bytes(&self) -> u64 {
+        self.path.len() as u64 + HELD_METHOD_BYTES
+    }
+}
+
 impl Peer {
     /// A large message is complete, or will never be.
     pub(crate) fn take_assembly(&mut self, stream: StreamId) -> Option<Assembly> {
@@ -148,6 +158,29 @@ impl Peer {
             Some(rights) if !self.is_host => rights.check(service),
             _ => Ok(()),
         }
+    }
+
+    /// It announces a method, if its source may have so much more.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn take_offer(
+        &mut self,
+        budget: &mut HeldBudget,
+        index: MethodIndex,
+        offered: Offered,
+    ) -> Result<(), HeldFull> {
+        budget.keep(&mut self.holding, self.assembling_bytes as u64, offered.held_bytes())?;
+        self.offered.insert(index, offered);
+        Ok(())
+    }
+
+    /// It comes from another process, where its bytes were booked: they are held here from now on, be there room or
+    /// not.
+    pub(crate) fn book_again(&mut self, budget: &mut HeldBudget) {
+        self.holding = Holding::of(Self::source_of(&self.label, self.lane.is_some()));
+        self.holding.keeps(self.offered.values().map(Offered::held_bytes).sum());
+        let _ = budget.book(&mut self.holding, self.assembling_bytes as u64);
     }
 
     /// Where it comes from, or leads to: without the port of whoever has dialled.

@@ -6,7 +6,7 @@ use crate::engine::{Engine, Turn};
 use crate::peer::Offered;
 use crate::registry::{Called, MethodKey, MethodTypes, service_of};
 use crate::target::Target;
-use crate::{CallKey, PeerKey};
+use crate::{CallKey, PeerFault, PeerKey};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Execution, Fault, ServerStamps};
@@ -56,7 +56,8 @@ impl Engine {
                 }
             }
             Event::Caller { number, caller } => {
-                if let Some(peer) = self.peers.find_mut(peer) {
+                // Nothing is kept of what is not believed.
+                if let Some(peer) = self.peers.find_mut(peer).filter(|peer| peer.is_host) {
                     peer.callers_heard.hear(number, caller);
                 }
             }
@@ -266,8 +267,14 @@ impl Engine {
         let answer = self.answer_to(path);
         let offered =
             Offered { path: path.into(), method: answer.0, fingerprints, answered: None, agreed: None };
-        if let Some(found) = self.peers.find_mut(peer) {
-            found.offered.insert(index, offered);
+        if let Some(found) = self.peers.find_mut(peer)
+            && let Err(full) = found.take_offer(&mut self.held, index, offered)
+        {
+            let status = full.fault().status();
+            let why = format!("method {} announced: {}", index.0, status.message());
+            found.connection.close(status.code(), &why);
+            found.closed_for = Some(PeerFault(why));
+            return;
         }
         self.answer(peer, index, answer);
     }

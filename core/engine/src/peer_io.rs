@@ -107,8 +107,9 @@ impl Engine {
                 Ok(None) => break,
                 Err(error) => {
                     peer.is_corrupted = error.is_corruption();
+                    let closed_for = peer.closed_for.take();
                     self.transmit(key);
-                    return Err(PeerFault(error.to_string()));
+                    return Err(closed_for.unwrap_or_else(|| PeerFault(error.to_string())));
                 }
             }
         }
@@ -300,6 +301,7 @@ impl Engine {
             is_host: false,
             rights: None,
             is_corrupted: false,
+            closed_for: None,
             callers_said: CallersSaid::default(),
             callers_heard: CallersHeard::default(),
             announced: KeyedMap::default(),

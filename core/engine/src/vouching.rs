@@ -141,13 +141,14 @@ impl CallersSaid {
 pub(crate) struct CallersHeard(Vec<Arc<VouchedCaller>>);
 
 impl CallersHeard {
-    /// Takes what a peer says; its connection has seen to it that numbers come in order and are few.
+    /// Takes what a peer says; its connection has seen to it that numbers come in order and are few. Behind a gap, of
+    /// what was said while the peer was not believed, nothing is taken.
     pub fn hear(&mut self, number: CallerNumber, caller: VouchedCaller) {
         let caller = Arc::new(caller);
         let index = usize::from(number.0).wrapping_sub(1);
         if let Some(known) = self.0.get_mut(index) {
             *known = caller;
-        } else if self.0.len() < Connection::CALLERS_MAX.into() {
+        } else if self.0.len() == index && index < Connection::CALLERS_MAX.into() {
             self.0.push(caller);
         }
     }
@@ -201,6 +202,20 @@ mod tests {
             assert!(says[1..].iter().all(|part| says[0].contains(part)), "{}", says[0]);
             assert_eq!((status.code(), status.execution()), (Code::PermissionDenied, Execution::NotExecuted));
         }
+    }
+
+    #[test]
+    fn nobody_is_taken_for_another_whose_number_was_not_heard() {
+        let mut heard = CallersHeard::default();
+        let named = |name: &str| VouchedCaller { name: name.into(), ..VouchedCaller::default() };
+        heard.hear(CallerNumber(5), named("five"));
+        assert_eq!(heard.find(CallerNumber(1)), None);
+        heard.hear(CallerNumber(1), named("one"));
+        heard.hear(CallerNumber(2), named("two"));
+        heard.hear(CallerNumber(1), named("other"));
+        let found =
+            [1, 2, 5].map(|number| heard.find(CallerNumber(number)).map(|caller| caller.name.clone()));
+        assert_eq!(found, [Some("other".into()), Some("two".into()), None]);
     }
 
     /// A connection past hello, on which callers are named.

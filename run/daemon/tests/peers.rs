@@ -111,6 +111,25 @@ impl Speaker {
         }
     }
 
+    /// Announces so many methods of the longest names, and hears of each or why not.
+    fn announce(&mut self, methods: u16) -> Result<(), String> {
+        for number in 0..methods {
+            let path = format!("/raw.Echo/{number:01014}");
+            self.connection.announce_schema(&path, 0, 0).unwrap();
+        }
+        self.flush();
+        let mut why = String::from("it was cut off");
+        let all = self.until(|event| match event {
+            Event::SchemaAnswer { method, .. } => method.0 + 1 == methods,
+            Event::Closed { why: said, .. } => {
+                why = (*said).to_owned();
+                false
+            }
+            _ => false,
+        });
+        if all { Ok(()) } else { Err(why) }
+    }
+
     fn call(&mut self, bytes: &[u8], encoding: Encoding) {
         let method = self.connection.announce_schema("/raw.Echo/Once", 0, 0).unwrap();
         let call = NewCall {
@@ -185,6 +204,25 @@ fn one_for_which_there_is_no_place() {
     }
     silent.into_iter().for_each(|other| assert_eq!(read_to_end(other), [0; 0]));
     drop(first);
+    stage.expect_undisturbed();
+}
+
+/// What a connection announces is its address's to hold, until it goes.
+#[test]
+fn methods_announced_are_held_by_whoever_announces_them() {
+    let stage = Stage::set("[limits]\nheld_bytes_per_source = \"1 MiB\"\n");
+    let mut first = Speaker::connect(&stage);
+    first.announce(900).expect("1.1 MiB, of which the first 256 KiB are not counted");
+    let mut others: Vec<_> = (0..2).map(|_| Speaker::connect(&stage)).collect();
+    others[0].announce(100).expect("below what each connection has");
+    let why = others[1].announce(900).unwrap_err();
+    assert!(why.contains("method ") && why.contains("(limits.held_bytes_per_source)"), "{why}");
+    drop(first);
+    let began = std::time::Instant::now();
+    while Speaker::connect(&stage).announce(900).is_err() {
+        assert!(began.elapsed() < WATCHDOG, "what the first has held is not given back");
+    }
+    drop(others);
     stage.expect_undisturbed();
 }
 

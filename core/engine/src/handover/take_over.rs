@@ -14,6 +14,7 @@ use crate::remote::{LaneIndex, Remotes};
 use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
 use crate::table::Table;
+use crate::vouching::CallersHeard;
 use crate::{CallKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
@@ -143,6 +144,9 @@ impl Engine {
         self.hold_targets_again();
         let Self { sessions, peers, calls, lent, registry, shards, .. } = &self;
         Sound { sessions, peers, calls, lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
+        for (_, peer) in self.peers.iter_mut() {
+            peer.book_again(&mut self.held);
+        }
         self.know_owners_again(&arriving.owners_left);
         self.plan_again();
         self.rebalance();
@@ -172,6 +176,9 @@ impl Engine {
             let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(Arc::clone(config));
             peer.connection = taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
             peer.is_host = self.hosts.include(peer.identity.proven());
+            if !peer.is_host {
+                peer.callers_heard = CallersHeard::default();
+            }
         }
         self.peers = peers;
         Ok(())
