@@ -10,6 +10,8 @@ use trunkline_net::Source;
 /// Connections that other shards were asked to close and have not closed yet, at most: by so many there may be more
 /// than `daemon.connections_max` for a moment.
 const LEAVING_MAX: usize = 64;
+/// Why a connection of the native protocol is closed that gives way.
+pub(crate) const GAVE_WAY: &str = "it has not greeted, and others want its place";
 
 /// The unidentified connections of all shards. Clones are of the same.
 #[derive(Clone, Default)]
@@ -52,9 +54,10 @@ impl UnidentifiedConnections {
         self.shared().order.insert(key, UnidentifiedAt { shard, place });
     }
 
-    /// It has identified itself, or is gone.
-    pub fn remove(&self, key: UnidentifiedKey) {
-        self.shared().order.remove(key);
+    /// It has identified itself, or is gone. `false` if another shard has given its place to another connection: it is
+    /// to be closed whatever it has said, or there would be one too many.
+    pub fn remove(&self, key: UnidentifiedKey) -> bool {
+        self.shared().order.remove(key)
     }
 
     /// Whether other shards are to be left time to close what they were asked to: whoever connects waits in the backlog
@@ -63,7 +66,7 @@ impl UnidentifiedConnections {
         self.shared().leaving >= LEAVING_MAX / 2
     }
 
-    /// How many there are. Those that have greeted are among them until they would have had to give way.
+    /// How many there are.
     pub fn count(&self) -> usize {
         self.shared().order.count()
     }
@@ -103,6 +106,18 @@ mod tests {
     use super::*;
     use crate::command::shard_channel;
     use crate::waker::Waker;
+
+    #[test]
+    fn who_says_what_it_wants_when_its_place_is_given_away_is_told() {
+        let unidentified = UnidentifiedConnections::default();
+        let (sender, asked) = shard_channel(Arc::new(Waker::new().unwrap()));
+        unidentified.add_shard(sender);
+        let keys = [1, 2].map(|pending| unidentified.enter(0, Source::User(0), pending));
+        assert_eq!(unidentified.give_way(1, None), Some(GivesWay::Others));
+        assert!(asked.next().is_some());
+        assert_eq!(keys.map(|key| unidentified.remove(key)), [false, true]);
+        assert_eq!(unidentified.give_way(1, None), None, "who has said it gives way no more");
+    }
 
     #[test]
     fn another_shard_is_asked_for_what_it_has() {

@@ -7,7 +7,7 @@
 //! has it. A process without a descriptor stops watching its listeners.
 
 use crate::clock::now;
-use crate::giving_way::GivesWay;
+use crate::giving_way::{GAVE_WAY, GivesWay};
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
 use crate::pending_step::{PendingStep as Step, client_handshake, probe_answer, read_first, refusing};
 use crate::purpose::{Purpose, RestrictedClient, give_rights, identity, label, take_in};
@@ -210,24 +210,19 @@ impl Shard {
         Room::Nowhere
     }
 
-    /// Another shard has a connection for the place of this one, or of another of its source if this one has said what
-    /// it wants meanwhile.
+    /// Another shard has a connection for the place of this one. If it is gone, or has said what it wants, its place is
+    /// free already: whoever says so is closed then.
     pub fn give_way(&mut self, key: UnidentifiedKey, unidentified: Unidentified) {
-        if !self.close_unidentified(key, unidentified) {
-            self.make_room(Some(key.source));
-        }
+        self.close_unidentified(key, unidentified);
         self.pending.places.unidentified.gave_way();
     }
 
-    /// `false` if it has said what it wants, or is gone.
+    /// `false` if it is gone.
     fn close_unidentified(&mut self, key: UnidentifiedKey, unidentified: Unidentified) -> bool {
         match unidentified {
-            Unidentified::Peer(peer) if self.engine.has_greeted(peer) || !self.sockets.contains(peer) => {
-                false
-            }
+            Unidentified::Peer(peer) if !self.sockets.contains(peer) => false,
             Unidentified::Peer(peer) => {
-                let why = "it has not greeted, and others want its place";
-                self.with_natives(|natives, lent| natives.lose(lent, peer, why));
+                self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
                 true
             }
             Unidentified::Pending(id) => {
@@ -293,8 +288,11 @@ impl Shard {
             return;
         }
         self.socket_timers.cancel(alarm);
-        if let Some(key) = unidentified {
-            self.pending.places.unidentified.remove(key);
+        if let Some(key) = unidentified
+            && !self.pending.places.unidentified.remove(key)
+        {
+            tracing::info!(source = ?key.source, "a silent connection gives way to another");
+            return;
         }
         match (step, client) {
             (Step::Native(_), Some(client)) => {

@@ -6,6 +6,7 @@ use crate::command::{Bind, Command, ControlMessage, Exchanged, Notice, Services,
 use crate::config::TenantCandidate;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
+use crate::giving_way::GAVE_WAY;
 use crate::handover::Stand;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
@@ -497,7 +498,14 @@ impl Shard {
 
     fn settle_left(&mut self, left: WorkLeft) {
         self.pressing |= left.is_pressing;
-        left.unidentified.into_iter().for_each(|key| self.pending.places.unidentified.remove(key));
+        for key in left.unidentified {
+            self.pending.places.unidentified.remove(key);
+        }
+        for (peer, key) in left.greeted {
+            if !self.pending.places.unidentified.remove(key) {
+                self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
+            }
+        }
         left.closings.into_iter().for_each(|closing| self.linger(closing));
         if left.has_ended {
             self.leave_memory();

@@ -4,7 +4,7 @@ use crate::heaps::SessionHeaps;
 use crate::token::Token;
 use crate::unidentified::UnidentifiedKey;
 use trunkline_call::TimerTable;
-use trunkline_engine::Engine;
+use trunkline_engine::{Engine, PeerKey};
 use trunkline_net::{Buffers, LingeringClose, Poller};
 
 /// What a shard lends for one visit.
@@ -30,4 +30,6 @@ pub(crate) struct WorkLeft {
     pub closings: Vec<LingeringClose>,
     /// Accepted connections that are over.
     pub unidentified: Vec<UnidentifiedKey>,
+    /// Accepted connections that have greeted.
+    pub greeted: Vec<(PeerKey, UnidentifiedKey)>,
 }

@@ -219,6 +219,7 @@ impl NativeSockets {
         if !first.is_empty() {
             let seen = now();
             self.handle_frames(lent, key, seen, seen, start + first.len());
+            self.note_greeting(lent, key);
         }
         // What TLS has read already, the poller does not tell.
         self.read(lent, key);
@@ -355,6 +356,7 @@ impl NativeSockets {
         let Some(socket) = self.open.get_mut(&key).filter(|socket| socket.state != State::Closing) else {
             return Ok(Transfer::NotReady);
         };
+        let is_unidentified = socket.unidentified.is_some();
         let start = lent.engine.resume(key, &mut self.input);
         let seen = now();
         let moved = socket.stream.read(&mut self.input[start..]).map_err(|e| e.to_string())?;
@@ -364,7 +366,21 @@ impl NativeSockets {
             Transfer::Bytes(bytes) => start + bytes,
             Transfer::NotReady | Transfer::Ended => start,
         };
-        Ok(if self.handle_frames(lent, key, arrived, read, end) { moved } else { Transfer::NotReady })
+        let is_sound = self.handle_frames(lent, key, arrived, read, end);
+        if is_unidentified {
+            self.note_greeting(lent, key);
+        }
+        Ok(if is_sound { moved } else { Transfer::NotReady })
+    }
+
+    /// Whoever has greeted is no longer among the unidentified.
+    fn note_greeting(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) {
+        if let Some(socket) = self.open.get_mut(&key)
+            && lent.engine.has_greeted(key)
+            && let Some(unidentified) = socket.unidentified.take()
+        {
+            lent.left.greeted.push((key, unidentified));
+        }
     }
 
     /// Hands the shared buffer to the engine. `false` if the peer broke the protocol.

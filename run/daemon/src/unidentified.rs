@@ -53,9 +53,11 @@ impl UnidentifiedOrder {
         self.change(key.source, |of_source| _ = of_source.insert(key.number, at));
     }
 
-    /// It is none any more.
-    pub fn remove(&mut self, key: UnidentifiedKey) {
+    /// It is none any more. `false` if it was none.
+    pub fn remove(&mut self, key: UnidentifiedKey) -> bool {
+        let before = self.count;
         self.change(key.source, |of_source| _ = of_source.remove(&key.number));
+        self.count < before
     }
 
     /// How many there are.
@@ -108,7 +110,7 @@ mod tests {
         order.remove(keys[1]);
         order.remove(keys[2]);
         assert_eq!(oldest(&order, None), Some(keys[0]));
-        keys.into_iter().for_each(|key| order.remove(key));
+        assert_eq!(keys.map(|key| order.remove(key)), [true, false, false, true, true]);
         assert!(order.of_source.is_empty() && order.by_count.is_empty() && order.count() == 0);
     }
 }

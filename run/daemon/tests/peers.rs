@@ -207,6 +207,45 @@ fn one_for_which_there_is_no_place() {
     stage.expect_undisturbed();
 }
 
+/// With two shards, whoever greets when its place is given to another keeps it or is closed: no more stay than may.
+#[test]
+fn no_more_stay_than_there_are_places() {
+    const PLACES: usize = 20;
+    let stage = Stage::set(&format!("shards = 2\nconnections_max = {PLACES}\n"));
+    let config = Arc::new(native::Config::default());
+    let mut connection = Connection::new(Side::Initiator, config, Instant(1));
+    let mut hello = Vec::new();
+    for chunk in connection.poll_transmit(Instant(1), usize::MAX) {
+        if let Chunk::Bytes(own) = chunk {
+            hello.extend_from_slice(own);
+        }
+    }
+    for _ in 0..20 {
+        let connect = || {
+            let mut streams: Vec<_> = (0..30).map(|_| stage.connect()).collect();
+            // Those that have a place greet while others want it.
+            for stream in &mut streams {
+                let _ = stream.write_all(&hello);
+            }
+            streams
+        };
+        let mut streams = std::thread::scope(|scope| {
+            let others = [(); 3].map(|()| scope.spawn(connect));
+            others.into_iter().flat_map(|other| other.join().unwrap()).collect::<Vec<_>>()
+        });
+        streams.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+        let began = std::time::Instant::now();
+        while streams.len() > PLACES {
+            streams.retain_mut(|stream| match stream.read(&mut [0; 4096]) {
+                Ok(bytes) => bytes > 0,
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            });
+            assert!(began.elapsed() < WATCHDOG, "{} stay of {PLACES}", streams.len());
+        }
+    }
+    stage.expect_undisturbed();
+}
+
 /// What a connection announces is its address's to hold, until it goes.
 #[test]
 fn methods_announced_are_held_by_whoever_announces_them() {
