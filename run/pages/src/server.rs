@@ -33,9 +33,6 @@ type Make = dyn Fn(&Request) -> Option<Page> + Send + Sync;
 impl PageServer {
     /// Listens at `address` and has `make` answer, on threads of its own (called `name`).
     ///
-    /// Another process of the same user may listen at the same address (SO_REUSEPORT), so that a daemon's successor can
-    /// before the daemon leaves.
-    ///
     /// # Errors
     /// What the kernel says: the address is taken, or not this host's.
     pub fn bind(
@@ -43,7 +40,27 @@ impl PageServer {
         name: &'static str,
         make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let listener = listen(address)?;
+        Self::serve(listen(address, false)?, name, make)
+    }
+
+    /// The same at an address where a server of another process of this user may still listen: that of the daemon whose
+    /// place this one takes. Until it leaves, the kernel gives connections to either.
+    ///
+    /// # Errors
+    /// As those of [`PageServer::bind`].
+    pub fn succeed(
+        address: SocketAddr,
+        name: &'static str,
+        make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::serve(listen(address, true)?, name, make)
+    }
+
+    fn serve(
+        listener: TcpListener,
+        name: &'static str,
+        make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (closed, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let make: Arc<Make> = Arc::new(make);
@@ -59,13 +76,16 @@ impl PageServer {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// A socket that listens. Whether it may have an address that is in use is settled when it is bound; that a successor
+/// may have its own is said behind that, so that nobody else is let in by it.
+fn listen(address: SocketAddr, succeeds: bool) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     set_socket_reuseaddr(&socket, true)?;
-    set_socket_reuseport(&socket, true)?;
+    set_socket_reuseport(&socket, succeeds)?;
     rustix::net::bind(&socket, &address)?;
+    set_socket_reuseport(&socket, true)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
 }

@@ -124,7 +124,15 @@ fn a_reader_has_so_much_time_however_it_uses_it() {
 fn dropped_it_listens_no_longer_and_a_successor_listens_before() {
     let first = serve(|_| Some(Page::text("first")));
     let address = first.address();
-    let second = PageServer::bind(address, "pages", |_| Some(Page::text("second"))).unwrap();
+    let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        std::io::ErrorKind::AddrInUse,
+        "who takes nobody's place has no address of another"
+    );
+    let second = PageServer::succeed(address, "pages", |_| Some(Page::text("second"))).unwrap();
+    let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
     drop(first);
     let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     // The kernel gives connections to either until the first has gone.

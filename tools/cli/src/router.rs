@@ -44,9 +44,9 @@ fn run(args: &RouterArgs) -> Result<(), String> {
     println!("routing udp {listen}, {way}; FEEDBACK at {control}");
     tracing::info!(%listen, %control, way, "router is ready");
     let shared = process.shared();
-    let metrics = args
-        .metrics
-        .map(|address| serve_metrics(address, Arc::clone(&shared)).map_err(of(format!("metrics {address}"))));
+    let metrics = args.metrics.map(|address| {
+        serve_metrics(address, Arc::clone(&shared)).map_err(of(format!("--metrics {address}")))
+    });
     // It is there as long as the router is.
     let metrics = metrics.transpose()?;
     if let Some(metrics) = &metrics {

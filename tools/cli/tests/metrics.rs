@@ -106,6 +106,34 @@ fn prometheus_reads_what_the_daemon_has_counted() {
     }
 }
 
+/// Two daemons, or a daemon and a router, at one address would answer scrapes in turn.
+#[test]
+fn nobody_else_listens_at_its_address() {
+    watched();
+    let address = free();
+    let host = Host::start(&config(address));
+    for round in 0..2 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("d.toml"), format!("[metrics]\nlisten = [\"tcp://{address}\"]\n")).unwrap();
+        let (socket, file, at) = (path("d.sock"), path("d.toml"), address.to_string());
+        let second =
+            ["daemon", "--until-stdin-closes", "--drain", "0s", "--socket", &socket, "--config", &file];
+        let router = ["router", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--metrics", &at];
+        for (arguments, part) in [
+            (&second[..], format!("metrics.listen: cannot listen at {address}: Address")),
+            (&[&router[..], &["--worker", "127.0.0.1:1"]].concat(), format!("--metrics {address}: Address")),
+        ] {
+            let ended = end(&mut trunkline(arguments), "");
+            assert_eq!(ended.code, Some(1), "round {round}: {ended:?}");
+            assert!(ended.err.contains(&part) && ended.err.contains("in use"), "round {round}: {ended:?}");
+        }
+        // The next daemon has the address all the same.
+        let upgraded = host.verb(&["upgrade"], "");
+        assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
+    }
+}
+
 #[test]
 fn it_outlives_a_replacement() {
     watched();

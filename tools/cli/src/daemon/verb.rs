@@ -119,9 +119,10 @@ fn begin(
 /// Serves until there is an order to end.
 fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     let Running { host, orders, grpc_services, metrics, otlp, collector, config } = running;
+    let succeeds = host.upgrading().taken.is_some();
     let admin = serve_admin(&host)?;
     let services = serve_grpc(&host, grpc_services)?;
-    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses());
+    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses(), succeeds);
     let metrics = metrics.map_err(|(address, error)| DaemonError::Metrics(address, error))?;
     let exporter = export(&host, &otlp, collector).map_err(DaemonError::Otlp)?;
     // Ready is who answers whatever a tool asks first.

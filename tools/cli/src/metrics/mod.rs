@@ -24,13 +24,15 @@ use trunkline_pages::{Page, PageServer, Request};
 /// Reading twice within this time reads the same text.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics`, the live page and its JSON at each address, for as long as what it returns lives.
+/// Serves `/metrics`, the live page and its JSON at each address, for as long as what it returns lives. Who `succeeds`
+/// a daemon has its addresses before that one leaves them.
 ///
 /// # Errors
 /// The address, and what the kernel says of it.
 pub fn serve<H: Host + Clone>(
     host: &H,
     addresses: impl Iterator<Item = SocketAddr>,
+    succeeds: bool,
 ) -> Result<Vec<PageServer>, (SocketAddr, io::Error)> {
     let metrics = Arc::new(Latest::default());
     let openmetrics = Arc::new(Latest::default());
@@ -47,7 +49,11 @@ pub fn serve<H: Host + Clone>(
             "/" => Some(live::page()),
             _ => None,
         };
-        PageServer::bind(address, "metrics", make).map_err(|error| (address, error))
+        let served = match succeeds {
+            true => PageServer::succeed(address, "metrics", make),
+            false => PageServer::bind(address, "metrics", make),
+        };
+        served.map_err(|error| (address, error))
     };
     addresses.map(bind).collect()
 }
