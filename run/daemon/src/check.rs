@@ -10,6 +10,7 @@ mod sockets;
 
 use crate::config::{Breach, Config, ConfigError};
 use crate::keys::of_files;
+use rustix::fs::{Access, access};
 use std::path::Path;
 use trunkline_net::{Endpoint, TlsClient, TlsError};
 
@@ -32,6 +33,16 @@ pub fn check_host(config: &Config, text: &str, origin: &str) -> Result<(), Confi
     let checked = checked.and_then(|()| schemas(config));
     checked.map_err(|breach| ConfigError::of_rule(breach, text, origin))?;
     policies::check(config, text, origin)
+}
+
+/// Holds against this host what a relay beside the daemon needs of a configuration: where the daemon writes and listens
+/// is nothing to the relay, which may be unable to write there.
+///
+/// # Errors
+/// As those of [`check_host`].
+pub fn check_relay(config: &Config, text: &str, origin: &str) -> Result<(), ConfigError> {
+    let checked = keys(config).and_then(|()| sockets::check_relay(config));
+    checked.map_err(|breach| ConfigError::of_rule(breach, text, origin))
 }
 
 fn keys(config: &Config) -> Result<(), Breach> {
@@ -125,8 +136,14 @@ fn folders(config: &Config) -> Result<(), Breach> {
     let mut files = sockets("daemon.listen", &config.daemon.listen);
     files.extend(sockets("admin.listen", &config.admin.listen));
     files.extend(sockets("gateway.listen", &config.gateway.listen));
-    files.push(("admin.audit_log", config.admin.audit_log.clone()));
-    files.push(("admin.policies_file", config.admin.policies_file.clone()));
+    let written = [
+        ("admin.audit_log", &config.admin.audit_log),
+        ("admin.policies_file", &config.admin.policies_file),
+        ("samples.file", &config.samples.file),
+    ];
+    let written = written.into_iter().filter(|(_, path)| !path.as_os_str().is_empty());
+    let written: Vec<_> = written.map(|(key, path)| (key, path.clone())).collect();
+    files.extend(written.iter().cloned());
     for (key, path) in files {
         let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { continue };
         let problem = match std::fs::metadata(folder) {
@@ -137,15 +154,28 @@ fn folders(config: &Config) -> Result<(), Breach> {
         let advice = format!("make {}, or write a path in a folder that is there", folder.display());
         return Err(Breach { key: key.into(), problem, advice });
     }
-    if config.admin.audit_log.is_dir() {
-        let problem = format!("names {}, which is a folder", config.admin.audit_log.display());
-        return Err(Breach {
-            key: "admin.audit_log".into(),
-            problem,
-            advice: "write the path of a file".into(),
-        });
+    written.iter().try_for_each(|(key, path)| can_be_written(key, path))
+}
+
+/// Whether the daemon's user may write a file, or make it where it is not there yet. Nothing is made.
+fn can_be_written(key: &str, path: &Path) -> Result<(), Breach> {
+    let breach =
+        |problem: String, advice: &str| Err(Breach { key: key.into(), problem, advice: advice.into() });
+    let shown = path.display();
+    if path.is_dir() {
+        return breach(format!("names {shown}, which is a folder"), "write the path of a file");
     }
-    Ok(())
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Policies are written anew beside the file, which is then replaced: that needs the folder.
+    let is_appended = path.exists() && key != "admin.policies_file";
+    let (asked, rights) = match is_appended {
+        true => (path, Access::WRITE_OK),
+        false => (folder, Access::WRITE_OK | Access::EXEC_OK),
+    };
+    let Err(errno) = access(asked, rights) else { return Ok(()) };
+    let why = std::io::Error::from(errno);
+    let problem = format!("names {shown}, and {} cannot be written: {why}", asked.display());
+    breach(problem, "let the daemon's user write there, or write a path where it may")
 }
 
 fn schemas(config: &Config) -> Result<(), Breach> {

@@ -48,6 +48,8 @@ fn the_units_sandbox_lets_applications_in() {
     for part in ["AF_UNIX", "AF_INET", "AF_INET6"] {
         assert!(of_unit("RestrictAddressFamilies").split(' ').any(|family| family == part), "{part}");
     }
+    // The folders of docs/security.md's audit log, and of policies and samples.
+    assert_eq!((of_unit("LogsDirectory"), of_unit("StateDirectory")), ("trunkline", "trunkline"));
     let folder = Path::new(SOCKET).parent().unwrap().to_str().unwrap();
     assert_eq!(of_unit("ReadWritePaths"), folder);
     assert!(TMPFILES.contains(&format!("d {folder} 0755 trunkline trunkline")));

@@ -30,7 +30,7 @@ const KEYS_EVERY: Duration = Duration::from_secs(2);
 /// What keeps it from starting.
 pub fn relay(args: &RelayArgs, socket: Option<PathBuf>) -> Result<(), String> {
     let loaded = Loaded::find(args.config.as_deref()).map_err(|error| error.to_string())?;
-    loaded.check_host().map_err(|error| error.to_string())?;
+    loaded.check_relay().map_err(|error| error.to_string())?;
     if loaded.config.relay.listen.is_empty() {
         let origin = loaded.origin();
         return Err(format!("{origin}: relay.listen names no port; write tcp://ADDRESS:PORT there"));

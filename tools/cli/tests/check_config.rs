@@ -121,6 +121,60 @@ fn what_a_start_would_refuse_is_refused_in_the_same_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// Files that could not be written when they are needed: nobody would hear of a change, or of a call that was kept. The
+/// daemon runs as a user that is not root, to whom everything is open.
+#[test]
+fn files_that_cannot_be_written_are_refused() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("shut")).unwrap();
+    std::fs::write(path("file"), "").unwrap();
+    std::fs::create_dir(path("open")).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    let check = |text: String| {
+        std::fs::write(path("d.toml"), text).unwrap();
+        let mut command = trunkline(&["daemon", "--check-config", "--config"]);
+        command.arg(path("d.toml")).env("XDG_RUNTIME_DIR", folder.path());
+        if root {
+            std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+        }
+        end(&mut command, "")
+    };
+    for (name, bits) in [("shut", 0o555), ("file", 0o444), ("open", 0o777), ("", 0o755)] {
+        mode(&path(name), bits);
+    }
+    let remedy = "let the daemon's user write there, or write a path where it may";
+    for (table, key, more) in [
+        ("admin", "audit_log", ""),
+        ("admin", "policies_file", ""),
+        ("samples", "file", "[[sample]]\nservice = \"a.B\"\n"),
+    ] {
+        let text = |name: &str| format!("[{table}]\n{key} = {:?}\n{more}", path(name));
+        let shut = check(text("shut/x"));
+        let wanted = format!(
+            ":2:{}: {table}.{key}: names {}, and {} cannot be written: Permission denied (os error 13); {remedy}",
+            key.len() + 4,
+            path("shut/x").display(),
+            path("shut").display()
+        );
+        assert!(shut.code == Some(1) && shut.err.contains(&wanted), "{shut:?}\nwanted {wanted}");
+        let good = check(text("open/x"));
+        assert_eq!(good.code, Some(0), "{key}: {good:?}");
+    }
+    let there = check(format!("[admin]\naudit_log = {:?}\n", path("file")));
+    assert!(
+        there.code == Some(1) && there.err.contains("/file cannot be written: Permission denied"),
+        "{there:?}"
+    );
+    let none = check("[samples]\nfile = \"/nonexistent/x\"\n[[sample]]\nservice = \"a.B\"\n".into());
+    assert!(none.code == Some(1) && none.err.contains("its folder cannot be used: No such file"), "{none:?}");
+    mode(&path("shut"), 0o755);
+}
+
 /// The daemon that runs holds its addresses, and its configuration is good all the same.
 #[test]
 fn a_configuration_in_use_is_good() {

@@ -136,7 +136,8 @@ fn a_relay_without_a_port_says_what_to_write() {
     watched();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("d.toml");
-    std::fs::write(&file, "").unwrap();
+    // Where the daemon writes is nothing to the relay.
+    std::fs::write(&file, "[admin]\naudit_log = \"/nonexistent/audit.log\"\n").unwrap();
     let ended = end(&mut trunkline(&["relay", "--config", file.to_str().unwrap()]), "");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("relay.listen names no port; write tcp://ADDRESS:PORT"), "{ended:?}");

@@ -20,11 +20,16 @@ pub(super) fn check(config: &Config) -> Result<(), Breach> {
     listeners("daemon.listen", &config.daemon.listen)?;
     listeners("admin.listen", &config.admin.listen)?;
     listeners("gateway.listen", &config.gateway.listen)?;
-    listeners("relay.listen", &config.relay.listen)?;
+    check_relay(config)?;
     listeners("metrics.listen", &config.metrics.listen)?;
     twice(config)?;
     let r2p2 = config.r2p2.listen.0.map(SocketAddr::V4);
     r2p2.map_or(Ok(()), |address| internet("r2p2.listen", address, SocketType::DGRAM))
+}
+
+/// Checks the relay's listeners.
+pub(super) fn check_relay(config: &Config) -> Result<(), Breach> {
+    listeners("relay.listen", &config.relay.listen)
 }
 
 fn listeners(key: &str, addresses: &[Address]) -> Result<(), Breach> {

@@ -62,6 +62,14 @@ impl Loaded {
         Ok(trunkline_daemon::check_host(&self.config, &self.text, &self.origin())?)
     }
 
+    /// The same for a relay, which needs its keys and listeners only.
+    ///
+    /// # Errors
+    /// [`FileError::Wrong`], with the place of the key.
+    pub fn check_relay(&self) -> Result<(), FileError> {
+        Ok(trunkline_daemon::check_relay(&self.config, &self.text, &self.origin())?)
+    }
+
     /// What it is called.
     pub fn origin(&self) -> String {
         self.path.as_ref().map_or_else(|| "no file; the defaults".into(), |path| path.display().to_string())
