@@ -108,9 +108,19 @@ fn admission(path: &Path) -> String {
     let Ok(found) = std::fs::metadata(path) else {
         return format!("permit this user to search the folders of {}", path.display());
     };
-    match found.mode() & 0o020 {
-        0 => "set daemon.socket_mode = \"0660\", and join the daemon's group".into(),
-        _ => format!("join the group of {} (gid {}): adduser USER GROUP", path.display(), found.gid()),
+    admission_to_group(path, found.mode(), found.gid())
+}
+
+/// Nobody is to join root's group for a socket's sake: whoever is in it may do far more.
+fn admission_to_group(path: &Path, mode: u32, gid: u32) -> String {
+    match (gid, mode & 0o020) {
+        (0, _) => format!(
+            "{} belongs to root's group, which nobody should join: set daemon.socket_mode = \"0660\", run the daemon \
+             in a group of its own (Group= of its unit; chgrp until it starts anew), and join that: adduser USER GROUP",
+            path.display()
+        ),
+        (_, 0) => "set daemon.socket_mode = \"0660\", and join the daemon's group".into(),
+        _ => format!("join the group of {} (gid {gid}): adduser USER GROUP", path.display()),
     }
 }
 
@@ -177,14 +187,22 @@ mod tests {
         let file = unreached(&places.connect().unwrap_err(), &places);
         assert_eq!(file.state, State::Problem, "{file:?}");
         std::fs::remove_file(&path).unwrap();
-        let denied = |mode| {
-            std::fs::write(&path, "").unwrap();
-            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-            unreached(&ControlError::Denied { path: path.clone(), uid: 7 }, &places).remedy
-        };
-        assert!(denied(0o660).contains("join the group of"), "{}", denied(0o660));
-        assert!(denied(0o600).contains("daemon.socket_mode"), "{}", denied(0o600));
+        std::fs::write(&path, "").unwrap();
+        let gid = std::fs::metadata(&path).unwrap().gid();
+        let denied = unreached(&ControlError::Denied { path: path.clone(), uid: 7 }, &places).remedy;
+        assert_eq!(denied, admission_to_group(&path, std::fs::metadata(&path).unwrap().mode(), gid));
         std::fs::remove_file(&path).unwrap();
+        let admitted = |mode, gid| admission_to_group(&path, mode, gid);
+        assert!(admitted(0o660, 7).starts_with("join the group of"), "{}", admitted(0o660, 7));
+        assert!(admitted(0o600, 7).contains("daemon.socket_mode"), "{}", admitted(0o600, 7));
+        for mode in [0o600, 0o660] {
+            let of_root = admitted(mode, 0);
+            assert!(of_root.contains("nobody should join") && !of_root.contains("gid 0"), "{of_root}");
+            assert!(
+                of_root.contains("daemon.socket_mode") && of_root.contains("a group of its own"),
+                "{of_root}"
+            );
+        }
         let nowhere = ControlError::Denied { path: path.clone(), uid: 7 };
         assert!(unreached(&nowhere, &places).remedy.contains("search the folders"));
         let untrusted = ControlError::Untrusted { directory: "/tmp/x".into() };
