@@ -30,6 +30,11 @@ pub fn router(args: &RouterArgs) -> Result<(), String> {
 }
 
 fn run(args: &RouterArgs) -> Result<(), String> {
+    if args.worker.is_empty() && args.join_from.is_empty() {
+        let why = "there is no worker, and none can join: name workers by --worker ADDRESS:PORT, or networks whose \
+                   hosts may join by --join-from ADDRESS/BITS";
+        return Err(why.into());
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(of("cannot handle signals"))?;

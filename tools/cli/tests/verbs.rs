@@ -233,8 +233,10 @@ fn benches_measure_open_and_closed() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");
     let data = r#"{"query": "ring {{number}}"}"#;
-    let bench =
-        |arguments: &[&str]| host.verb(&[&["bench", "Search/Query", "-d", data], arguments].concat(), "");
+    let bench = |arguments: &[&str]| {
+        let data = if arguments.contains(&"-d") { &[][..] } else { &["-d", data] };
+        host.verb(&[&["bench", "Search/Query"], data, arguments].concat(), "")
+    };
 
     let open = bench(&["--rate", "500", "--count", "100", "-o", "json", "--html", page.to_str().unwrap()]);
     assert_eq!(open.code, Some(0), "{open:?}");
@@ -268,6 +270,7 @@ fn benches_measure_open_and_closed() {
     assert!(failing.out.contains("INVALID_ARGUMENT     3\n    3 × no word"), "{}", failing.out);
     for (arguments, part) in [
         (&["--rate", "0"][..], "--rate 0: write calls per second"),
+        (&["-d", r#"{"query": "{{foo}}"}"#], "fill into {{foo}}; write {{number}}, {{random}}, {{uuid}} or"),
         (&["--rate", "1", "--rate-end", "9e9", "--rate-step", "1"], "at most 1000"),
     ] {
         let refused = bench(arguments);
@@ -719,6 +722,12 @@ fn a_router_logs_to_standard_error() {
     watched();
     let mut command =
         trunkline(&["router", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--policy", "jsq"]);
+    let alone = end(&mut command, "");
+    assert!(
+        alone.code == Some(1) && alone.err.contains("there is no worker, and none can join"),
+        "{alone:?}"
+    );
+    command.args(["--worker", "127.0.0.1:1"]);
     let mut router =
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut log = std::io::BufReader::new(router.stderr.take().unwrap());

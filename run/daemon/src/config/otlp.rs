@@ -125,6 +125,12 @@ impl Otlp {
         if !(0.0..=1.0).contains(sample) {
             return Err(breach("otlp.sample", format!("is {sample}"), "write a share from 0.0 to 1.0"));
         }
+        if *sample > 0.0 && !self.is_on() {
+            let problem = format!("is {sample}, and there is no collector that traces are sent to");
+            let advice =
+                "write otlp.endpoint, too, or leave it out; traces that are recorded have recorder.sample";
+            return Err(breach("otlp.sample", problem, advice));
+        }
         if attributes.len() > ATTRIBUTES_MAX {
             let problem = format!("has {} attributes", attributes.len());
             return Err(breach("otlp.attributes", problem, &format!("write at most {ATTRIBUTES_MAX}")));

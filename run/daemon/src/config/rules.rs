@@ -328,8 +328,14 @@ fn check_peers(kind: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
     for (index, rule) in rules.iter().enumerate() {
         check_identities(&format!("{kind}[{index}].peers"), rule.peers.as_deref().unwrap_or_default())?;
         // What a connection is held against is the whole name.
-        if let Some(pattern) = rule.server_identity.iter().find(|name| name.is_empty() || name.contains('*'))
-        {
+        let can_be_named = |name: &String| {
+            let target = format!("tls://{name}@127.0.0.1:1").parse::<trunkline_net::Endpoint>();
+            // A target that names nobody is known by its address.
+            let is_address = name.parse::<std::net::IpAddr>().is_ok();
+            let is_named = target.is_ok_and(|target| target.server_name().as_ref() == Some(name));
+            !name.contains('*') && (is_address || is_named)
+        };
+        if let Some(pattern) = rule.server_identity.iter().find(|name| !can_be_named(name)) {
             let problem = format!("has {pattern:?}, which no target can name");
             let advice = "write whole SPIFFE ids or names of certificates";
             return Err(breach(&format!("{kind}[{index}].server_identity"), problem, advice));

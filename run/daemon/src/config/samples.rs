@@ -93,6 +93,7 @@ impl SampledCalls {
             !name.is_empty()
                 && name.len() <= NAME_BYTES_MAX
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
+                && name.split('.').all(|part| !part.is_empty())
         };
         if !is_name(service) || is_own_service(service) {
             let advice = "write the full name of one service, such as \"search.v1.Search\"";

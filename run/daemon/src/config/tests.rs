@@ -313,6 +313,20 @@ const MISTAKES: &[(&str, &str)] = &[
         "d.toml:1:19: otlp.attributes: has \"a\"; write key=value, such as \"deployment.environment.name=test\", \
          in at most 1024 bytes",
     ),
+    (
+        "[otlp]\nsample = 0.5",
+        "d.toml:2:10: otlp.sample: is 0.5, and there is no collector that traces are sent to; write otlp.endpoint, \
+         too, or leave it out; traces that are recorded have recorder.sample",
+    ),
+    (
+        "[[call]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"foo bar\"]",
+        "d.toml:4:19: call[0].server_identity: has \"foo bar\", which no target can name; write whole SPIFFE ids or \
+         names of certificates",
+    ),
+    (
+        "[samples]\nfile = \"/s\"\n[[sample]]\nservice = \"a.B\"\nredact = [\"a..b\"]",
+        "d.toml:5:10: sample[0].redact: has \"a..b\"; write names as they stand in the .proto file",
+    ),
     ("[log]\nformat = \"xml\"", "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`"),
 ];
 

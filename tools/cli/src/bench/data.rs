@@ -6,6 +6,18 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+/// What may stand in a template.
+const PLACES: [&str; 4] = ["number", "random", "uuid", "time_ms"];
+
+/// A place of a template that nothing is filled into.
+pub fn unknown_place(text: &str) -> Option<&str> {
+    let mut places = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
+    // Two braces in a string, far from others, are no place.
+    let is_name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+    places.map(|(name, _)| name.trim()).find(|name| is_name(name) && !PLACES.contains(name))
+}
+
 /// Requests of one call: one message each, or all that are given if the method streams.
 #[derive(Debug)]
 pub struct Data {
@@ -73,7 +85,7 @@ impl Data {
     }
 
     /// `{{number}}`: the call's, from 0. `{{random}}`: 64 random bits in decimal. `{{uuid}}`: a random UUID (RFC 9562,
-    /// version 4). `{{time_ms}}`: milliseconds since 1970. Anything else stays as it is.
+    /// version 4). `{{time_ms}}`: milliseconds since 1970. Nothing else stands there ([`unknown_place`]).
     fn filled(&self, text: &str, number: u64) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -144,6 +156,18 @@ mod tests {
             (36, b'4', "{{other}}", "{{")
         );
         assert_ne!(parts[0], unary.filled("{{uuid}}", 2));
+    }
+
+    #[test]
+    fn places_nothing_is_filled_into_are_found() {
+        for (text, unknown) in [
+            (r#"{"text": "{{number}} {{ uuid }}"}"#, None),
+            (r#"{"text": "{{number}} {{foo}}"}"#, Some("foo")),
+            (r#"{"ask": {"text": "{{"}}"#, None),
+            ("{{}}", None),
+        ] {
+            assert_eq!(unknown_place(text), unknown, "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The verb itself.
 
-use super::data::Data;
+use super::data::{Data, unknown_place};
 use super::driver::{DriveError, Driver, Next, Order, Schedule};
 use super::plan::{Arrivals, Extent, Loop};
 use super::record::{Ended, Record};
@@ -79,7 +79,14 @@ pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchErro
     let method = call::method(&pool, method_name).map_err(CallError::from)?;
     let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
     let streams = method.is_client_streaming();
-    let data = Data::new(method.input(), &text(&args.data)?, streams, args.allow_unknown_fields)?;
+    let text = text(&args.data)?;
+    if let Some(name) = unknown_place(&text) {
+        return Err(BenchError::Plan(format!(
+            "--data: nothing is known to fill into {{{{{name}}}}}; write {{{{number}}}}, {{{{random}}}}, \
+             {{{{uuid}}}} or {{{{time_ms}}}}"
+        )));
+    }
+    let data = Data::new(method.input(), &text, streams, args.allow_unknown_fields)?;
     let order = Order {
         route: attachment.bind(&path, &way.target, &pool.encode_to_vec())?,
         streams,
