@@ -40,12 +40,19 @@ impl ConfigError {
     /// An error of the TOML parser or of a value's own form.
     pub(super) fn of_parser(error: &toml::de::Error, text: &str, origin: &str) -> Self {
         let at = error.span().map_or(0, |span| span.start);
-        let key = key_at(text, at).join(".");
+        let path = key_at(text, at);
         let (problem, advice) = match unknown_key(error.message()) {
-            Some((found, known)) => (format!("there is no key {found:?} here"), advice(found, &known)),
-            None => (error.message().trim_end().replace('\n', "; "), String::new()),
+            Some((found, known)) => {
+                let advice = service_in_parts(text, &path).unwrap_or_else(|| advice(found, &known));
+                (format!("there is no key {found:?} here"), advice)
+            }
+            None => {
+                let message = error.message().trim_end().replace('\n', "; ");
+                let word = error.span().and_then(|span| text.get(span)).unwrap_or_default();
+                (in_words_of_toml(message, word), String::new())
+            }
         };
-        Self::at(text, origin, at, Breach { key, problem, advice })
+        Self::at(text, origin, at, Breach { key: path.join("."), problem, advice })
     }
 
     /// A rule of ours that the file breaks.
@@ -92,6 +99,50 @@ impl std::error::Error for ConfigError {}
 fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
     let mut words = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     Some((words.next()?, words.collect()))
+}
+
+/// What to write where the name of a service was not quoted: TOML takes `[services.a.B]` for a table in a table.
+fn service_in_parts(text: &str, path: &[String]) -> Option<String> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let mut table = document.get_ref();
+    for part in path {
+        let (_, value) = table.iter().find(|(key, _)| quoted(key.get_ref()) == *part)?;
+        let DeValue::Table(inner) = value.get_ref() else { return None };
+        table = inner;
+    }
+    match path {
+        [services, parts @ ..] if services == "services" && parts.len() > 1 => {
+            Some(format!("quote the name: [services.\"{}\"]", parts.join(".")))
+        }
+        _ => None,
+    }
+}
+
+/// The parser's and serde's words without Rust's names of types. `word` is what the place of the error has.
+fn in_words_of_toml(message: String, word: &str) -> String {
+    if message == "duplicate key" {
+        return format!("the key {word:.80?} is there twice");
+    }
+    if let Some(field) = message.strip_prefix("missing field ") {
+        return format!("{field} is missing");
+    }
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message };
+    let expected = match expected {
+        "a sequence" => "a list in brackets",
+        "f32" | "f64" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "a boolean" => "true or false",
+        "a string" | "path string" => "text in quotes",
+        "a map" => "a table",
+        expected if expected.starts_with("struct ") => "a table",
+        expected => expected,
+    };
+    let found = match found {
+        "invalid type: sequence" => "invalid type: a list",
+        "invalid type: map" => "invalid type: a table",
+        found => found,
+    };
+    format!("{found}, expected {expected}")
 }
 
 fn advice(found: &str, known: &[&str]) -> String {
@@ -152,7 +203,7 @@ fn descend_items(key: &str, items: &[Spanned<DeValue<'_>>], at: usize, path: &mu
     for (index, item) in items.iter().enumerate() {
         let DeValue::Table(inner) = item.get_ref() else { continue };
         path.push(format!("{}[{index}]", quoted(key)));
-        if descend(inner, at, path) {
+        if descend(inner, at, path) || covers(&item.span(), at) {
             return true;
         }
         path.pop();

@@ -327,6 +327,39 @@ const MISTAKES: &[(&str, &str)] = &[
         "[samples]\nfile = \"/s\"\n[[sample]]\nservice = \"a.B\"\nredact = [\"a..b\"]",
         "d.toml:5:10: sample[0].redact: has \"a..b\"; write names as they stand in the .proto file",
     ),
+    (
+        "[services.a.B]\nendpoints = []",
+        "d.toml:1:13: services.a.B: there is no key \"B\" here; quote the name: [services.\"a.B\"]",
+    ),
+    (
+        "[services.a.b.C]\nendpoints = []",
+        "d.toml:1:13: services.a.b.C: there is no key \"b\" here; quote the name: [services.\"a.b.C\"]",
+    ),
+    (
+        "[services.a]\nendpoint = []",
+        "d.toml:2:1: services.a.endpoint: there is no key \"endpoint\" here; did you mean \"endpoints\"?",
+    ),
+    ("[daemon]\nnode = \"a\"\nnode = \"b\"", "d.toml:3:1: the key \"node\" is there twice"),
+    (
+        "[[policy]]\nname = \"a\"\nkind = \"access\"\nside = \"server\"\ndeny = \"true\"\n[[policy]]\nname = \"b\"\n\
+         kind = \"access\"\ndeny = \"true\"",
+        "d.toml:6:1: policy[1]: `side` is missing",
+    ),
+    (
+        "daemon.listen = \"x\"",
+        "d.toml:1:17: daemon.listen: invalid type: string \"x\", expected a list in brackets",
+    ),
+    ("otlp.sample = \"x\"", "d.toml:1:15: otlp.sample: invalid type: string \"x\", expected a number"),
+    (
+        "daemon.integrity = 1",
+        "d.toml:1:20: daemon.integrity: invalid type: integer `1`, expected true or false",
+    ),
+    ("daemon.node = []", "d.toml:1:15: daemon.node: invalid type: a list, expected text in quotes"),
+    ("daemon = 3", "d.toml:1:10: daemon: invalid type: integer `3`, expected a table"),
+    (
+        "limits.attempts_percent = \"x\"",
+        "d.toml:1:27: limits.attempts_percent: invalid type: string \"x\", expected a whole number",
+    ),
     ("[log]\nformat = \"xml\"", "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`"),
 ];
 
