@@ -220,18 +220,22 @@ fn no_more_stay_than_there_are_places() {
             hello.extend_from_slice(own);
         }
     }
-    for _ in 0..20 {
-        let connect = || {
-            let mut streams: Vec<_> = (0..30).map(|_| stage.connect()).collect();
-            // Those that have a place greet while others want it.
-            for stream in &mut streams {
-                let _ = stream.write_all(&hello);
-            }
-            streams
-        };
-        let mut streams = std::thread::scope(|scope| {
-            let others = [(); 3].map(|()| scope.spawn(connect));
-            others.into_iter().flat_map(|other| other.join().unwrap()).collect::<Vec<_>>()
+    let greet =
+        |streams: &mut [TcpStream]| streams.iter_mut().for_each(|stream| _ = stream.write_all(&hello));
+    for _ in 0..40 {
+        let mut streams: Vec<_> = (0..PLACES).map(|_| stage.connect()).collect();
+        // Those that have a place greet while others want it.
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                let connect = |_| {
+                    let mut other = [stage.connect()];
+                    greet(&mut other);
+                    other
+                };
+                (0..PLACES).flat_map(connect).collect::<Vec<_>>()
+            });
+            greet(&mut streams);
+            streams.extend(others.join().unwrap());
         });
         streams.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
         let began = std::time::Instant::now();
