@@ -60,7 +60,7 @@ cpp_program() {
     make -s -C tests/interop/clients/cpp OUT="$scene/cpp" ROOT="$root" CXX=c++ > "$LOGS/cpp-build.log" 2>&1
 }
 
-# client LANGUAGE PORT CASE: plays a case.
+# client LANGUAGE PORT CASE: plays a case. Python's takes a Unix socket (unix:PATH) for a port, too.
 client() {
     local config=
     case $3 in orca_*) config=$balancer ;; esac
@@ -105,7 +105,8 @@ through() {
         "$(grep '^FAILED' "$log" | head -1 | cut -c1-80)"
 }
 
-# gateway NAME PORT ENDPOINT [LINE]...: a daemon whose gateway leads to the endpoint.
+# gateway NAME PORT ENDPOINT [LINE]...: a daemon whose gateway leads to the endpoint, from the port and from
+# $scene/NAME-gateway.sock.
 gateway() {
     local name=$1 port=$2 endpoint=$3
     shift 3
@@ -113,7 +114,7 @@ gateway() {
         printf '[daemon]\nnode = "%s"\n' "$name"
         # A case of grpc-java's sends more than 4 MiB.
         printf '[limits]\ngrpc_message_bytes = "16 MiB"\n'
-        printf '[gateway]\nlisten = ["tcp://127.0.0.1:%s"]\n' "$port"
+        printf '[gateway]\nlisten = ["tcp://127.0.0.1:%s", "unix:%s"]\n' "$port" "$scene/$name-gateway.sock"
         printf '[services."grpc.testing.TestService"]\nendpoints = ["%s"]\n' "$endpoint"
         printf '[services."xds.service.orca.v3.OpenRcaService"]\nendpoints = ["%s"]\n' "$endpoint"
         printf '%s\n' "$@"
@@ -168,6 +169,7 @@ if python_environment && python_stubs; then
     entrance=$(free_port)
     gateway to-python "$entrance" "tcp://127.0.0.1:$port" || return 1
     through "grpcio's client, a daemon, grpcio's server" python "$entrance" "$python_known" python-to-python
+    through "the same, the client over a Unix socket" python "unix:$scene/to-python-gateway.sock" "$python_known" python-over-unix
     to_ours python "$python_known"
 else
     missing gateway "grpcio" "pip could not install it"
