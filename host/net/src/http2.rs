@@ -8,7 +8,8 @@
 //! What h2 answers without telling is counted by `meter.rs`, which reads along, and what it takes that is malformed is
 //! found by `trailers.rs`; `unwritten.rs` knows which requests
 //! have reached the socket; `portions.rs` has it decode no more headers in a turn than others can wait for; pings, age
-//! and idleness are in `keepalive.rs`; `settings.rs` names every limit.
+//! and idleness are in `keepalive.rs`; `opening.rs` tells what answers if it is not HTTP/2; `settings.rs` names every
+//! limit.
 
 mod connection;
 mod drive;
@@ -16,6 +17,7 @@ mod keepalive;
 mod link;
 mod marks;
 mod meter;
+mod opening;
 mod portions;
 mod settings;
 mod stream;

@@ -3,9 +3,12 @@
 mod ends;
 
 use bytes::Bytes;
-use ends::{End, own, pair, request, response, trailers, until};
+use ends::{End, WATCHDOG, own, pair, request, response, streams, trailers, until};
+use std::io::IoSlice;
+use std::sync::Arc;
+use trunkline_call::Instant;
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
-use trunkline_net::{Http2Settings, Interest};
+use trunkline_net::{Http2, Http2Settings, Interest};
 
 fn settings() -> (Http2Settings, Http2Settings) {
     (Http2Settings::server(), Http2Settings::client())
@@ -518,4 +521,42 @@ fn resets_of_answered_calls_cost_nothing() {
             panic!("{:?}", client.over);
         }
     }
+}
+
+/// Whoever named a wrong port is told what answers there, not what HTTP/2 thinks of its bytes.
+#[test]
+fn another_protocol_is_told_by_its_name() {
+    let cases: [(&[u8], &str); 4] = [
+        (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "it answers HTTP/1, not gRPC"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "it answers SSH, not gRPC"),
+        (&[0x15, 3, 1, 0, 2, 2, 10, 0, 0, 0], "it answers TLS, not gRPC"),
+        (b"220 mail.example ESMTP\r\n", "it answers something else, not gRPC"),
+    ];
+    for (said, expected) in cases {
+        let (mut server, stream) = streams();
+        server.write_vectored(&[IoSlice::new(said)]).unwrap();
+        let mut client = End::new(Http2::client(stream, Arc::new(Http2Settings::client()), Instant(0)));
+        let watchdog = std::time::Instant::now() + WATCHDOG;
+        while client.over.is_none() {
+            client.turn();
+            // What is too short for a frame is given up in time.
+            client.now = Instant(client.now.0 + 1_000_000);
+            assert!(std::time::Instant::now() < watchdog, "{expected}");
+        }
+        let why = client.over.unwrap().why;
+        assert!(why.starts_with(expected), "{why}");
+    }
+}
+
+#[test]
+fn a_silent_server_is_told_as_one() {
+    let (_server, stream) = streams();
+    let settings = Http2Settings::client();
+    let late = Instant(settings.unfinished_ns_max + 1);
+    let mut client = End::new(Http2::client(stream, Arc::new(settings), Instant(0)));
+    client.turn();
+    client.now = late;
+    client.turn();
+    let why = client.over.unwrap().why;
+    assert_eq!(why, format!("it accepted the connection and said nothing for {} s", late.0 / 1_000_000_000));
 }

@@ -4,6 +4,7 @@ use super::keepalive::{Keepalive, Lifetime, PingStrikes};
 use super::link::Link;
 use super::marks::Marks;
 use super::meter::{Bucket, Meter};
+use super::opening::FirstHeard;
 use super::portions::Portions;
 use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
@@ -37,6 +38,8 @@ pub struct Http2 {
     /// What commands led to, for the next turn to tell.
     pub(super) untold: Vec<Event>,
     pub(super) meter: Meter,
+    /// What the server began with (client role).
+    pub(super) opening: FirstHeard,
     pub(super) portions: Portions,
     pub(super) keepalive: Keepalive,
     pub(super) ping_strikes: PingStrikes,
@@ -223,6 +226,7 @@ impl Http2 {
             marked: Vec::new(),
             untold: Vec::new(),
             meter: Meter::new(&settings, link.is_server(), now),
+            opening: FirstHeard::new(now),
             portions: Portions::new(),
             keepalive: Keepalive::new(settings.keepalive, now),
             ping_strikes: PingStrikes::new(settings.pings),

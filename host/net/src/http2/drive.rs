@@ -84,6 +84,7 @@ impl Http2 {
     /// Reads along with what the peer sent.
     pub(super) fn count_input(&mut self, now: Instant, bytes: &[u8]) {
         self.keepalive.handle_heard(now);
+        self.opening.hear(bytes);
         if let Err(flood) = self.meter.handle_input(now, bytes) {
             self.fail(flood);
         }
@@ -95,7 +96,7 @@ impl Http2 {
         let mut budget = WRITE_BYTES_PER_TURN;
         loop {
             if let Some(fault) = self.fault {
-                return self.end_for(fault);
+                return self.end_for(now, fault);
             }
             let seen = self.meter.take_seen();
             self.tell_go_away(seen.go_away, events);
@@ -104,7 +105,7 @@ impl Http2 {
                 self.retire(events);
             }
             let before = events.len();
-            let ended = self.look(events);
+            let ended = self.look(now, events);
             let joined = std::mem::take(&mut self.joined_frames);
             self.meter.handle_taken(frames_taken(&events[before..]) + joined);
             self.tell_settings(seen.settings, events);
@@ -133,7 +134,7 @@ impl Http2 {
     }
 
     /// Looks at whatever is marked until nothing is. How the connection ended, if it did.
-    fn look(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
+    fn look(&mut self, now: Instant, events: &mut Vec<Event>) -> Option<Ended> {
         for _ in 0..LOOKS_MAX {
             let is_marked = self.marks.take_connection();
             let Some(portion) = self.portions.next() else {
@@ -144,7 +145,7 @@ impl Http2 {
             if is_marked {
                 self.wire.boxes().serve(portion);
                 let before = events.len();
-                if let Some(ended) = self.poll_link(events) {
+                if let Some(ended) = self.poll_link(now, events) {
                     return Some(ended);
                 }
                 self.digest(&events[before..]);
@@ -171,7 +172,7 @@ impl Http2 {
     }
 
     /// Lets h2 read and write, and takes in the streams it brings.
-    fn poll_link(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
+    fn poll_link(&mut self, now: Instant, events: &mut Vec<Event>) -> Option<Ended> {
         let waker = self.waker.clone();
         let mut cx = Context::from_waker(&waker);
         loop {
@@ -192,7 +193,7 @@ impl Http2 {
                     let marked = std::mem::take(&mut self.marked);
                     marked.into_iter().for_each(|slot| self.pump(slot, events));
                     self.link.forget();
-                    return Some(self.how_ended(how));
+                    return Some(self.how_ended(now, how));
                 }
             }
         }
@@ -351,22 +352,31 @@ impl Http2 {
     }
 
     /// Says GOAWAY behind what h2 has written. h2 would say it, too, but only as a server and without debug data.
-    fn end_for(&mut self, Fault { reason, debug }: Fault) -> State {
+    fn end_for(&mut self, now: Instant, Fault { reason, debug }: Fault) -> State {
         let last_stream = if self.link.is_server() { self.meter.last_stream } else { 0 };
         self.wire.boxes().outbox.extend_from_slice(&go_away(last_stream, reason, debug));
         self.link.forget();
-        let why = if debug.is_empty() { "closed here".to_owned() } else { format!("closed here: {debug}") };
+        let why = match debug {
+            "" => "closed here".to_owned(),
+            debug => self.foreign(now).unwrap_or_else(|| format!("closed here: {debug}")),
+        };
         State::Over(self.ended(reason, why))
     }
 
-    fn how_ended(&self, how: Result<(), h2::Error>) -> Ended {
+    fn how_ended(&self, now: Instant, how: Result<(), h2::Error>) -> Ended {
         match how {
             Ok(()) => self.ended(Reason::NO_ERROR, "closed".into()),
             Err(error) => {
                 let reason = error.reason().map_or(Reason::INTERNAL_ERROR, |reason| Reason(reason.into()));
-                self.ended(reason, error.to_string())
+                let foreign = if error.is_io() { None } else { self.foreign(now) };
+                self.ended(reason, foreign.unwrap_or_else(|| error.to_string()))
             }
         }
+    }
+
+    /// What a server that does not speak HTTP/2 does instead.
+    fn foreign(&self, now: Instant) -> Option<String> {
+        if self.link.is_server() { None } else { self.opening.why(now) }
     }
 
     fn ended(&self, reason: Reason, why: String) -> Ended {
