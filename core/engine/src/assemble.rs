@@ -1,13 +1,14 @@
 //! Large messages of other daemons, from the first chunk to the item they become.
 
-use crate::assembly::{Assembly, AssemblyPlace, Shape};
+use crate::assembly::{Assembly, AssemblyPlace, Shape, is_usual};
 use crate::call::{Body, ClientEnd, Direction, ServerEnd};
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::limits::{ARRIVING, MESSAGE_BYTES};
+use crate::limits::{ARRIVING, MESSAGE_BYTES, STALLED};
 use crate::registry::Form;
 use crate::target::Target;
 use crate::{CallKey, Heaps, PeerKey, SessionKey};
-use trunkline_call::{Encoding, Fault};
+use trunkline_call::{Encoding, Fault, Instant};
 use trunkline_native::StreamId;
 
 impl Engine {
@@ -41,12 +42,14 @@ impl Engine {
         if let Err(fault) = settled {
             return self.fail(turn, call, fault);
         }
+        let header_bytes = Body::header_bytes(encoding);
         let place = match self.receiver(call, direction, encoding) {
             Some(session)
-                if !matches!(shape, Shape::Message { .. })
-                    || self.has_share(turn, call, session, direction, total) =>
+                if self.may_arrive(turn, session, total.saturating_add(header_bytes))
+                    && (!matches!(shape, Shape::Message { .. })
+                        || self.has_share(turn, call, session, direction, total)) =>
             {
-                AssemblyPlace::for_message(turn.heaps, session, Body::header_bytes(encoding), total)
+                AssemblyPlace::for_message(turn.heaps, session, header_bytes, total)
             }
             _ => AssemblyPlace::Private(Vec::new()),
         };
@@ -62,8 +65,78 @@ impl Engine {
         }
         // There is room for all of it, so the peer may send all of it, however small its window is.
         let ahead = found.connection.make_room(stream, total);
-        found.assemblies.insert(stream, Assembly { call, direction, encoding, total, place, shape, ahead });
+        let counted = place.usual_bytes(turn.heaps);
+        let mut assembly = Assembly {
+            call,
+            direction,
+            encoding,
+            total,
+            place,
+            shape,
+            ahead,
+            came: 0,
+            looked: None,
+            counted: 0,
+        };
+        if let Some((session, bytes)) = counted
+            && let Some(session) = self.sessions.find_mut(session)
+        {
+            session.arriving_bytes += bytes;
+            assembly.counted = bytes;
+        }
+        found.assemblies.insert(stream, assembly);
+        self.look_at_assemblies_in_time(turn.now, peer);
         self.transmit(peer);
+    }
+
+    /// Whether a message of which nothing has come yet may have so many bytes of a session's receive heap: of what the
+    /// usual messages share, those that are complete always have half.
+    fn may_arrive(&self, turn: &Turn<'_>, session: SessionKey, bytes: u32) -> bool {
+        let Some(found) = self.sessions.find(session) else { return false };
+        let arriving_bytes = u64::from(found.arriving_bytes) + u64::from(bytes);
+        !is_usual(turn.heaps, session, bytes)
+            || arriving_bytes <= u64::from(turn.heaps.receive_usual(session) / 2)
+    }
+
+    /// Has somebody look in a while whether the large messages of a connection go on.
+    pub(crate) fn look_at_assemblies_in_time(&mut self, now: Instant, key: PeerKey) {
+        let Some(stall_ns) = self.limits.message_stall_ns() else { return };
+        let peer = self.peers.find_mut(key).filter(|peer| !peer.assemblies.is_empty());
+        let Some(peer) = peer else { return };
+        if !std::mem::replace(&mut peer.is_looked_at, true) {
+            self.timers.insert(now.plus_ns(stall_ns), Due::Assemblies(key));
+        }
+    }
+
+    /// Ends calls whose large messages do not go on, and looks again later while there are any.
+    pub(crate) fn look_at_assemblies(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        peer.is_looked_at = false;
+        let stalled = peer.assemblies.values_mut().filter_map(|one| one.has_stalled().then_some(one.call));
+        let stalled: Vec<CallKey> = stalled.collect();
+        let limit = self.limits.message_stall_s.into();
+        self.look_at_assemblies_in_time(turn.now, key);
+        for call in stalled {
+            self.fail(turn, call, Fault::Limit { name: STALLED, limit });
+        }
+        self.discard_abandoned(turn);
+    }
+
+    /// A large message is complete, or will never be.
+    fn take_assembly(&mut self, peer: PeerKey, stream: StreamId) -> Option<Assembly> {
+        let assembly = self.peers.find_mut(peer)?.take_assembly(stream)?;
+        self.arrives_no_more(&assembly);
+        Some(assembly)
+    }
+
+    /// What it takes of its session's receive heap is not counted as arriving any more.
+    pub(crate) fn arrives_no_more(&mut self, assembly: &Assembly) {
+        if let Some((session, _)) = assembly.block()
+            && let Some(session) = self.sessions.find_mut(session)
+        {
+            let left = session.arriving_bytes.checked_sub(assembly.counted);
+            session.arriving_bytes = self.invariants.left(left, "messages that arrive in a heap are counted");
+        }
     }
 
     /// Bytes of a message that is arriving; empty when the host has read them into place itself.
@@ -86,8 +159,7 @@ impl Engine {
         if !last {
             return;
         }
-        let done = self.peers.find_mut(peer).and_then(|peer| peer.take_assembly(stream));
-        let Some(done) = done else { return };
+        let Some(done) = self.take_assembly(peer, stream) else { return };
         let (key, direction) = (done.call, done.direction);
         let (shape, body) = done.into_body();
         if let Some(call) = self.calls.find_mut(key) {
@@ -120,7 +192,7 @@ impl Engine {
 
     /// Gives up a message that is arriving: its call is gone.
     pub(crate) fn abandon_assembly(&mut self, peer: PeerKey, stream: StreamId) {
-        let assembly = self.peers.find_mut(peer).and_then(|peer| peer.take_assembly(stream));
+        let assembly = self.take_assembly(peer, stream);
         self.abandoned.extend(assembly.and_then(|assembly| assembly.block()));
     }
 

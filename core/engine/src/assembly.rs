@@ -18,7 +18,18 @@ pub(crate) struct Assembly {
     pub shape: Shape,
     /// Bytes of the sender's window that were given back before they were consumed.
     pub(crate) ahead: u32,
+    /// So much of it had come when bytes came last, and when somebody looked last whether it goes on.
+    #[serde(default)]
+    pub came: u32,
+    #[serde(default)]
+    pub looked: Option<u32>,
+    /// What it is counted with in the bytes that arrive in a session's receive heap.
+    #[serde(skip)]
+    pub counted: u32,
 }
+
+/// Less than this of an unfinished message in the time it has is nothing.
+const PROGRESS_BYTES: u32 = 1 << 10;
 
 /// Where its bytes go.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -62,10 +73,29 @@ impl AssemblyPlace {
     pub fn for_message(heaps: &mut dyn Heaps, session: SessionKey, header_bytes: u32, total: u32) -> Self {
         let Some(len) = total.checked_add(header_bytes) else { return Self::Private(Vec::new()) };
         match heaps.allocate(session, len.max(1)) {
-            Some(offset) => Self::Heap { session, block: Span { offset, len }, header_bytes },
+            Some(offset) => {
+                heaps.wrote(session, offset, 0);
+                Self::Heap { session, block: Span { offset, len }, header_bytes }
+            }
             None => Self::Private(Vec::new()),
         }
     }
+
+    /// The session in whose receive heap it takes so many bytes of what the usual messages share, if it does.
+    pub fn usual_bytes(&self, heaps: &dyn Heaps) -> Option<(SessionKey, u32)> {
+        match self {
+            Self::Heap { session, block, .. } if is_usual(heaps, *session, block.len) => {
+                Some((*session, block.len))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a block of so many bytes takes of what the usual messages of a receive heap share. Larger ones lie beyond.
+pub(crate) fn is_usual(heaps: &dyn Heaps, session: SessionKey, bytes: u32) -> bool {
+    let usual = heaps.receive_usual(session);
+    bytes <= usual / 2 || usual == heaps.receive_capacity(session)
 }
 
 impl Assembly {
@@ -90,6 +120,12 @@ impl Assembly {
         }
     }
 
+    /// Looks whether the message goes on. `true`: hardly anything of it has come since the last look.
+    pub fn has_stalled(&mut self) -> bool {
+        let before = self.looked.replace(self.came);
+        before.is_some_and(|before| self.came - before < PROGRESS_BYTES)
+    }
+
     /// Bytes of the daemon's own memory it may take.
     pub fn private_bytes(&self) -> usize {
         if matches!(self.place, AssemblyPlace::Private(_)) { self.total as usize } else { 0 }
@@ -105,9 +141,12 @@ impl Assembly {
     /// The bytes `offset..offset + len` of the message, if they are within what was announced.
     pub fn room<'a>(&'a mut self, heaps: &'a mut dyn Heaps, offset: u32, len: usize) -> Option<&'a mut [u8]> {
         let end = (offset as usize).checked_add(len).filter(|end| *end <= self.total as usize)?;
+        self.came = self.came.max(offset);
         match &mut self.place {
             AssemblyPlace::Heap { session, block, header_bytes } => {
-                let (bytes, header) = (heaps.receive_block(*session, *block), *header_bytes as usize);
+                let header = *header_bytes as usize;
+                heaps.wrote(*session, block.offset, (header + end) as u32);
+                let bytes = heaps.receive_block(*session, *block);
                 bytes.get_mut(header + offset as usize..header + end)
             }
             AssemblyPlace::Private(bytes) => {

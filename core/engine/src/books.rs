@@ -64,7 +64,7 @@ fn audit_shards(engine: &Engine) -> Result<(), String> {
     });
     let parked = parked.flat_map(|(_, _, _, half)| {
         let is_here = |bytes: &usize| half.large_of.is_none() || !engine.is_large(*bytes);
-        half.backlog.iter().map(parked_bytes).filter(is_here)
+        half.backlog.iter().map(Item::parked_bytes).filter(is_here)
     });
     agree("bytes waiting for another shard", engine.shards.parked_bytes(), parked.sum())?;
     for shard in engine.shards.others() {
@@ -127,10 +127,11 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
         return Err(format!("peer {}: {why}", peer.label));
     }
     let private = peer.assemblies.values().map(crate::assembly::Assembly::private_bytes).sum::<usize>();
-    let gathered = halves(engine).filter(|(_, call, direction, _)| comes_from(call, *direction) == Some(key));
-    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()).map(parked_bytes);
+    let gathered =
+        halves(engine).filter(|(_, call, direction, _)| call.native_sender(*direction) == Some(key));
+    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()).map(Item::parked_bytes);
     let waiting = halves(engine).filter(|(_, _, _, half)| half.large_of == Some(key));
-    let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).map(parked_bytes);
+    let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).map(Item::parked_bytes);
     let waiting = waiting.filter(|bytes| engine.is_large(*bytes)).sum::<usize>();
     agree(
         &format!("peer {}: assembling bytes", peer.label),
@@ -144,20 +145,24 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     let of = |what: &str| format!("session {}: {what}", session.label);
     let lent = engine.lent.iter().filter(|(_, lent)| lent.session == key).count();
     agree(&of("ranges lent"), session.lent, lent)?;
-    let parked = halves(engine).filter(|(_, call, direction, _)| leads_to(call, *direction) == Some(key));
+    let parked = halves(engine).filter(|(_, call, direction, _)| call.receiver(*direction) == Some(key));
     let parked = parked.flat_map(|(_, _, _, half)| {
         let large_elsewhere = half.large_of.is_some() || half.large_waits;
         let of_session = move |bytes: &usize| !large_elsewhere || !engine.is_large(*bytes);
-        half.backlog.iter().map(parked_bytes).filter(of_session)
+        half.backlog.iter().map(Item::parked_bytes).filter(of_session)
     });
     agree(&of("parked bytes"), session.parked_bytes, parked.sum())?;
     let answers = halves(engine)
-        .filter(|(_, call, direction, half)| leads_to(call, *direction) == Some(key) && half.large_waits);
-    let answers = answers.flat_map(|(_, _, _, half)| half.backlog.iter().map(parked_bytes));
+        .filter(|(_, call, direction, half)| call.receiver(*direction) == Some(key) && half.large_waits);
+    let answers = answers.flat_map(|(_, _, _, half)| half.backlog.iter().map(Item::parked_bytes));
     let answers = answers.filter(|bytes| engine.is_large(*bytes)).sum();
     agree(&of("bytes of large answers"), session.answer_bytes, answers)?;
     let held = halves(engine).filter_map(|(_, _, _, half)| half.share.held());
     let held = held.filter(|(session, _)| *session == key).map(|(_, bytes)| bytes as usize);
+    let arriving = engine.peers.iter().flat_map(|(_, peer)| peer.assemblies.values());
+    let arriving = arriving.filter(|one| one.block().is_some_and(|(session, _)| session == key));
+    let arriving = arriving.map(|one| one.counted as usize).sum();
+    agree(&of("bytes arriving"), session.arriving_bytes as usize, arriving)?;
     agree(&of("bytes held by streams"), session.stream_bytes as usize, held.sum())?;
     let served = engine.calls.iter().filter(|(_, call)| call.handler() == Some(key) && call.admitted).count();
     if session.delivered > served {
@@ -175,25 +180,6 @@ fn halves(engine: &Engine) -> impl Iterator<Item = (CallKey, &Call, Direction, &
         [Direction::Request, Direction::Response]
             .map(|direction| (key, call, direction, call.half_of(direction)))
     })
-}
-
-fn leads_to(call: &Call, direction: Direction) -> Option<SessionKey> {
-    match direction {
-        Direction::Request => call.handler(),
-        Direction::Response => call.maker().map(|(session, _)| session),
-    }
-}
-
-fn comes_from(call: &Call, direction: Direction) -> Option<PeerKey> {
-    match (direction, &call.client, &call.server) {
-        (Direction::Request, ClientEnd::Peer { peer, .. }, _)
-        | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => Some(*peer),
-        _ => None,
-    }
-}
-
-fn parked_bytes(item: &Item<'_>) -> usize {
-    item.body().map_or(0, Body::parked_bytes)
 }
 
 fn agree(what: &str, book: usize, contents: usize) -> Result<(), String> {

@@ -18,6 +18,8 @@ pub(crate) enum Due {
     Paced(CallKey, Direction),
     /// A connection wants to look at the clock.
     Peer(PeerKey),
+    /// Large messages of a connection may have stalled.
+    Assemblies(PeerKey),
     /// An endpoint may be dialled again.
     Remote(RemoteKey),
     /// Services that were away may be back, or are not waited for any longer.

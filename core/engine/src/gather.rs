@@ -17,11 +17,11 @@
 //! What is kept meanwhile is one message: in its sender's heap, in a receive block, or charged to the connection it
 //! came from.
 
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::Engine;
 use crate::limits::ARRIVING;
 use crate::registry::MethodTypes;
-use crate::{CallKey, PeerKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use trunkline_call::{Code, Execution, Fault};
 
 /// What becomes of an item.
@@ -145,11 +145,7 @@ impl Engine {
         direction: Direction,
         mut item: Item<'_>,
     ) -> Result<Gathered<'a>, Fault> {
-        let charged = match item.body() {
-            Some(body) => self.charge(key, direction, body),
-            None => Ok(()),
-        };
-        if let Err(fault) = charged {
+        if let Err(fault) = self.charge(key, direction, &item) {
             self.drop_item(&mut item);
             return Err(fault);
         }
@@ -162,20 +158,25 @@ impl Engine {
 
     pub(crate) fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
         let kept = self.calls.find_mut(key)?.half(direction).gathered.take()?;
-        if let Some(body) = kept.body()
-            && let Some((held, bytes)) = self.held_for_sender(key, direction, body)
-        {
+        if let Some(peer) = self.sending_peer(key, direction) {
+            self.holds_less(peer, kept.parked_bytes());
+        } else if let Some((held, bytes)) = self.held_for_client(key, direction, &kept) {
             *held = held.saturating_sub(bytes);
         }
         Some(*kept)
     }
 
-    fn charge(&mut self, key: CallKey, direction: Direction, body: &Body<'_>) -> Result<(), Fault> {
+    fn charge(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
         let limit = self.limits.assembling_bytes_per_peer;
-        match self.held_for_sender(key, direction, body) {
-            Some((held, bytes)) if bytes > 0 && *held + bytes > limit => {
-                Err(Fault::Limit { name: ARRIVING, limit: limit as u64 })
-            }
+        let full = Fault::Limit { name: ARRIVING, limit: limit as u64 };
+        if let Some(peer) = self.sending_peer(key, direction) {
+            let Self { peers, held, .. } = self;
+            let Some(peer) = peers.find_mut(peer) else { return Ok(()) };
+            let held_bytes = peer.assembling_bytes + item.parked_bytes();
+            return if held_bytes > limit { Err(full) } else { peer.hold(held, held_bytes) };
+        }
+        match self.held_for_client(key, direction, item) {
+            Some((held, bytes)) if bytes > 0 && *held + bytes > limit => Err(full),
             Some((held, bytes)) => {
                 *held += bytes;
                 Ok(())
@@ -184,29 +185,22 @@ impl Engine {
         }
     }
 
-    /// Bytes the daemon holds for the connection that sends in this direction, and those of them that are this body's:
-    /// on a gRPC connection without what still takes of the stream's window.
-    fn held_for_sender(
+    /// Bytes the daemon holds for the gRPC connection that sends in this direction, and those of them that are this
+    /// item's: without what still takes of the stream's window, and what is counted with its stream.
+    fn held_for_client(
         &mut self,
         key: CallKey,
         direction: Direction,
-        body: &Body<'_>,
+        item: &Item<'_>,
     ) -> Option<(&mut usize, usize)> {
-        if let Some(peer) = self.sending_peer(key, direction) {
-            return Some((self.held_by(peer)?, body.parked_bytes()));
-        }
         let peer = self.calls.find(key)?.grpc_sender(direction)?;
-        Some((&mut self.grpc_peers.find_mut(peer)?.arriving_bytes, body.uncharged_bytes()))
+        let bytes = item.body()?.uncharged_bytes();
+        Some((&mut self.grpc_peers.find_mut(peer)?.arriving_bytes, bytes))
     }
 
     /// The native connection that sends in this direction.
     pub(crate) fn sending_peer(&self, key: CallKey, direction: Direction) -> Option<PeerKey> {
-        let call = self.calls.find(key)?;
-        match (direction, &call.client, &call.server) {
-            (Direction::Request, ClientEnd::Peer { peer, .. }, _)
-            | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => Some(*peer),
-            _ => None,
-        }
+        self.calls.find(key)?.native_sender(direction)
     }
 
     /// So many bytes of large messages are not held for a connection any more.
@@ -224,6 +218,23 @@ impl Engine {
 }
 
 impl Call {
+    /// The native connection that sends in this direction.
+    pub fn native_sender(&self, direction: Direction) -> Option<PeerKey> {
+        match (direction, &self.client, &self.server) {
+            (Direction::Request, ClientEnd::Peer { peer, .. }, _)
+            | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => Some(*peer),
+            _ => None,
+        }
+    }
+
+    /// The session this direction leads to, if it leads to one.
+    pub fn receiver(&self, direction: Direction) -> Option<SessionKey> {
+        match direction {
+            Direction::Request => self.handler(),
+            Direction::Response => self.maker().map(|(session, _)| session),
+        }
+    }
+
     /// Whether an item is to be joined with others, or split, for the session this direction leads to; `None` of other
     /// ends.
     #[inline]

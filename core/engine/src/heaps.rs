@@ -47,6 +47,10 @@ pub trait Heaps {
     /// The bytes of a block that is not published yet. Empty if there is no such block.
     fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8];
 
+    /// A block that is not published yet is written bit by bit: so many bytes from its beginning, and nothing behind
+    /// them. Of others all may be written. Heaps that nobody takes over need not know.
+    fn wrote(&mut self, _session: SessionKey, _offset: u32, _bytes: u32) {}
+
     /// Whether the range lies in the session's send heap.
     fn send_heap_contains(&self, session: SessionKey, span: Span) -> bool;
 

@@ -228,6 +228,20 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// Bytes the daemon itself holds for it while it waits: what its body makes it hold, and its metadata.
+    pub fn parked_bytes(&self) -> usize {
+        self.metadata_bytes() + self.body().map_or(0, Body::parked_bytes)
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        match self {
+            Self::Open { metadata, .. } | Self::Finish { metadata, .. } | Self::Headers { metadata } => {
+                metadata.len()
+            }
+            Self::Message { .. } | Self::HalfClose => 0,
+        }
+    }
+
     /// Whether the message in it is packed.
     pub fn is_packed(&self) -> bool {
         self.body().is_some_and(|body| body.packed().is_some())

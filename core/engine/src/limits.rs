@@ -42,12 +42,13 @@ pub struct Limits {
     /// in reports. Services have tens of methods.
     pub methods_learned_per_service: usize,
     /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
-    /// peer). Same-host messages wait in their sender's heap and cost nothing here; messages above a stream's window
+    /// peer), and metadata with them. Same-host messages wait in their sender's heap and cost nothing here; messages above a stream's window
     /// are counted in `assembling_bytes_per_peer`, where they were let in. As many may one sender have under way to
     /// other shards of the host.
     pub parked_bytes_per_session: usize,
     /// Bytes of large messages one connection may be sending that the daemon must hold itself, because they need
-    /// decoding or their receive heap is full, also while they wait for room there. One of the largest, or many.
+    /// decoding or their receive heap is full, also while they wait for room there, and openings of calls whose one
+    /// message has not come. One of the largest, or many.
     pub assembling_bytes_per_peer: usize,
     /// Calls waiting for one endpoint to be dialled.
     pub calls_waiting_per_endpoint: usize,
@@ -93,8 +94,8 @@ pub struct Limits {
     pub held_bytes_per_source: usize,
     /// The same for all of the host.
     pub held_bytes: usize,
-    /// Seconds in which something must come of a message of a gRPC peer that is not complete; 0 for as long as it
-    /// takes. Not while the receiver keeps its sender from going on.
+    /// Seconds in which something must come of a message of a gRPC peer, or a large one of another daemon, that is not
+    /// complete; 0 for as long as it takes. Not while the receiver keeps its sender from going on.
     pub message_stall_s: u32,
 }
 

@@ -299,7 +299,7 @@ impl Engine {
     /// in as such, against its connection: more than one window of a stream fits nowhere else. A large request stays
     /// there. A large answer is its caller's from now on, who does not read: others have answers from there, too.
     fn account(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
-        let bytes = item.body().map_or(0, Body::parked_bytes);
+        let bytes = item.parked_bytes();
         if self.is_large(bytes)
             && let Some(peer) = self.sending_peer(key, direction)
         {
@@ -377,7 +377,7 @@ impl Engine {
     }
 
     pub(crate) fn unaccount(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
-        let bytes = item.body().map_or(0, Body::parked_bytes);
+        let bytes = item.parked_bytes();
         if self.is_large(bytes)
             && let Some(peer) = self.calls.find(key).and_then(|call| call.half_of(direction).large_of)
         {
@@ -408,8 +408,7 @@ impl Engine {
         item: &Item<'_>,
     ) -> Result<(), Fault> {
         if self.is_to_cross(key, direction) {
-            let (bytes, limit) =
-                (item.body().map_or(0, Body::parked_bytes), self.limits.parked_bytes_per_session);
+            let (bytes, limit) = (item.parked_bytes(), self.limits.parked_bytes_per_session);
             let fits = self.shards.park(bytes, limit);
             return if fits { Ok(()) } else { Err(Fault::Limit { name: CROSSING, limit: limit as u64 }) };
         }
@@ -425,7 +424,7 @@ impl Engine {
 
     fn unaccount_forwarded(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
         if self.is_to_cross(key, direction) {
-            return self.shards.unpark(item.body().map_or(0, Body::parked_bytes));
+            return self.shards.unpark(item.parked_bytes());
         }
         let bytes = item.body().map_or(0, Body::uncharged_bytes);
         if let Some(held) = self.held_for_forwarded(key, direction) {
@@ -449,11 +448,7 @@ impl Engine {
 
     /// The session a direction of a call leads to, if it leads to one.
     fn destination(&self, key: CallKey, direction: Direction) -> Option<SessionKey> {
-        let call = self.calls.find(key)?;
-        match direction {
-            Direction::Request => call.handler(),
-            Direction::Response => call.maker().map(|(session, _)| session),
-        }
+        self.calls.find(key)?.receiver(direction)
     }
 
     /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end

@@ -57,6 +57,9 @@ pub struct Peer {
     pub(crate) assemblies: KeyedMap<StreamId, Assembly>,
     /// Bytes of those that the daemon holds itself.
     pub(crate) assembling_bytes: usize,
+    /// Somebody looks in a while whether large messages go on.
+    #[serde(skip)]
+    pub(crate) is_looked_at: bool,
     /// What is booked for those, and for the methods it has announced.
     #[serde(skip)]
     pub(crate) holding: Holding,

@@ -208,6 +208,7 @@ impl Engine {
         self.take_notices(turn, key);
         let Some(mut peer) = self.peers.remove(key) else { return };
         for (_, assembly) in peer.assemblies.drain() {
+            self.arrives_no_more(&assembly);
             self.abandoned.extend(assembly.block());
         }
         self.held.leave(std::mem::take(&mut peer.holding));
@@ -309,6 +310,7 @@ impl Engine {
             offered: KeyedMap::default(),
             assemblies: KeyedMap::default(),
             assembling_bytes: 0,
+            is_looked_at: false,
             holding,
             blocked: VecDeque::new(),
             is_asked_to_redial: false,

@@ -61,6 +61,9 @@ pub struct Session {
     /// Bytes of that heap in messages of streams whose calls are open.
     #[serde(default)]
     pub(crate) stream_bytes: u64,
+    /// Bytes of that heap in messages of other daemons that are not complete.
+    #[serde(skip)]
+    pub(crate) arriving_bytes: u32,
     /// Bytes of messages that wait so that the daemon holds itself.
     pub(crate) parked_bytes: usize,
     /// Bytes of large answers of other hosts that wait, beside those.
@@ -141,6 +144,7 @@ impl Session {
             parked: VecDeque::new(),
             parked_streams: VecDeque::new(),
             stream_bytes: 0,
+            arriving_bytes: 0,
             parked_bytes: 0,
             answer_bytes: 0,
             holding: Holding::default(),

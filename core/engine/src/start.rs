@@ -362,7 +362,7 @@ impl Engine {
             // It has come from another shard for the place that was kept there.
             return Ok(None);
         }
-        let bytes = opening.body().map_or(0, Body::parked_bytes);
+        let bytes = opening.parked_bytes();
         if self.awaited.is_active() && self.is_awaited(key, method, target) {
             let calls = &self.calls;
             let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());

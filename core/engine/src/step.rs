@@ -24,6 +24,7 @@ impl Engine {
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),
                 Due::Awaited => self.settle_awaited(turn),
+                Due::Assemblies(peer) => self.look_at_assemblies(turn, peer),
                 Due::Sweep(peer) => self.sweep_grpc(turn, peer),
             }
         }

@@ -41,7 +41,7 @@ struct Slot {
     /// What a successor maps again.
     regions: SessionRegions,
     /// Blocks being written: allocated, and not yet named in a completion. Few at a time, the newest asked for first.
-    open: Vec<Block>,
+    open: Vec<OpenBlock>,
     /// What messages of the usual sizes may take together.
     usual: u32,
     /// Blocks of larger messages, which lie beyond that: offset and bytes. A few at most, by the size of the heap.
@@ -54,6 +54,26 @@ struct Slot {
     stirred: bool,
     /// What is to take the receive heap's place, and whether the application knows of it.
     successor: Option<(Heap, bool)>,
+}
+
+/// A block that nobody was told of.
+#[derive(Debug)]
+struct OpenBlock {
+    block: Block,
+    /// So much of it is written, from its beginning, and nothing behind; all of it may be, if nothing is said.
+    written: Option<u32>,
+}
+
+impl OpenBlock {
+    fn offset(&self) -> u32 {
+        self.block.offset()
+    }
+
+    /// What may have been written of it.
+    fn bytes(&self) -> &[u8] {
+        let bytes = self.block.bytes();
+        self.written.and_then(|written| bytes.get(..written as usize)).unwrap_or(bytes)
+    }
 }
 
 /// What is to be done about a receive heap that has had a large message.
@@ -83,12 +103,15 @@ impl SessionHeaps {
         regions: SessionRegions,
         open: &[(u32, ByteBuf)],
     ) -> bool {
-        let mut blocks = receive.take_held();
-        for block in &mut blocks {
+        let mut blocks = Vec::new();
+        for mut block in receive.take_held() {
             let written = open.iter().find(|(offset, _)| *offset == block.offset()).map(|(_, bytes)| bytes);
             let into = written.and_then(|bytes| Some((block.bytes_mut().get_mut(..bytes.len())?, bytes)));
             let Some((into, bytes)) = into else { return false };
             into.copy_from_slice(bytes);
+            let is_whole = bytes.len() == block.bytes().len();
+            let written = (!is_whole).then_some(bytes.len() as u32);
+            blocks.push(OpenBlock { block, written });
         }
         let mut slot = Slot::new(key, (send, receive, number), regions);
         slot.open = blocks;
@@ -99,6 +122,11 @@ impl SessionHeaps {
         true
     }
 
+    /// The sessions there are heaps of.
+    pub fn keys(&self) -> impl Iterator<Item = SessionKey> {
+        self.slots.iter().flatten().map(|slot| slot.key)
+    }
+
     /// The heaps of every session, for a successor.
     pub fn lodged(&self) -> impl Iterator<Item = Lodged<'_>> {
         self.slots.iter().flatten().map(|slot| Lodged {
@@ -106,7 +134,7 @@ impl SessionHeaps {
             regions: &slot.regions,
             number: (slot.number + 1) % HEAP_NUMBERS,
             blocks: slot.receive.blocks(),
-            open: slot.open.iter().map(|block| (block.offset(), block.bytes().to_vec())).collect(),
+            open: slot.open.iter().map(|open| (open.offset(), open.bytes().to_vec())).collect(),
         })
     }
 
@@ -217,7 +245,7 @@ impl Heaps for SessionHeaps {
         let block = block.ok()?;
         let offset = block.offset();
         let first_large = is_large && slot.enter_large(&block);
-        slot.open.push(block);
+        slot.open.push(OpenBlock { block, written: None });
         let number = slot.number;
         if first_large {
             self.grown.push(session);
@@ -271,7 +299,15 @@ impl Heaps for SessionHeaps {
     fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8] {
         let at = first_byte(span.offset);
         let open = self.slot_mut(session).and_then(|slot| slot.open.iter_mut().rfind(|b| b.offset() == at));
-        open.and_then(|block| block.bytes_mut().get_mut(..span.len as usize)).unwrap_or_default()
+        open.and_then(|open| open.block.bytes_mut().get_mut(..span.len as usize)).unwrap_or_default()
+    }
+
+    fn wrote(&mut self, session: SessionKey, offset: u32, bytes: u32) {
+        let at = first_byte(offset);
+        let open = self.slot_mut(session).and_then(|slot| slot.open.iter_mut().rfind(|b| b.offset() == at));
+        if let Some(open) = open {
+            open.written = Some(open.written.map_or(bytes, |before| before.max(bytes)));
+        }
     }
 
     fn send_heap_contains(&self, session: SessionKey, span: Span) -> bool {
@@ -365,7 +401,7 @@ impl Slot {
 
     fn take_open(&mut self, offset: u32) -> Option<Block> {
         let at = self.open.iter().rposition(|block| block.offset() == first_byte(offset))?;
-        Some(self.open.swap_remove(at))
+        Some(self.open.swap_remove(at).block)
     }
 }
 

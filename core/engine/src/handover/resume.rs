@@ -1,6 +1,6 @@
 //! Going on: what stayed behind ends, everything else gets a push.
 
-use crate::call::{Body, ClientEnd, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::handover::awaited::WAIT_NS;
@@ -23,6 +23,7 @@ impl Engine {
     /// sockets. Connections without a socket are lost, or dialled again if nothing was said on them; sessions without
     /// memory are detached.
     pub fn go_on_elsewhere(&mut self, turn: &mut Turn<'_>, brought: &Brought<'_>) {
+        self.count_what_waits(turn);
         let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
         let behind = sessions.iter().copied().filter(|key| !(brought.memory)(*key)).collect();
         // Before anything goes on: what moves on would be handed to somebody who is not there.
@@ -42,6 +43,7 @@ impl Engine {
             self.transmit(key);
             self.unblock_peer(turn, key);
             self.settle_peer(turn, key);
+            self.look_at_assemblies_in_time(turn.now, key);
         }
         for key in sessions {
             self.unpark(turn, key);
@@ -93,6 +95,45 @@ impl Engine {
         }
         for (_, peer) in self.peers.iter_mut() {
             peer.assemblies.values_mut().for_each(|assembly| assembly.rename(turn.heaps));
+        }
+    }
+
+    /// What waits and what arrives is counted anew: another version may have counted otherwise.
+    fn count_what_waits(&mut self, turn: &Turn<'_>) {
+        let large_bytes = self.limits.stream_window_bytes as usize;
+        let Self { sessions, peers, calls, .. } = self;
+        for (_, session) in sessions.iter_mut() {
+            (session.parked_bytes, session.answer_bytes, session.arriving_bytes) = (0, 0, 0);
+        }
+        for (_, peer) in peers.iter_mut() {
+            peer.assembling_bytes = 0;
+            for assembly in peer.assemblies.values_mut() {
+                peer.assembling_bytes += assembly.private_bytes();
+                let Some((session, bytes)) = assembly.place.usual_bytes(turn.heaps) else { continue };
+                let Some(session) = sessions.find_mut(session) else { continue };
+                session.arriving_bytes += bytes;
+                assembly.counted = bytes;
+            }
+        }
+        for (_, call) in calls.iter() {
+            for direction in [Direction::Request, Direction::Response] {
+                let half = call.half_of(direction);
+                if let Some(peer) = call.native_sender(direction).and_then(|peer| peers.find_mut(peer)) {
+                    peer.assembling_bytes += half.gathered.as_deref().map_or(0, Item::parked_bytes);
+                }
+                let session = call.receiver(direction);
+                for bytes in half.backlog.iter().map(Item::parked_bytes) {
+                    let is_large = bytes > large_bytes;
+                    if let Some(peer) = half.large_of.filter(|_| is_large) {
+                        peers.find_mut(peer).into_iter().for_each(|peer| peer.assembling_bytes += bytes);
+                    } else if let Some(session) = session.and_then(|session| sessions.find_mut(session)) {
+                        let is_answer = is_large && half.large_waits;
+                        let counted =
+                            if is_answer { &mut session.answer_bytes } else { &mut session.parked_bytes };
+                        *counted += bytes;
+                    }
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::shard::Shard;
 use crate::sockets::NativeSockets;
 use crate::token::Token;
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use trunkline_call::Instant;
 use trunkline_engine::{Brought, Engine, SessionKey, Turn};
@@ -223,12 +223,8 @@ pub(crate) fn resume(shard: &mut Shard) {
     // it look at every ring: that is for afterwards, when it is settled who of those is here.
     let later = shard.take_configuration();
     let (sockets, sessions) = (&shard.sockets, &shard.sessions);
-    let memory: Vec<SessionKey> = sessions.keys();
-    let over: Vec<SessionKey> = shard.heaps.lodged().map(|lodged| lodged.key).collect();
-    let brought = Brought {
-        socket: &|key| sockets.contains(key),
-        memory: &|key| memory.contains(&key) || over.contains(&key),
-    };
+    let memory: HashSet<SessionKey> = sessions.keys().into_iter().chain(shard.heaps.keys()).collect();
+    let brought = Brought { socket: &|key| sockets.contains(key), memory: &|key| memory.contains(&key) };
     shard.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut shard.heaps }, &brought);
     shard.sockets.read_buffered_soon();
     shard.with_natives(NativeSockets::read_on);
