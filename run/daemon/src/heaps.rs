@@ -408,3 +408,37 @@ impl Slot {
 fn shm_span(span: Span) -> trunkline_shm::Span {
     trunkline_shm::Span { offset: span.offset, len: span.len }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_shm::{SessionConfig, create_session};
+
+    fn heaps() -> (SessionHeaps, SessionKey) {
+        let (end, _) = create_session(&SessionConfig::default()).unwrap();
+        let (mut heaps, key) = (SessionHeaps::default(), SessionKey::from_bits(1 << 32));
+        heaps.insert(key, end.send_heap, end.receive_heap, end.regions);
+        (heaps, key)
+    }
+
+    fn open(heaps: &SessionHeaps) -> Vec<Vec<u8>> {
+        heaps.lodged().flat_map(|lodged| lodged.open).map(|(_, bytes)| bytes).collect()
+    }
+
+    /// What nobody has written need not be sent: a peer says how large its message will be, and may never send it.
+    #[test]
+    fn a_successor_gets_what_is_written_of_a_block() {
+        let (mut heaps, key) = heaps();
+        let len = 16 << 20;
+        let offset = heaps.allocate(key, len).unwrap();
+        heaps.wrote(key, offset, 0);
+        assert_eq!(open(&heaps), [Vec::<u8>::new()]);
+        heaps.receive_block(key, Span { offset, len })[..3].copy_from_slice(b"abc");
+        heaps.wrote(key, offset, 3);
+        heaps.wrote(key, offset, 2);
+        assert_eq!(open(&heaps), [b"abc".to_vec()]);
+        let whole = heaps.allocate(key, 64).unwrap();
+        heaps.receive_block(key, Span { offset: whole, len: 64 }).fill(7);
+        assert_eq!(open(&heaps), [b"abc".to_vec(), vec![7; 64]], "of others, all");
+    }
+}
