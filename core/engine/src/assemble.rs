@@ -42,16 +42,9 @@ impl Engine {
         if let Err(fault) = settled {
             return self.fail(turn, call, fault);
         }
-        let header_bytes = Body::header_bytes(encoding);
         let place = match self.receiver(call, direction, encoding) {
-            Some(session)
-                if self.may_arrive(turn, session, total.saturating_add(header_bytes))
-                    && (!matches!(shape, Shape::Message { .. })
-                        || self.has_share(turn, call, session, direction, total)) =>
-            {
-                AssemblyPlace::for_message(turn.heaps, session, header_bytes, total)
-            }
-            _ => AssemblyPlace::Private(Vec::new()),
+            Some(session) => self.place_for(turn, call, session, direction, encoding, total, &shape),
+            None => AssemblyPlace::Private(Vec::new()),
         };
         let limit = self.limits.assembling_bytes_per_peer;
         let Some(found) = self.peers.find_mut(peer) else { return };
@@ -66,27 +59,42 @@ impl Engine {
         // There is room for all of it, so the peer may send all of it, however small its window is.
         let ahead = found.connection.make_room(stream, total);
         let counted = place.usual_bytes(turn.heaps);
-        let mut assembly = Assembly {
-            call,
-            direction,
-            encoding,
-            total,
-            place,
-            shape,
-            ahead,
-            came: 0,
-            looked: None,
-            counted: 0,
-        };
-        if let Some((session, bytes)) = counted
-            && let Some(session) = self.sessions.find_mut(session)
-        {
-            session.arriving_bytes += bytes;
-            assembly.counted = bytes;
+        let assembly = Assembly::new(call, direction, encoding, total, place, shape, ahead);
+        let counted = counted.map_or(0, |(session, bytes)| self.arrives(session, bytes));
+        if let Some(found) = self.peers.find_mut(peer) {
+            found.assemblies.insert(stream, Assembly { counted, ..assembly });
         }
-        found.assemblies.insert(stream, assembly);
         self.look_at_assemblies_in_time(turn.now, peer);
         self.transmit(peer);
+    }
+
+    /// Where a message goes that is meant for a session as it comes: into its receive heap if it may and there is room.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one Assembly, from one caller")]
+    fn place_for(
+        &self,
+        turn: &mut Turn<'_>,
+        call: CallKey,
+        session: SessionKey,
+        direction: Direction,
+        encoding: Encoding,
+        total: u32,
+        shape: &Shape,
+    ) -> AssemblyPlace {
+        let header_bytes = Body::header_bytes(encoding);
+        let streams = matches!(shape, Shape::Message { .. });
+        let may = self.may_arrive(turn, session, total.saturating_add(header_bytes))
+            && (!streams || self.has_share(turn, call, session, direction, total));
+        match may {
+            true => AssemblyPlace::for_message(turn.heaps, session, header_bytes, total),
+            false => AssemblyPlace::Private(Vec::new()),
+        }
+    }
+
+    /// So many bytes of a session's receive heap are for a message that is not whole. How many of them are counted.
+    fn arrives(&mut self, session: SessionKey, bytes: u32) -> u32 {
+        let Some(session) = self.sessions.find_mut(session) else { return 0 };
+        session.arriving_bytes += bytes;
+        bytes
     }
 
     /// Whether a message of which nothing has come yet may have so many bytes of a session's receive heap: of what the

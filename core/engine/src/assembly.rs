@@ -99,6 +99,19 @@ pub(crate) fn is_usual(heaps: &dyn Heaps, session: SessionKey, bytes: u32) -> bo
 }
 
 impl Assembly {
+    /// A message of which nothing has come yet.
+    pub fn new(
+        call: CallKey,
+        direction: Direction,
+        encoding: Encoding,
+        total: u32,
+        place: AssemblyPlace,
+        shape: Shape,
+        ahead: u32,
+    ) -> Self {
+        Self { call, direction, encoding, total, place, shape, ahead, came: 0, looked: None, counted: 0 }
+    }
+
     /// The whole message, as the item that takes it on has it.
     pub fn into_body(self) -> (Shape, Body<'static>) {
         let charged = (self.total + self.shape.own_cost()).saturating_sub(self.ahead);

@@ -74,6 +74,9 @@ pub(crate) struct Call {
     pub server_measured: bool,
     /// Whether it has passed admission: a request that arrives in parts does so with its head.
     pub admitted: bool,
+    /// How often it has moved to another shard with its session: so many calls hand on what is said of it.
+    #[serde(default)]
+    pub moves: u8,
     /// Which worker it asks for, by its metadata or the policies of whoever makes it here.
     #[serde(default)]
     pub choice: WorkerChoice,
@@ -246,6 +249,7 @@ impl Renewed for Call {
             last_step,
             server_measured,
             admitted,
+            moves,
             choice,
             request_encoding,
             keeps_encoding,
@@ -281,7 +285,7 @@ impl Renewed for Call {
         (*waits_for_ready, *server_measured, *admitted, *keeps_encoding) = (false, false, false, false);
         (*message_bytes_max, *accepts) = ([u32::MAX; 2], Accepts::ALL);
         (*client_stamps, *server_stamps) = (ClientStamps::default(), ServerStamps::default());
-        (*receive_wait_ns, *subtree_below, *resent, *handed_over) = (0, 0, 0, false);
+        (*receive_wait_ns, *subtree_below, *resent, *handed_over, *moves) = (0, 0, 0, false, 0);
         (*attempt_began, *last_step, *choice) = (Instant::default(), None, WorkerChoice::default());
         (*request_encoding, *placed, *attempts) = (None, None, None);
         (*caller, *offered, *agreed, *path) = (None, None, None, None);
@@ -320,6 +324,7 @@ impl Call {
             last_step: None,
             server_measured: false,
             admitted: false,
+            moves: 0,
             choice: WorkerChoice::default(),
             request_encoding: None,
             keeps_encoding: false,

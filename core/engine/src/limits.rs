@@ -42,9 +42,9 @@ pub struct Limits {
     /// in reports. Services have tens of methods.
     pub methods_learned_per_service: usize,
     /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
-    /// peer), and metadata with them. Same-host messages wait in their sender's heap and cost nothing here; messages above a stream's window
-    /// are counted in `assembling_bytes_per_peer`, where they were let in. As many may one sender have under way to
-    /// other shards of the host.
+    /// peer), and metadata with them. Same-host messages wait in their sender's heap and cost nothing here; messages
+    /// above a stream's window are counted in `assembling_bytes_per_peer`, where they were let in. As many may one
+    /// sender have under way to other shards of the host.
     pub parked_bytes_per_session: usize,
     /// Bytes of large messages one connection may be sending that the daemon must hold itself, because they need
     /// decoding or their receive heap is full, also while they wait for room there, and openings of calls whose one

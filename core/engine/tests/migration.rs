@@ -476,3 +476,29 @@ fn a_deadline_says_what_is_known_two_shards_away() {
         assert_eq!(outcome.execution, executed, "seen: {seen}");
     }
 }
+
+/// Each move adds a call that hands on what is said: nobody makes as many as they like by moving.
+#[test]
+fn a_session_that_moves_to_and_fro_with_a_stream_comes_to_rest() {
+    let mut world = world();
+    let (mut client, mut server) = (attach(&mut world, 0, false), attach(&mut world, 0, true));
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = take(&mut world, &mut server).0[0];
+    let moves = (0..40).filter(|round| {
+        let moved = world.migrate(&mut client, SHARDS[(round + 1) % 3]);
+        world.settle(&mut [&mut client, &mut server]);
+        moved
+    });
+    let moves = moves.count();
+    assert!((5..20).contains(&moves), "{moves}");
+    assert!(world.leftovers().0 <= 2 * moves + 1, "{:?} after {moves} moves", world.leftovers());
+    send(&mut world, &mut client, made, b"second");
+    end(&mut world, &server, delivered);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+    take(&mut world, &mut server);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+    assert!(world.migrate(&mut client, 2), "who has no calls may go on");
+}

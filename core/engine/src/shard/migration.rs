@@ -59,6 +59,9 @@ impl MovedSession {
     }
 }
 
+/// How often a call follows its session at most. Where both move to and fro, each move adds a call in the middle.
+const CALL_MOVES_MAX: u8 = 8;
+
 /// What keeps a session where it is for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stays {
@@ -74,6 +77,9 @@ pub enum Stays {
     /// A call of it looks for an endpoint.
     #[error("a call of the session looks for an endpoint")]
     Begins,
+    /// A call of it has followed it as often as calls do: each time, a call more hands on what it says.
+    #[error("a call of the session has moved with it {CALL_MOVES_MAX} times")]
+    Followed,
     /// More of it waits than may between shards.
     #[error("more messages of the session wait than may between shards")]
     Full,
@@ -198,6 +204,9 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
     };
     if session.lent > 0 || engine.peers.iter().any(|(_, peer)| is_arriving(peer)) {
         return Err(Stays::Lent);
+    }
+    if calls.iter().filter_map(|call| engine.calls.find(*call)).any(|call| call.moves >= CALL_MOVES_MAX) {
+        return Err(Stays::Followed);
     }
     let mut waiting_bytes = 0;
     for call in calls.iter().filter_map(|call| engine.calls.find(*call)) {
@@ -380,7 +389,7 @@ fn split_delivered(
 /// What both ends of a call know of it.
 fn copy_of(call: &Call, server: ServerEnd) -> Call {
     let mut copy = Call::new(call.method, call.client.clone(), server, call.deadline);
-    (copy.admitted, copy.handed_over) = (true, true);
+    (copy.admitted, copy.handed_over, copy.moves) = (true, true, call.moves + 1);
     copy.message_bytes_max = call.message_bytes_max;
     copy.trace.clone_from(&call.trace);
     copy.path.clone_from(&call.path);
