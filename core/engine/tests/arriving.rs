@@ -1,7 +1,6 @@
 //! Messages and calls of another daemon that are not whole yet: what they may take of a receive heap and of the daemon,
 //! and for how long. Whoever is behind the connection may never send the rest.
 
-#[allow(dead_code, reason = "another test needs what this one does not")]
 mod world;
 
 use trunkline_call::entry::{Call, Completion, Submission};

@@ -152,6 +152,38 @@ fn sessions_change_places() {
     }
 }
 
+/// The call waits on the shard its server leaves. Whoever serves there next does not hear of it.
+#[test]
+fn a_call_given_up_while_its_server_is_on_its_way_does_not_begin() {
+    for passes in [false, true] {
+        let mut world = world();
+        let (mut client, mut server) = (attach(&mut world, 0, false), attach(&mut world, 2, true));
+        let leaving = world.release(&server, 4).unwrap();
+        let mut call = client.call(3, None, false);
+        if passes {
+            call.deadline = Deadline::at(world.now.plus_ns(1_000));
+        }
+        world.submit(&client, Submission::Call(call)).unwrap();
+        while world.cross_shards(usize::MAX) {}
+        if passes {
+            world.advance(1_000);
+        } else {
+            world.submit(&client, Submission::Cancel { call: call.call }).unwrap();
+        }
+        while world.cross_shards(usize::MAX) {}
+        let mut next = attach(&mut world, 2, true);
+        world.adopt(&mut server, leaving);
+        world.settle(&mut [&mut client, &mut server, &mut next]);
+        assert!(take(&mut world, &mut server).0.is_empty() && take(&mut world, &mut next).0.is_empty());
+        let said = client.take().into_iter().find_map(|completion| match completion {
+            Completion::Finish(finish) => Some((finish.code, finish.execution)),
+            _ => None,
+        });
+        assert_eq!(said, passes.then_some((Code::DeadlineExceeded, Execution::NotExecuted)));
+        world.audit();
+    }
+}
+
 /// The other host sends its messages without their headers by then.
 #[test]
 fn a_stream_from_another_host_goes_on_while_its_server_moves() {

@@ -408,11 +408,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             pass_request(engine, turn, from, call, &mut item);
         }
         ShardSaid::HalfClose { call } => pass_request(engine, turn, from, call, &mut Item::HalfClose),
-        ShardSaid::Cancel { call, code } => {
-            if let Some(key) = engine.shards.served(from, call) {
-                served::give_up(engine, turn, key, code);
-            }
-        }
+        ShardSaid::Cancel { call, code } => served::cancelled(engine, turn, from, call, code),
         ShardSaid::Accepted { call } => accepted(engine, turn, from, call),
         ShardSaid::Returned(opening) => returned(engine, turn, from, *opening),
         ShardSaid::Headers { call, metadata } => {

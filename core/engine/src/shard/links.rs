@@ -5,6 +5,7 @@ use super::by_slot::BySlot;
 use super::crossing::{
     CrossedBody, Crossing, Offers, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
 };
+use super::deferred::Deferred;
 use super::elsewhere::{Elsewhere, ServingShard};
 use super::majority::Majority;
 use super::spares::{SpareBuffers, Spares};
@@ -53,7 +54,7 @@ pub(crate) struct ShardLinks {
     moving: VecDeque<Moving>,
     /// Calls for what those serve, which have come here meanwhile.
     #[serde(default)]
-    deferred: Vec<(ShardIndex, Crossing)>,
+    pub deferred: Deferred,
     /// Ids of delivered calls say which shard gave them. Those of older programs did not.
     #[serde(default)]
     ids_name_shard: bool,
@@ -441,18 +442,13 @@ impl ShardLinks {
         let first = self.moving.iter().position(|moving| moving.to == at)?;
         let offers = self.moving.remove(first)?.offers;
         self.told = None;
-        self.inbox.extend(std::mem::take(&mut self.deferred));
+        self.inbox.extend(self.deferred.take());
         Some(offers)
     }
 
     /// Sessions on their way.
     pub fn moving(&self) -> impl Iterator<Item = &Moving> {
         self.moving.iter()
-    }
-
-    /// Keeps a call for a session that is on its way until that has arrived.
-    pub fn defer(&mut self, from: ShardIndex, crossing: Crossing) {
-        self.deferred.push((from, crossing));
     }
 
     /// The shard with the fewest calls from here for each of its sessions that serve the method.
@@ -533,7 +529,7 @@ impl ShardLinks {
     pub fn all_types_mut(&mut self) -> impl Iterator<Item = &mut Arc<MethodTypes>> {
         let out = self.links.iter_mut().flat_map(|link| &mut link.outbox);
         let said = out
-            .chain(self.inbox.iter_mut().chain(&mut self.deferred).map(|(_, crossing)| crossing))
+            .chain(self.inbox.iter_mut().map(|(_, crossing)| crossing).chain(self.deferred.iter_mut()))
             .flat_map(|crossing| crossing.0.types_mut());
         let moving = self.moving.iter_mut().flat_map(|moving| &mut Arc::make_mut(&mut moving.offers).methods);
         self.elsewhere
@@ -577,7 +573,7 @@ impl ShardLinks {
     /// All that is here and on its way.
     fn crossings(&self) -> impl Iterator<Item = &Crossing> {
         let out = self.links.iter().flat_map(|link| &link.outbox);
-        out.chain(self.inbox.iter().chain(&self.deferred).map(|(_, crossing)| crossing))
+        out.chain(self.inbox.iter().map(|(_, crossing)| crossing)).chain(self.deferred.iter())
     }
 
     fn blocked_in(&mut self, line: ShardLine) -> Option<&mut VecDeque<(CallKey, bool)>> {

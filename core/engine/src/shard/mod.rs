@@ -36,6 +36,7 @@ mod audit;
 mod by_slot;
 mod counts;
 pub(crate) mod crossing;
+mod deferred;
 mod elsewhere;
 pub(crate) mod end;
 mod joint;

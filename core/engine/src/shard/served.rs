@@ -4,7 +4,7 @@
 //! record, attempts. Nearly always one session serves the method, and nobody here judges its calls: then a call goes to
 //! that session as it came. Any other passes the stations of a call that is made here.
 
-use super::crossing::{Crossing, ShardIndex, ShardOpening, ShardSaid};
+use super::crossing::{ShardFinish, ShardIndex, ShardOpening, ShardSaid};
 use super::offers::send_back;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::ends::{ItemWay, SessionHandler};
@@ -16,7 +16,8 @@ use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::entry::Completion;
-use trunkline_call::{Code, Execution, Fault, Instant, RouteIndex};
+use trunkline_call::{Code, Execution, Fault, Instant, RouteIndex, ServerStamps};
+use trunkline_grpc::Outcome;
 use trunkline_policy::Side;
 
 /// A call of another shard begins here, if somebody here serves it.
@@ -31,7 +32,7 @@ pub(super) fn open(
             engine.workers.free_kept(service_of(&opening.path), from.0);
         }
         if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
-            return engine.shards.defer(from, Crossing(ShardSaid::Open(opening)));
+            return engine.shards.deferred.push(from, opening);
         }
         return send_back(engine, from, *opening);
     };
@@ -159,9 +160,38 @@ fn handled_alone(call: &Call) -> Option<(SessionKey, ShardIndex, u64)> {
     (is_at_rest && !has_more && call.timer.is_none()).then_some((session, shard, number))
 }
 
+/// Nobody waits any more for the call of this number. One for a session that is on its way does not begin.
+pub(super) fn cancelled(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, number: u64, code: Code) {
+    if let Some(key) = engine.shards.served(from, number) {
+        return give_up(engine, turn, key, code);
+    }
+    let Some(mut opening) = engine.shards.deferred.withdraw(from, number) else { return };
+    if let Some(body) = opening.body.take() {
+        engine.shards.used(&body);
+    }
+    engine.shards.spent_opening(from, opening);
+    if code == Code::DeadlineExceeded {
+        let fault = Fault::DeadlinePassed { executed: Execution::NotExecuted };
+        let Outcome { code, execution, metadata } = Outcome::of(&engine.said_here(&fault.status()));
+        let (metadata, stamps) = (metadata.into_owned(), ServerStamps::default());
+        let finish = ShardFinish {
+            call: number,
+            code,
+            execution,
+            metadata,
+            body: None,
+            types: None,
+            stamps,
+            measured: false,
+        };
+        let finish = engine.shards.spares.box_finish(finish);
+        engine.shards.push(from, ShardSaid::Finish(finish));
+    }
+}
+
 /// Nobody waits for a call any more. If its deadline has passed, its maker's shard waits to hear whether anybody has
 /// seen it.
-pub(super) fn give_up(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+fn give_up(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
     if code != Code::DeadlineExceeded {
         return engine.cancel_as(turn, key, code);
     }

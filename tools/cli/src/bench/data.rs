@@ -11,7 +11,7 @@ const PLACES: [&str; 4] = ["number", "random", "uuid", "time_ms"];
 
 /// A place of a template that nothing is filled into.
 pub fn unknown_place(text: &str) -> Option<&str> {
-    let mut places = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
+    let places = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     // Two braces in a string, far from others, are no place.
     let is_name =
         |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
