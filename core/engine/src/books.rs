@@ -58,10 +58,7 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
 }
 
 fn audit_shards(engine: &Engine) -> Result<(), String> {
-    let parked = halves(engine).filter(|(_, call, direction, _)| match direction {
-        Direction::Request => matches!(call.server, ServerEnd::Shard { .. }),
-        Direction::Response => matches!(call.client, ClientEnd::Shard { .. }),
-    });
+    let parked = halves(engine).filter(|(_, call, direction, _)| call.crosses(*direction));
     let parked = parked.flat_map(|(_, _, _, half)| {
         let is_here = |bytes: &usize| half.large_of.is_none() || !engine.is_large(*bytes);
         half.backlog.iter().map(Item::parked_bytes).filter(is_here)

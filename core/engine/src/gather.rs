@@ -227,6 +227,14 @@ impl Call {
         }
     }
 
+    /// Whether this direction leads to another shard.
+    pub fn crosses(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Request => matches!(self.server, ServerEnd::Shard { .. }),
+            Direction::Response => matches!(self.client, ClientEnd::Shard { .. }),
+        }
+    }
+
     /// The session this direction leads to, if it leads to one.
     pub fn receiver(&self, direction: Direction) -> Option<SessionKey> {
         match direction {

@@ -434,11 +434,7 @@ impl Engine {
 
     /// Whether the items of a direction go to another shard.
     fn is_to_cross(&self, key: CallKey, direction: Direction) -> bool {
-        let Some(call) = self.calls.find(key) else { return false };
-        match direction {
-            Direction::Request => matches!(call.server, ServerEnd::Shard { .. }),
-            Direction::Response => matches!(call.client, ClientEnd::Shard { .. }),
-        }
+        self.calls.find(key).is_some_and(|call| call.crosses(direction))
     }
 
     fn held_for_forwarded(&mut self, key: CallKey, direction: Direction) -> Option<&mut usize> {

@@ -101,7 +101,8 @@ impl Engine {
     /// What waits and what arrives is counted anew: another version may have counted otherwise.
     fn count_what_waits(&mut self, turn: &Turn<'_>) {
         let large_bytes = self.limits.stream_window_bytes as usize;
-        let Self { sessions, peers, calls, .. } = self;
+        let Self { sessions, peers, calls, shards, .. } = self;
+        shards.unpark(shards.parked_bytes());
         for (_, session) in sessions.iter_mut() {
             (session.parked_bytes, session.answer_bytes, session.arriving_bytes) = (0, 0, 0);
         }
@@ -131,6 +132,8 @@ impl Engine {
                         let counted =
                             if is_answer { &mut session.answer_bytes } else { &mut session.parked_bytes };
                         *counted += bytes;
+                    } else if call.crosses(direction) {
+                        shards.park(bytes, usize::MAX);
                     }
                 }
             }
