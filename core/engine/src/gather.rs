@@ -21,6 +21,7 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::Engine;
 use crate::limits::ARRIVING;
 use crate::registry::MethodTypes;
+use crate::shard::crossing::ShardStage;
 use crate::{CallKey, PeerKey, SessionKey};
 use trunkline_call::{Code, Execution, Fault};
 
@@ -258,6 +259,8 @@ impl Call {
         let typed =
             |types: &MethodTypes, streams: bool| (!types.of(direction).is_opaque()).then_some(!streams);
         match (direction, &self.client, &self.server) {
+            // It has all of the request, or what it has not yet is joined there: the session that sends it has moved.
+            (Direction::Request, _, ServerEnd::Shard { stage: ShardStage::Accepted, .. }) => None,
             (Direction::Request, _, ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. }) => {
                 typed(types, types.pattern.client_streams())
             }

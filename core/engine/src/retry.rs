@@ -349,6 +349,9 @@ impl Engine {
             parent.children.iter_mut().filter(|child| **child == key).for_each(|child| *child = winner);
         }
         self.name_stream_of(&call, winner);
+        if let ClientEnd::Shard { shard, call: number, .. } = call.client {
+            self.shards.enter(shard, number, winner);
+        }
         if let Some(won) = self.calls.find_mut(winner) {
             (won.client, won.timer, won.deadline) = (call.client, timer, call.deadline);
             (won.parent, won.trace, won.policies) = (call.parent, call.trace, call.policies);

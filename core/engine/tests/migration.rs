@@ -6,6 +6,8 @@ mod world;
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
 use trunkline_engine::{Limits, ShardIndex, Stays, Turn, release_session};
+use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_grpc::{Event, Reason};
 use world::*;
 
 /// The shards of the near host in a world of three, by their places among its hosts.
@@ -182,6 +184,74 @@ fn a_call_given_up_while_its_server_is_on_its_way_does_not_begin() {
         assert_eq!(said, passes.then_some((Code::DeadlineExceeded, Execution::NotExecuted)));
         world.audit();
     }
+}
+
+/// A request of one message that comes in parts is joined where it began, though its session has moved before the last
+/// of them.
+#[test]
+fn a_request_in_parts_goes_on_while_its_session_moves() {
+    for (serves_at, has_message) in [(0, true), (0, false), (1, true), (1, false), (2, true), (2, false)] {
+        let mut world = world();
+        let mut client = attach(&mut world, SHARDS[0], false);
+        let mut server = attach(&mut world, SHARDS[serves_at], true);
+        let made = match has_message {
+            true => open(&mut world, &mut client, 0, b"whole", false),
+            false => {
+                let call = client.call(0, None, false);
+                world.submit(&client, Submission::Call(call)).unwrap();
+                call.call
+            }
+        };
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(world.migrate(&mut client, SHARDS[1]));
+        let rest = match has_message {
+            true => Submission::HalfClose { call: made },
+            false => {
+                let payload = world.blob(&mut client, b"whole");
+                Submission::Message { call: made, payload, end: true, a1: Instant(1) }
+            }
+        };
+        world.submit(&client, rest).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let (calls, messages, _) = take(&mut world, &mut server);
+        assert_eq!(messages, [b"whole"], "{serves_at} {has_message}: {:?}", client.inbox);
+        end(&mut world, &server, calls[0]);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+/// A call that waits for the rest of its request moves with its session, and then takes several attempts: the one that
+/// takes its place is known to the other shard by the same number.
+#[test]
+fn a_call_that_has_moved_is_given_up_by_its_attempt() {
+    let mut world = world();
+    world.foreign = true;
+    let config = r#"{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.01s",
+        "maxBackoff": "0.1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}"#;
+    let engine = &mut world.hosts[SHARDS[0]].engine;
+    engine.configure_service("world.Echo", &["tcp://10.0.0.0:80".to_owned()]).unwrap();
+    engine.configure_calls("world.Echo", ServiceConfig::parse(config).unwrap());
+    let (mut client, server) = (attach(&mut world, SHARDS[0], false), attach(&mut world, SHARDS[0], true));
+    let made = open(&mut world, &mut client, 0, b"whole", false);
+    // Nobody serves it here any more.
+    world.detach(&server);
+    assert!(world.migrate(&mut client, SHARDS[1]));
+    world.submit(&client, Submission::HalfClose { call: made }).unwrap();
+    world.settle(&mut [&mut client]);
+    world.http(0, Event::Ready { streams_max: 100 });
+    world.settle(&mut [&mut client]);
+    let stream = world.webs[0].newest();
+    // It commits with the first word of an answer.
+    world.answer(0, stream, 200, &[], false);
+    world.settle(&mut [&mut client]);
+    world.submit(&client, Submission::Cancel { call: made }).unwrap();
+    world.settle(&mut [&mut client]);
+    assert_eq!(world.webs[0].take(stream).reset, Some(Reason::CANCEL), "its server hears of it");
+    world.bury();
+    assert_eq!(world.leftovers(), (0, 0));
 }
 
 /// The other host sends its messages without their headers by then.
