@@ -6,6 +6,7 @@ use std::path::Path;
 use trunkline_daemon::Config;
 
 const UNIT: &str = include_str!("../../../packaging/trunkline.service");
+const RELAY_UNIT: &str = include_str!("../../../packaging/trunkline-relay.service");
 const TMPFILES: &str = include_str!("../../../packaging/trunkline.tmpfiles");
 const CONFIG: &str = include_str!("../../../packaging/daemon.toml");
 const CONTAINERFILE: &str = include_str!("../../../packaging/Containerfile");
@@ -18,7 +19,11 @@ fn verb(line: &str) -> Verb {
 }
 
 fn of_unit(key: &str) -> &str {
-    let line = UNIT.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    said_by(UNIT, key)
+}
+
+fn said_by<'a>(unit: &'a str, key: &str) -> &'a str {
+    let line = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("{key} in the unit"))
 }
 
@@ -54,6 +59,25 @@ fn the_units_sandbox_lets_applications_in() {
     assert_eq!(of_unit("ReadWritePaths"), folder);
     assert!(TMPFILES.contains(&format!("d {folder} 0755 trunkline trunkline")));
     assert!(TMPFILES.contains("/run/trunkline.sock - - - - trunkline/trunkline.sock"));
+}
+
+/// The relay may write nowhere, and so nothing that its unit runs may need to: the packaged configuration has a file of
+/// policies, which the daemon's check wants to be writable.
+#[test]
+fn the_relays_unit_writes_nothing_and_checks_nothing_of_the_daemons() {
+    assert_eq!(said_by(RELAY_UNIT, "ProtectSystem"), "strict");
+    for folder in
+        ["ReadWritePaths=", "StateDirectory=", "LogsDirectory=", "CacheDirectory=", "RuntimeDirectory="]
+    {
+        assert!(!RELAY_UNIT.lines().any(|line| line.starts_with(folder)), "{folder}");
+    }
+    let commands: Vec<_> = RELAY_UNIT.lines().filter(|line| line.starts_with("Exec")).collect();
+    let [only] = commands[..] else { panic!("{commands:?}") };
+    let Verb::Relay(relay) = verb(only.strip_prefix("ExecStart=").unwrap()) else { panic!("{only}") };
+    assert_eq!(of_unit("ExecStart").rsplit_once(' ').unwrap().1, relay.config.unwrap().to_str().unwrap());
+    for key in ["Type", "User", "Group", "RestrictAddressFamilies"] {
+        assert_eq!(said_by(RELAY_UNIT, key), of_unit(key), "{key}");
+    }
 }
 
 #[test]
