@@ -52,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
     Target { name: "first", run: first, seeds: first_seeds },
     Target { name: "http2", run: http2, seeds: http2_seeds },
+    Target { name: "http2_unix", run: http2_unix, seeds: http2_unix_seeds },
     Target { name: "grpc", run: grpc, seeds: grpc_seeds },
     Target { name: "service_config", run: service::config, seeds: service::config_seeds },
     Target { name: "load_report", run: service::load_report, seeds: service::load_report_seeds },
@@ -499,11 +500,26 @@ static LISTENER: LazyLock<Listener> = LazyLock::new(|| {
     Listener::bind(&endpoint, false).expect("a free port")
 });
 
+static UNIX_LISTENER: LazyLock<Listener> = LazyLock::new(|| {
+    let endpoint =
+        format!("unix-abstract:trunkline-fuzz-{}", std::process::id()).parse().expect("an address");
+    Listener::bind(&endpoint, false).expect("nobody else has it")
+});
+
 /// What a client says on an HTTP/2 connection: read until it is over, or all of it is.
 fn http2(bytes: &[u8]) {
-    let Ok(stream) = Stream::connect(LISTENER.endpoint()) else { return };
+    http2_at(&LISTENER, bytes);
+}
+
+/// The same where a path is taken for an authority.
+fn http2_unix(bytes: &[u8]) {
+    http2_at(&UNIX_LISTENER, bytes);
+}
+
+fn http2_at(listener: &Listener, bytes: &[u8]) {
+    let Ok(stream) = Stream::connect(listener.endpoint()) else { return };
     // Taken off the queue and closed: the bytes come from here.
-    let _ = LISTENER.accept();
+    let _ = listener.accept();
     let settings = Http2Settings { unfinished_ns_max: 1, ..Http2Settings::server() };
     let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     said.extend_from_slice(bytes);
@@ -525,6 +541,16 @@ fn http2_seeds() -> Vec<Vec<u8>> {
     rest.extend(b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01\0\0\x08\x06\0\0\0\0\0pingping");
     rest.extend(b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08");
     vec![call, rest]
+}
+
+/// The same call to a path, as it is and in Huffman's code, in one frame and in two.
+fn http2_unix_seeds() -> Vec<Vec<u8>> {
+    let plain = b"\0\0\0\x04\0\0\0\0\0\0\0\x14\x01\x05\0\0\0\x01\x83\x86\x44\x06/a.B/C\x41\x08tmp%2Fx.";
+    let mut coded = b"\0\0\0\x04\0\0\0\0\0\0\0\x19\x01\x0d\0\0\0\x01\x01\x83\x86\x44\x06/a.B/C".to_vec();
+    coded.extend(b"\x40\x88\xb8\x3b\x53\x39\xec\x32\x7d\x7f\x82\x54\x7f%");
+    let mut cut = b"\0\0\0\x04\0\0\0\0\0\0\0\x0d\x01\x01\0\0\0\x01\x83\x86\x44\x06/a.B/C\x41\x08t".to_vec();
+    cut.extend(b"\0\0\x07\x09\x04\0\0\0\x01%2Fx/y ");
+    vec![plain.to_vec(), coded, cut]
 }
 
 fn endpoint_seeds() -> Vec<Vec<u8>> {

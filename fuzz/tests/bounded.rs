@@ -20,7 +20,7 @@ fn run(name: &str) {
 /// Files are slow to read, and few are hostile; a connection needs a socket.
 fn rounds(name: &str) -> usize {
     match name {
-        "config" | "policies" | "http2" => ROUNDS / 60,
+        "config" | "policies" | "http2" | "http2_unix" => ROUNDS / 60,
         "expression" | "engine_state" | "records" => ROUNDS / 10,
         "descriptors" | "native" | "grpc" | "r2p2_routed" => ROUNDS / 4,
         _ => ROUNDS,
@@ -43,6 +43,6 @@ tests!(
     control relayed
     descriptors linear transcode native r2p2 r2p2_seal r2p2_envelope r2p2_events r2p2_routed entries metadata
     config
-    policies expression modules endpoint first http2 grpc service_config load_report target r2p2_state tls_records
-    tls_svid engine_state records samples sampled reflection
+    policies expression modules endpoint first http2 http2_unix grpc service_config load_report target r2p2_state
+    tls_records tls_svid engine_state records samples sampled reflection
 );

@@ -6,9 +6,10 @@
 //! h2 in either role, `stream.rs` and `table.rs` keep the open streams, `drive.rs` lets all of them work.
 //!
 //! What h2 answers without telling is counted by `meter.rs`, which reads along, and what it takes that is malformed is
-//! found by `trailers.rs`; `unwritten.rs` knows which requests have reached the socket; `portions.rs` has it decode no
-//! more headers in a turn than others can wait for; pings, age and idleness are in `keepalive.rs`; `opening.rs` tells
-//! what answers if it is not HTTP/2; `settings.rs` names every limit.
+//! found by `trailers.rs`; what it refuses that clients of Unix sockets say is mended by `unix_authority.rs`;
+//! `unwritten.rs` knows which requests have reached the socket; `portions.rs` has it decode no more headers in a turn
+//! than others can wait for; pings, age and idleness are in `keepalive.rs`; `opening.rs` tells what answers if it is
+//! not HTTP/2; `settings.rs` names every limit.
 
 mod connection;
 mod drive;
@@ -22,6 +23,7 @@ mod settings;
 mod stream;
 mod table;
 mod trailers;
+mod unix_authority;
 mod unwritten;
 mod wire;
 

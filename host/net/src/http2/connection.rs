@@ -9,6 +9,7 @@ use super::portions::Portions;
 use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
 use super::table::Streams;
+use super::unix_authority::UnixAuthority;
 use super::unwritten::Unwritten;
 use super::wire::{Buffers, Wire};
 use crate::{Interest, LingeringClose, Stream};
@@ -38,6 +39,8 @@ pub struct Http2 {
     /// What commands led to, for the next turn to tell.
     pub(super) untold: Vec<Event>,
     pub(super) meter: Meter,
+    /// At a Unix socket that clients come to.
+    pub(super) unix_authority: Option<Box<UnixAuthority>>,
     /// What the server began with (client role).
     pub(super) opening: FirstHeard,
     pub(super) portions: Portions,
@@ -113,7 +116,9 @@ impl Http2 {
         let wire = Wire::new();
         let link = Link::server(wire.clone(), &settings);
         let mut this = Self::new(stream, settings, link, wire, now, random);
-        this.count_input(now, first);
+        this.unix_authority = (!this.stream.is_tcp()).then(Box::default);
+        let mut first = first.to_vec();
+        this.take_input(now, &mut first);
         this.wire.boxes().begin_with(first);
         this
     }
@@ -226,6 +231,7 @@ impl Http2 {
             marked: Vec::new(),
             untold: Vec::new(),
             meter: Meter::new(&settings, link.is_server(), now),
+            unix_authority: None,
             opening: FirstHeard::new(now),
             portions: Portions::new(),
             keepalive: Keepalive::new(settings.keepalive, now),

@@ -69,7 +69,7 @@ impl Http2 {
             Ok(Transfer::Bytes(bytes)) => {
                 let is_more_likely = bytes == buffers.input.len() || self.stream.has_buffered();
                 self.is_readable = is_more_likely || self.broken.is_some();
-                self.count_input(now, &buffers.input[..bytes]);
+                self.take_input(now, &mut buffers.input[..bytes]);
                 self.wire.boxes().fill(buffers, bytes);
                 self.marks.mark();
                 return;
@@ -81,14 +81,17 @@ impl Http2 {
         self.marks.mark();
     }
 
-    /// Reads along with what the peer sent.
-    pub(super) fn count_input(&mut self, now: Instant, bytes: &[u8]) {
+    /// Reads along with what the peer sent, before h2 does.
+    pub(super) fn take_input(&mut self, now: Instant, bytes: &mut [u8]) {
         self.keepalive.handle_heard(now);
         self.opening.hear(bytes);
         if let Err(flood) = self.meter.handle_input(now, bytes) {
             self.fail(flood);
         }
         self.portions.handle_read(bytes.len(), self.meter.block_bytes);
+        if let Some(unix_authority) = &mut self.unix_authority {
+            unix_authority.handle_input(bytes);
+        }
     }
 
     /// Lets the connection and its streams work, and writes what comes of it.

@@ -12,7 +12,7 @@ use trunkline_call::Instant;
 use trunkline_grpc::Reason;
 
 /// Length of a frame's head (RFC 9113, section 4.1).
-const HEAD_BYTES: usize = 9;
+pub(super) const HEAD_BYTES: usize = 9;
 /// The client's connection preface.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What is kept of a GOAWAY: last stream, code, and debug data for a person.
@@ -23,14 +23,14 @@ const EARNED_BY_FRAME: u32 = 4;
 const BYTES_FOR_ONE: usize = 4096;
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(super) const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
+pub(super) const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 0x1;
 const ACK: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;

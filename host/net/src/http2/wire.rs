@@ -55,9 +55,9 @@ impl Wire {
 
 impl Boxes {
     /// Takes what was read before there was a connection.
-    pub fn begin_with(&mut self, first: &[u8]) {
-        self.inbox = first.to_vec();
+    pub fn begin_with(&mut self, first: Vec<u8>) {
         self.unread = 0..first.len();
+        self.inbox = first;
     }
 
     /// Takes the turn's memory for the outbox, unless something still waits there.
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn memory_is_lent_for_a_turn_only() {
         let (mut boxes, mut buffers) = (Boxes::default(), Buffers::new());
-        boxes.begin_with(b"preface");
+        boxes.begin_with(b"preface".to_vec());
         turn(&mut boxes, &mut buffers, b"", 7, b"settings", 8);
         turn(&mut boxes, &mut buffers, b"request", 7, b"answer", 6);
         assert_eq!((boxes.inbox.capacity(), boxes.outbox.capacity()), (0, 0), "at rest");

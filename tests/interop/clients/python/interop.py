@@ -232,10 +232,7 @@ def main(order, port, case=None):
         server.add_insecure_port(f"127.0.0.1:{port}")
         server.start()
         server.wait_for_termination()
-    # Of a Unix socket grpcio would name the path, percent-encoded, as the authority, which a daemon refuses as malformed.
-    is_socket = port.startswith("unix:")
-    options = [("grpc.default_authority", "localhost")] if is_socket else []
-    with grpc.insecure_channel(port if is_socket else f"127.0.0.1:{port}", options=options) as channel:
+    with grpc.insecure_channel(port if port.startswith("unix:") else f"127.0.0.1:{port}") as channel:
         globals()[case](stubs.TestServiceStub(channel), channel)
 
 
