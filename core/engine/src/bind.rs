@@ -15,7 +15,7 @@ use std::sync::Arc;
 use trunkline_call::{Instant, Pattern, RouteIndex};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::Side;
-use trunkline_schema::Method;
+use trunkline_schema::{Method, Service};
 use trunkline_telemetry::{MethodIndex, PeerIndex};
 
 /// Where reports have no number left for another method or host, so many are given back at once: each time, all calls
@@ -74,7 +74,9 @@ pub enum BindError {
         owner: String,
     },
     /// The session has too many routes.
-    #[error("session would have more than {0} routes")]
+    #[error(
+        "session would have more than {0} routes: methods it calls and serves (limits.routes_per_session)"
+    )]
     Routes(usize),
     /// The host knows too many endpoints.
     #[error("host would know more than {0} endpoints (limits.endpoints)")]
@@ -142,6 +144,8 @@ impl Engine {
     /// # Errors
     /// [`BindError`] names what is missing or which limit is reached.
     pub fn bind(&mut self, session: SessionKey, request: &BindRequest<'_>) -> Result<Binding, BindError> {
+        // First by number alone: what there is no room for is not put together.
+        self.check_room(session, request.calls.len() + routes_served(request)?)?;
         let calls = request
             .calls
             .iter()
@@ -149,7 +153,6 @@ impl Engine {
             .collect::<Result<Vec<_>, _>>()?;
         let serves = served_types(request)?;
         self.check_owners(session, request)?;
-        self.check_room(session, calls.len() + serves.len())?;
         let targets = self.hold_targets(session, request.calls)?;
         if let Some(schema) = request.schema {
             self.note_misnamed(schema);
@@ -159,7 +162,7 @@ impl Engine {
             let types = self.numbered(types);
             binding.calls.push(self.bind_call(session, types, target)?);
         }
-        let changes = !serves.is_empty();
+        let changes = !request.serves.is_empty();
         if let Some(session_here) = self.sessions.find(session) {
             request.serves.iter().for_each(|name| self.owners.enter(session, &session_here.identity, name));
         }
@@ -167,6 +170,16 @@ impl Engine {
             self.describe_again(session);
         }
         for types in serves {
+            let Some(types) = types else {
+                // A service without methods: its name is kept, and counts.
+                self.add_route(session, Route::Serves)?;
+                continue;
+            };
+            let known = types.whole_service.then(|| crate::registry::service_of(&types.path));
+            if let Some(route) = known.and_then(|service| self.registry.route_of_whole(session, service)) {
+                binding.serves.push((types.path.to_string(), route));
+                continue;
+            }
             let types = self.numbered(types);
             binding.serves.push((types.path.to_string(), self.bind_service(session, types)?));
         }
@@ -281,7 +294,8 @@ impl Engine {
 
     fn check_owners(&self, session: SessionKey, request: &BindRequest<'_>) -> Result<(), BindError> {
         let identity = &self.session(session).map_err(|_| BindError::Gone)?.identity;
-        for service in request.serves.iter().filter(|name| !request.permitted.contains(name)) {
+        let permitted: HashSet<&String> = request.permitted.iter().collect();
+        for service in request.serves.iter().filter(|name| !permitted.contains(name)) {
             let here = self.owners.other_than(identity, service);
             if let Some(owner) = here.or_else(|| self.shards.elsewhere.owner_other_than(identity, service)) {
                 return Err(BindError::Owned { service: service.clone(), owner: owner.to_owned() });
@@ -435,22 +449,36 @@ fn called_types(schema: Option<&Arc<BoundSchema>>, path: &str) -> Result<MethodT
     }
 }
 
-fn served_types(request: &BindRequest<'_>) -> Result<Vec<MethodTypes>, BindError> {
+/// How many routes the services take that are to be served: one for each method, one for a service without any.
+fn routes_served(request: &BindRequest<'_>) -> Result<usize, BindError> {
+    let Some(schema) = request.schema else { return Ok(request.serves.len()) };
+    let routes = |name: &String| Ok(find_service(schema, name)?.methods.len().max(1));
+    request.serves.iter().map(routes).sum()
+}
+
+/// The types of what is to be served; `None` for a service without methods.
+fn served_types(request: &BindRequest<'_>) -> Result<Vec<Option<MethodTypes>>, BindError> {
     let mut all = Vec::new();
     for name in request.serves {
         match request.schema {
             Some(schema) => {
-                let service = schema.schema.services().iter().find(|service| service.full_name == *name);
-                let service = service.ok_or_else(|| BindError::NoService(name.clone()))?;
-                all.extend(service.methods.iter().map(|method| method_types(schema, method)));
+                let methods = &find_service(schema, name)?.methods;
+                all.extend(methods.iter().map(|method| Some(method_types(schema, method))));
+                if methods.is_empty() {
+                    all.push(None);
+                }
             }
             None if opaque::is_service(name) => {
-                all.push(MethodTypes::opaque(&format!("/{name}/*"), true));
+                all.push(Some(MethodTypes::opaque(&format!("/{name}/*"), true)));
             }
             None => return Err(BindError::Service(opaque::shown(name))),
         }
     }
     Ok(all)
+}
+
+fn find_service<'s>(schema: &'s BoundSchema, name: &str) -> Result<&'s Service, BindError> {
+    schema.schema.service_named(name).ok_or_else(|| BindError::NoService(name.to_owned()))
 }
 
 fn find_method<'s>(schema: &'s Arc<BoundSchema>, path: &str) -> Result<&'s Method, BindError> {

@@ -118,6 +118,9 @@ pub(crate) struct MethodEntry {
     /// It is among the unused.
     #[serde(skip)]
     is_noted: bool,
+    /// Where it is in the list of its service's methods.
+    #[serde(skip)]
+    at_of_service: usize,
 }
 
 fn unnumbered() -> MethodIndex {
@@ -139,6 +142,7 @@ impl Default for MethodEntry {
             is_learned: false,
             stays: false,
             is_noted: false,
+            at_of_service: 0,
         }
     }
 }
@@ -170,7 +174,9 @@ impl MethodTable {
             entry.http_path = trunkline_grpc::request::path(&entry.path);
             entry.is_own = is_own_path(&entry.path);
             let key = MethodKey::new(slot, entry.generation);
-            self.by_service.entry(service_of(&entry.path).into()).or_default().push(key);
+            let of_service = self.by_service.entry(service_of(&entry.path).into()).or_default();
+            entry.at_of_service = of_service.len();
+            of_service.push(key);
             if self.by_path.insert(Arc::clone(&entry.path), key).is_some() {
                 return false;
             }
@@ -195,7 +201,9 @@ impl MethodTable {
         };
         let key = MethodKey::new(slot, entry.generation);
         self.by_path.insert(Arc::clone(path), key);
-        self.by_service.entry(service_of(path).into()).or_default().push(key);
+        let of_service = self.by_service.entry(service_of(path).into()).or_default();
+        entry.at_of_service = of_service.len();
+        of_service.push(key);
         key
     }
 
@@ -353,11 +361,17 @@ impl MethodTable {
         self.by_path.remove(&gone.path);
         self.free.push(method.slot() as u32);
         let service = service_of(&gone.path);
-        if let Some(methods) = self.by_service.get_mut(service) {
-            methods.retain(|known| *known != method);
-            if methods.is_empty() {
-                self.by_service.remove(service);
+        let Some(methods) = self.by_service.get_mut(service) else { return };
+        // The last takes its place, and no other is looked at: a service may have very many.
+        methods.swap_remove(gone.at_of_service);
+        match methods.get(gone.at_of_service).copied() {
+            Some(moved) => {
+                if let Some(entry) = self.find_mut(moved) {
+                    entry.at_of_service = gone.at_of_service;
+                }
             }
+            None if methods.is_empty() => _ = self.by_service.remove(service),
+            None => {}
         }
     }
 }
@@ -414,6 +428,21 @@ mod tests {
         let fresh = methods.insert(&path(99, 0), MethodIndex(3));
         assert!(stale.iter().all(|key| *key != fresh && &*methods.get(*key).path != "/a.S99/M0"));
         assert_eq!(&*methods.get(held).path, "/a.S0/M0");
+    }
+
+    #[test]
+    fn a_method_that_is_forgotten_leaves_the_others_of_its_service_in_their_places() {
+        let mut methods = MethodTable::default();
+        let keys: Vec<_> = (0..64).map(|at| methods.insert(&path(1, at), MethodIndex(1))).collect();
+        // Not in the order they came in.
+        for at in (0..64).map(|at| at * 37 % 64) {
+            methods.remove(keys[at]);
+            let of_service = methods.of_service("a.S1");
+            let is_in_place = |(at, key): (usize, &MethodKey)| methods.get(*key).at_of_service == at;
+            assert!(of_service.iter().enumerate().all(is_in_place), "{at}");
+            assert!(!of_service.contains(&keys[at]));
+        }
+        assert!(methods.by_service.is_empty());
     }
 
     #[test]

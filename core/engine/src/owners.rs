@@ -1,7 +1,7 @@
 //! Who serves which service: a name belongs to the user whose session serves it, while one does.
 
 use crate::SessionKey;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The users that serve services, by full name. Bounded by the routes of the sessions that are attached.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Brought {
 #[derive(Debug)]
 struct Owner {
     identity: Box<str>,
-    sessions: u32,
+    sessions: HashSet<SessionKey>,
 }
 
 impl Owners {
@@ -43,17 +43,23 @@ impl Owners {
 
     /// A session of this user serves a service from now on.
     pub fn enter(&mut self, session: SessionKey, identity: &str, service: &str) {
-        let new = || Brought { identity: identity.into(), services: Vec::new() };
-        let Brought { services, .. } = self.brought.entry(session).or_insert_with(new);
-        if services.iter().any(|known| **known == *service) {
-            return;
-        }
-        services.push(service.into());
         let owners = self.services.entry(service.into()).or_default();
-        match owners.iter_mut().find(|owner| *owner.identity == *identity) {
-            Some(owner) => owner.sessions += 1,
-            None => owners.push(Owner { identity: identity.into(), sessions: 1 }),
+        let is_new = match owners.iter_mut().find(|owner| *owner.identity == *identity) {
+            Some(owner) => owner.sessions.insert(session),
+            None => {
+                owners.push(Owner { identity: identity.into(), sessions: HashSet::from([session]) });
+                true
+            }
+        };
+        if is_new {
+            let new = || Brought { identity: identity.into(), services: Vec::new() };
+            self.brought.entry(session).or_insert_with(new).services.push(service.into());
         }
+    }
+
+    /// Whether any session serves the service.
+    pub fn has(&self, service: &str) -> bool {
+        self.services.contains_key(service)
     }
 
     /// The user whose session this is, if it serves something.
@@ -72,8 +78,8 @@ impl Owners {
         for service in services {
             let Some(owners) = self.services.get_mut(&service) else { continue };
             if let Some(at) = owners.iter().position(|owner| owner.identity == identity) {
-                owners[at].sessions -= 1;
-                if owners[at].sessions == 0 {
+                owners[at].sessions.remove(&session);
+                if owners[at].sessions.is_empty() {
                     owners.swap_remove(at);
                 }
             }
@@ -98,6 +104,7 @@ mod tests {
         assert_eq!(owners.other_than("uid:1", "a.B"), None);
         owners.enter(first, "uid:1", "a.B");
         owners.enter(first, "uid:1", "a.B");
+        assert_eq!(owners.services_of(first).len(), 1, "once, however often it is said");
         owners.enter(second, "uid:1", "a.B");
         assert_eq!(owners.other_than("uid:1", "a.B"), None);
         assert_eq!(owners.other_than("uid:2", "a.B"), Some("uid:1"));
@@ -109,8 +116,10 @@ mod tests {
         assert_eq!(owners.of_session(other), None);
         owners.leave(first);
         assert_eq!(owners.other_than("uid:2", "a.B"), Some("uid:1"), "one is still there");
+        assert!(owners.has("a.B"));
         owners.leave(second);
         owners.leave(second);
+        assert!(!owners.has("a.B"));
         assert_eq!(owners.other_than("uid:2", "a.B"), None);
         assert!(owners.services.is_empty() && owners.brought.is_empty());
     }

@@ -9,6 +9,7 @@ use crate::opaque::is_path;
 use http::uri::PathAndQuery;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use trunkline_call::RouteIndex;
 use trunkline_policy::Plan;
 use trunkline_telemetry::MethodIndex;
 
@@ -161,11 +162,18 @@ impl Registry {
         servers.filter(move |server| server.session == session).map(|server| &server.types)
     }
 
-    /// The types of what a session serves by one of its routes.
-    pub fn types_of_route(&self, session: SessionKey, route: u32) -> Option<&Arc<MethodTypes>> {
-        let mut servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method));
-        let is_it = |server: &&Server| server.session == session && server.route.0 == route;
-        servers.find(is_it).map(|server| &server.types)
+    /// The types of what a session serves, by its routes: found in one walk, because each of them has as many servers
+    /// as there are sessions that serve it.
+    pub fn types_by_route(&self, session: SessionKey) -> HashMap<u32, &Arc<MethodTypes>> {
+        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method));
+        let own = servers.filter(|server| server.session == session);
+        own.map(|server| (server.route.0, &server.types)).collect()
+    }
+
+    /// The route by which a session serves a service as a whole, if it does.
+    pub fn route_of_whole(&self, session: SessionKey, service: &str) -> Option<RouteIndex> {
+        let servers = &self.opaque.get(service)?.servers;
+        servers.iter().find(|server| server.session == session).map(|server| server.route)
     }
 
     /// The methods a session serves.
@@ -349,11 +357,6 @@ impl Registry {
         self.version
     }
 
-    /// Whether some session of this host serves any method of the service.
-    pub fn serves_service(&self, service: &str) -> bool {
-        self.methods.of_service(service).iter().any(|method| !self.servers(*method).is_empty())
-    }
-
     /// Every method somebody serves or has served, with those who do now.
     pub fn ever_served(&self) -> impl Iterator<Item = (&Arc<str>, &[Server])> {
         let served = self.methods.iter().filter(|(_, entry)| entry.ever_served);
@@ -446,7 +449,7 @@ fn note_served(served_by: &mut HashMap<SessionKey, Vec<MethodKey>>, session: Ses
 mod tests {
     //! Shows that peers know the paths somebody here has named, but not the host's own, and who is picked.
     use super::*;
-    use trunkline_call::{Pattern, RouteIndex};
+    use trunkline_call::Pattern;
     use trunkline_schema::{MessageIndex, Schema};
 
     #[test]

@@ -262,7 +262,7 @@ impl Engine {
 
     /// Whether any method of a service is served on this host.
     pub(crate) fn serves_service(&self, service: &str) -> bool {
-        self.registry.serves_service(service) || self.shards.elsewhere.serves(service)
+        self.owners.has(service) || self.shards.elsewhere.serves(service)
     }
 
     /// A session of this host that serves the method and has room; `None` if none serves it at all.

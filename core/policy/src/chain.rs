@@ -107,10 +107,7 @@ impl Chain {
         rules.find_map(|(index, rule)| {
             let of = &rule.definition;
             let (service, method) = (of.service.as_deref()?, of.method.as_deref()?);
-            let known = schemas
-                .iter()
-                .flat_map(|schema| schema.services())
-                .filter(|known| known.full_name == service);
+            let known = schemas.iter().filter_map(|schema| schema.service_named(service));
             let mut methods =
                 known.flat_map(|service| &service.methods).map(|known| known.name.as_str()).peekable();
             methods.peek()?;

@@ -7,7 +7,7 @@ use crate::error::SchemaError;
 use crate::fingerprint;
 use crate::kind::{Enum, EnumIndex, MessageIndex};
 use crate::message::Message;
-use crate::service::{Method, Service};
+use crate::service::{Method, Service, ServiceIndex};
 
 /// Every message, enum and service of one descriptor set, resolved. Immutable; share it by `Arc`.
 ///
@@ -28,6 +28,7 @@ pub struct Schema {
     messages: Vec<Message>,
     enums: Vec<Enum>,
     services: Vec<Service>,
+    service_index: ServiceIndex,
     /// Message positions ordered by full name.
     by_name: Vec<MessageIndex>,
     /// Computed when first asked for: only the roots of methods need one, and one walks all it reaches.
@@ -49,6 +50,7 @@ impl Schema {
             fingerprints: vec![OnceLock::new(); resolved.messages.len()],
             messages: resolved.messages,
             enums: resolved.enums,
+            service_index: ServiceIndex::new(&resolved.services),
             services: resolved.services,
             by_name,
             descriptor_set: bytes.to_vec(),
@@ -119,10 +121,16 @@ impl Schema {
         &self.services
     }
 
-    /// A method by its service's full name and its own.
+    /// The service with a full name (no leading dot). Takes a few comparisons, however many services there are.
+    pub fn service_named(&self, full_name: &str) -> Option<&Service> {
+        self.services.get(self.service_index.service(&self.services, full_name)?)
+    }
+
+    /// A method by its service's full name and its own. Takes a few comparisons, however many there are.
     pub fn method(&self, service: &str, method: &str) -> Option<&Method> {
-        let service = self.services.iter().find(|s| s.full_name == service)?;
-        service.methods.iter().find(|m| m.name == method)
+        let at = self.service_index.service(&self.services, service)?;
+        let method = self.service_index.method(&self.services, at, method)?;
+        self.services.get(at)?.methods.get(method)
     }
 
     /// A method by `/package.Service/Method`.

@@ -1,6 +1,7 @@
 //! The descriptor sets that applications have bound: whose they are, and how many bytes each user may have.
 //!
-//! A schema takes about twelve times the memory of its set. Sets that are the same are one, however many connections
+//! A schema takes about twelve times the memory of its set, and that of the smallest some KiB: a set counts
+//! [`SET_BYTES_MIN`] at least. Sets that are the same are one, however many connections
 //! have bound them: a user pays for each once, and so does the host.
 
 use crate::clients::UserKey;
@@ -9,11 +10,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_engine::BoundSchema;
 
+/// Bytes the smallest set counts: the tables of a schema without any type are as large as those of so many bytes.
+const SET_BYTES_MIN: u64 = 1 << 10;
+
 /// Sets by connection, by user, and all. Bounded by the limits it has.
 pub(crate) struct BoundSets {
     user_bytes_max: u64,
     bytes_max: u64,
-    of_connection: HashMap<u64, (UserKey, Vec<Arc<BoundSchema>>)>,
+    /// Each set by its address.
+    of_connection: HashMap<u64, (UserKey, HashMap<usize, Arc<BoundSchema>>)>,
     of_user: HashMap<UserKey, Uses>,
     all: Uses,
 }
@@ -49,7 +54,7 @@ impl BoundSets {
         let new_for = |uses: Option<&Uses>| {
             let has = known.is_some_and(|schema| uses.is_some_and(|uses| uses.has(schema)));
             let held = uses.map_or(0, |uses| uses.bytes);
-            if has { None } else { Some(held.saturating_add(bytes)) }
+            if has { None } else { Some(held.saturating_add(bytes.max(SET_BYTES_MIN))) }
         };
         let refuse = |whose: &str, wanted: u64, key: &str, max: u64| {
             format!("descriptor sets of {whose} would have {wanted} bytes; {key} is {max}")
@@ -69,11 +74,10 @@ impl BoundSets {
 
     /// A connection of this user has bound a set.
     pub fn enter(&mut self, user: UserKey, connection: u64, schema: &Arc<BoundSchema>) {
-        let (_, own) = self.of_connection.entry(connection).or_insert_with(|| (user, Vec::new()));
-        if own.iter().any(|known| Arc::ptr_eq(known, schema)) {
+        let (_, own) = self.of_connection.entry(connection).or_insert_with(|| (user, HashMap::new()));
+        if own.insert(address(schema), Arc::clone(schema)).is_some() {
             return;
         }
-        own.push(Arc::clone(schema));
         self.of_user.entry(user).or_default().enter(schema);
         self.all.enter(schema);
     }
@@ -81,7 +85,7 @@ impl BoundSets {
     /// A connection has gone, with what it had bound.
     pub fn leave(&mut self, connection: u64) {
         let Some((user, own)) = self.of_connection.remove(&connection) else { return };
-        for schema in own {
+        for schema in own.into_values() {
             if let Some(uses) = self.of_user.get_mut(&user) {
                 uses.leave(&schema);
                 if uses.of_set.is_empty() {
@@ -121,7 +125,7 @@ fn address(schema: &Arc<BoundSchema>) -> usize {
 }
 
 fn bytes_of(schema: &BoundSchema) -> u64 {
-    schema.source.as_ref().map_or(0, |set| set.len() as u64)
+    schema.source.as_ref().map_or(0, |set| set.len() as u64).max(SET_BYTES_MIN)
 }
 
 #[cfg(test)]
@@ -132,16 +136,18 @@ mod tests {
     use crate::config::Bytes;
     use trunkline_schema::Schema;
 
-    fn set(bytes: usize) -> Arc<BoundSchema> {
+    const KIB: u64 = 1 << 10;
+
+    fn set(kib: usize) -> Arc<BoundSchema> {
         let schema = Schema::from_proto_source("a.proto", "syntax = \"proto3\"; message M {}").unwrap();
-        Arc::new(BoundSchema::with_source(schema, vec![0; bytes].into()))
+        Arc::new(BoundSchema::with_source(schema, vec![0; kib << 10].into()))
     }
 
     #[test]
     fn each_user_pays_for_each_set_once() {
         let limits = Sessions {
-            descriptor_bytes_max: Bytes(100),
-            descriptor_bytes_per_user_max: Bytes(60),
+            descriptor_bytes_max: Bytes(100 * KIB),
+            descriptor_bytes_per_user_max: Bytes(60 * KIB),
             ..Sessions::default()
         };
         let mut sets = BoundSets::new(&limits);
@@ -150,20 +156,34 @@ mod tests {
             sets.enter(7, connection, &one);
             sets.enter(7, connection, &one);
         }
-        assert_eq!(sets.may_have((7, "user"), Some(&one), 40), Ok(()));
-        assert_eq!(sets.may_have((7, "user"), None, 20), Ok(()));
-        let refused = sets.may_have((7, "user"), Some(&other), 30).unwrap_err();
+        assert_eq!(sets.may_have((7, "user"), Some(&one), 40 * KIB), Ok(()));
+        assert_eq!(sets.may_have((7, "user"), None, 20 * KIB), Ok(()));
+        let refused = sets.may_have((7, "user"), Some(&other), 30 * KIB).unwrap_err();
         assert!(refused.contains("sessions.descriptor_bytes_per_user_max"), "{refused}");
         sets.enter(8, 3, &one);
-        assert_eq!(sets.may_have((8, "user"), None, 20), Ok(()));
+        assert_eq!(sets.may_have((8, "user"), None, 20 * KIB), Ok(()));
         sets.enter(8, 3, &set(20));
         sets.enter(9, 4, &set(30));
-        let refused = sets.may_have((9, "user"), None, 20).unwrap_err();
+        let refused = sets.may_have((9, "user"), None, 20 * KIB).unwrap_err();
         assert!(refused.contains("sessions.descriptor_bytes_max"), "{refused}");
         sets.leave(1);
-        assert!(sets.may_have((7, "user"), Some(&other), 30).is_err(), "another connection has it");
+        assert!(sets.may_have((7, "user"), Some(&other), 30 * KIB).is_err(), "another connection has it");
         [2, 3, 4, 4].into_iter().for_each(|connection| sets.leave(connection));
         assert!(sets.of_user.is_empty() && sets.of_connection.is_empty() && sets.all.of_set.is_empty());
+        assert_eq!(sets.all.bytes, 0);
+    }
+
+    #[test]
+    fn the_smallest_sets_are_paid_for_too() {
+        let limits = Sessions { descriptor_bytes_per_user_max: Bytes(3 * KIB), ..Sessions::default() };
+        let mut sets = BoundSets::new(&limits);
+        for _ in 0..3 {
+            assert_eq!(sets.may_have((7, "user"), None, 1), Ok(()));
+            sets.enter(7, 1, &set(0));
+        }
+        let refused = sets.may_have((7, "user"), None, 1).unwrap_err();
+        assert!(refused.contains("would have 4096 bytes"), "{refused}");
+        sets.leave(1);
         assert_eq!(sets.all.bytes, 0);
     }
 }

@@ -13,9 +13,11 @@ use trunkline_schema::Schema;
 #[derive(Default)]
 pub(crate) struct SchemaCache {
     built: HashMap<Arc<[u8]>, Weak<BoundSchema>>,
+    /// Entries at which the dead ones are swept next.
+    sweeps_at: usize,
 }
 
-/// Dead entries are swept when the cache has doubled beyond this.
+/// Dead entries are swept when there are as many, and then whenever those left then have doubled.
 const SWEEP_MIN: usize = 64;
 
 impl SchemaCache {
@@ -35,8 +37,9 @@ impl SchemaCache {
         let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
         let bytes: Arc<[u8]> = bytes.into();
         let schema = Arc::new(BoundSchema::with_source(schema, Arc::clone(&bytes)));
-        if self.built.len() >= SWEEP_MIN {
+        if self.built.len() >= self.sweeps_at.max(SWEEP_MIN) {
             self.built.retain(|_, schema| schema.strong_count() > 0);
+            self.sweeps_at = 2 * self.built.len();
         }
         self.built.insert(bytes, Arc::downgrade(&schema));
         Ok(schema)
@@ -73,4 +76,36 @@ pub(crate) fn read_memfd(memfd: &OwnedFd, claimed_bytes: u64) -> Result<Vec<u8>,
         }
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that what nobody uses is swept, and that what is used is not walked for every new set.
+    use super::*;
+
+    /// A set of one file of this name.
+    fn set(name: usize) -> Vec<u8> {
+        let name = format!("{name:08}");
+        [&[0x0a, 0x0a, 0x0a, 0x08][..], name.as_bytes()].concat()
+    }
+
+    #[test]
+    fn the_dead_are_swept_when_there_are_twice_as_many_entries() {
+        let mut cache = SchemaCache::default();
+        let mut sweep_at = Vec::new();
+        let used: Vec<_> = (0..1000)
+            .map(|name| {
+                let schema = cache.of_bytes(set(name)).unwrap();
+                sweep_at.push(cache.sweeps_at);
+                schema
+            })
+            .collect();
+        sweep_at.dedup();
+        assert_eq!(sweep_at, [0, 128, 256, 512, 1024], "four sweeps, and not one for each");
+        assert!(cache.known(&set(7)).is_some());
+        drop(used);
+        let kept: Vec<_> = (1000..1100).map(|name| cache.of_bytes(set(name)).unwrap()).collect();
+        assert!(cache.known(&set(7)).is_none());
+        assert!(cache.built.len() <= SWEEP_MIN + kept.len(), "{}", cache.built.len());
+    }
 }

@@ -4,6 +4,7 @@ use super::by_slot::BySlot;
 use super::crossing::{MethodOffer, Offers, ShardIndex};
 use crate::registry::{MethodKey, MethodTypes, Registry, service_of};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::KeyedMap;
 
@@ -14,12 +15,16 @@ pub(crate) struct Elsewhere {
     methods: BySlot<Vec<ServingShard>>,
     /// Services served as a whole, by full name.
     whole: KeyedMap<Box<str>, Vec<ServingShard>>,
-    /// Who serves which service on which shard.
-    owners: Vec<(ShardIndex, Box<str>, Box<str>)>,
+    owners: OwnersElsewhere,
     /// How new it is what is known of each shard.
     #[serde(default)]
     versions: Vec<(ShardIndex, u64)>,
 }
+
+/// Who serves which service on which shard, by the service's full name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<(ShardIndex, Box<str>, Box<str>)>", into = "Vec<(ShardIndex, Box<str>, Box<str>)>")]
+struct OwnersElsewhere(HashMap<Box<str>, Vec<(ShardIndex, Box<str>)>>);
 
 /// A shard that serves a method.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,7 +51,7 @@ impl Elsewhere {
         }
         self.methods.retain(|serving| !serving.is_empty());
         self.whole.retain(|_, serving| !serving.is_empty());
-        self.owners.retain(|(at, ..)| *at != shard);
+        self.owners.retain(|at| at != shard);
         self.add(shard, offers, method_of);
     }
 
@@ -84,8 +89,7 @@ impl Elsewhere {
                 self.methods.get_or_insert_with(method, Vec::new).push(serving);
             }
         }
-        let owners = offers.owners.iter();
-        self.owners.extend(owners.map(|(service, identity)| (shard, service.clone(), identity.clone())));
+        offers.owners.iter().for_each(|(service, identity)| self.owners.add(shard, service, identity));
     }
 
     /// How new it is what is known of a shard.
@@ -115,7 +119,7 @@ impl Elsewhere {
         }
         self.methods.retain(|serving| !serving.is_empty());
         self.whole.retain(|_, serving| !serving.is_empty());
-        self.owners.retain(|(at, ..)| is_here(*at));
+        self.owners.retain(is_here);
         self.versions.clear();
     }
 
@@ -141,18 +145,13 @@ impl Elsewhere {
 
     /// Whether any method of a service is served there.
     pub fn serves(&self, service: &str) -> bool {
-        self.has_whole(service)
-            || self
-                .methods
-                .iter()
-                .flat_map(|(_, serving)| serving)
-                .any(|one| service_of(&one.types.path) == service)
+        self.owners.0.contains_key(service)
     }
 
     /// A user other than this one that serves the service there.
     pub fn owner_other_than(&self, identity: &str, service: &str) -> Option<&str> {
-        let mut owners = self.owners.iter();
-        owners.find(|(_, of, owner)| **of == *service && **owner != *identity).map(|(_, _, owner)| &**owner)
+        let mut owners = self.owners.0.get(service)?.iter().map(|(_, owner)| &**owner);
+        owners.find(|owner| *owner != identity)
     }
 
     /// Everybody who serves anything.
@@ -172,6 +171,38 @@ impl Elsewhere {
 
     pub fn is_sound(&self, knows: impl Fn(MethodKey) -> bool) -> bool {
         self.methods().all(knows)
+    }
+}
+
+impl OwnersElsewhere {
+    /// A user serves a service there, too.
+    fn add(&mut self, shard: ShardIndex, service: &str, identity: &str) {
+        self.0.entry(service.into()).or_default().push((shard, identity.into()));
+    }
+
+    /// Forgets those of other shards than these.
+    fn retain(&mut self, is_kept: impl Fn(ShardIndex) -> bool) {
+        self.0.retain(|_, owners| {
+            owners.retain(|(at, _)| is_kept(*at));
+            !owners.is_empty()
+        });
+    }
+}
+
+impl From<Vec<(ShardIndex, Box<str>, Box<str>)>> for OwnersElsewhere {
+    fn from(all: Vec<(ShardIndex, Box<str>, Box<str>)>) -> Self {
+        let mut owners = Self::default();
+        all.iter().for_each(|(shard, service, identity)| owners.add(*shard, service, identity));
+        owners
+    }
+}
+
+impl From<OwnersElsewhere> for Vec<(ShardIndex, Box<str>, Box<str>)> {
+    fn from(owners: OwnersElsewhere) -> Self {
+        let of_service = |(service, owners): (Box<str>, Vec<(ShardIndex, Box<str>)>)| {
+            owners.into_iter().map(move |(shard, identity)| (shard, service.clone(), identity))
+        };
+        owners.0.into_iter().flat_map(of_service).collect()
     }
 }
 

@@ -265,13 +265,14 @@ fn routes_of(engine: &Engine, key: SessionKey) -> (Vec<MovedRoute>, Vec<Box<str>
         Target::Cluster(cluster) => Some(engine.remotes.label(engine.clusters.target_of(*cluster)?)),
         Target::Anyone | Target::Here => None,
     };
-    let route_of = |(index, route): (usize, &Route)| match route {
+    let served = engine.registry.types_by_route(key);
+    let route_of = |(index, route): (u32, &Route)| match route {
         Route::Calls { types, target, .. } => {
             MovedRoute::Calls { types: Arc::clone(types), target: target_of(target) }
         }
-        Route::Serves => MovedRoute::Serves(engine.registry.types_of_route(key, index as u32).cloned()),
+        Route::Serves => MovedRoute::Serves(served.get(&index).copied().cloned()),
     };
-    let routes = session.routes.iter().enumerate().map(route_of).collect();
+    let routes = (0..).zip(&session.routes).map(route_of).collect();
     (routes, engine.owners.services_of(key).to_vec())
 }
 
