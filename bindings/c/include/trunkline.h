@@ -122,7 +122,7 @@
 // A call was delivered to a server: `call`, to be answered and released.
 #define TL_EVENT_CALL 8
 
-// A delivered call is over: answered, or no longer wanted.
+// A delivered call is over: answered, or no longer wanted. A call that was made has ended: `status`.
 #define TL_EVENT_OVER 9
 
 // What `tl_queue_post` was given.
@@ -435,8 +435,10 @@ tl_code tl_call_metadata(struct tl_call call, struct tl_metadata *out, struct tl
 // Asks for: May be called with any handle.
 int64_t tl_call_time_left(struct tl_call call);
 
-// `TL_EVENT_OVER` in a queue, or with 0 waits, when a delivered call is over: answered, or no longer wanted because
-// its caller has gone, its deadline has passed or the session has ended. Once per call.
+// `TL_EVENT_OVER` in a queue, or with 0 waits. Of a delivered call: when it is over, answered, or no longer wanted
+// because its caller has gone, its deadline has passed or the session has ended. Of a call that `tl_call_open` made
+// and that has been opened: when it has ended, also by `tl_call_cancel`; what came before its end can still be
+// received, and its end with the trailers. Once per call.
 //
 // Asks for: `status` is valid for writing or null.
 tl_code tl_call_watch(struct tl_call call,
@@ -709,10 +711,12 @@ tl_code tl_server_add_typed_service(struct tl_server server,
 tl_code tl_server_start(struct tl_server server,
                         struct tl_status *status);
 
-// Waits until a server's services are known to the daemon: from here on calls arrive.
+// Waits until a server's services are known to the daemon: from here on calls arrive. `TL_PERMISSION_DENIED` if the
+// daemon refuses one, because its name is another's or a rule forbids it; the server goes on, and asks again.
 //
 // Asks for: `status` is valid for writing or null.
-tl_code tl_server_ready(struct tl_server server, struct tl_status *status);
+tl_code tl_server_ready(struct tl_server server,
+                        struct tl_status *status);
 
 // Waits until a server has ended: stopped from another thread, or refused by the daemon.
 //

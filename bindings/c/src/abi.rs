@@ -170,7 +170,7 @@ pub const TL_EVENT_REQUESTS_END: u32 = 6;
 pub const TL_EVENT_END: u32 = 7;
 /// A call was delivered to a server: `call`, to be answered and released.
 pub const TL_EVENT_CALL: u32 = 8;
-/// A delivered call is over: answered, or no longer wanted.
+/// A delivered call is over: answered, or no longer wanted. A call that was made has ended: `status`.
 pub const TL_EVENT_OVER: u32 = 9;
 /// What `tl_queue_post` was given.
 pub const TL_EVENT_POSTED: u32 = 10;

@@ -438,8 +438,10 @@ pub unsafe extern "C" fn tl_call_time_left(call: tl_call) -> i64 {
     }
 }
 
-/// `TL_EVENT_OVER` in a queue, or with 0 waits, when a delivered call is over: answered, or no longer wanted because
-/// its caller has gone, its deadline has passed or the session has ended. Once per call.
+/// `TL_EVENT_OVER` in a queue, or with 0 waits. Of a delivered call: when it is over, answered, or no longer wanted
+/// because its caller has gone, its deadline has passed or the session has ended. Of a call that `tl_call_open` made
+/// and that has been opened: when it has ended, also by `tl_call_cancel`; what came before its end can still be
+/// received, and its end with the trailers. Once per call.
 ///
 /// # Safety
 /// `status` is valid for writing or null.
@@ -453,19 +455,32 @@ pub unsafe extern "C" fn tl_call_watch(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_call_watch", status, |_| {
-            let (served, queue) = (lookup::served(call)?, lookup::queue_if_any(queue)?);
-            let scope = served.scope().clone();
-            let over = std::future::poll_fn(move |cx| scope.poll_over(cx));
+            let (object, queue) = (lookup::call(call)?, lookup::queue_if_any(queue)?);
+            let over = over(&object)?;
             match queue {
-                None => over.wait(),
-                Some(queue) => event::begin(&queue, (tag, call.id), async move {
-                    over.await;
-                    What::Over
-                }),
+                None => drop(over.wait()),
+                Some(queue) => event::begin(&queue, (tag, call.id), async move { What::Over(over.await) }),
             }
             Ok(())
         })
     }
+}
+
+/// Waiting for the end, whichever side of the call it is.
+fn over(object: &CallObject) -> Result<impl Future<Output = Status> + Send + use<>, Status> {
+    let (made, scope) = match object {
+        CallObject::Served(served) => (None, Some(served.scope().clone())),
+        _ => (Some(object.opened()?), None),
+    };
+    Ok(async move {
+        if let Some(scope) = scope {
+            std::future::poll_fn(move |cx| scope.poll_over(cx)).await;
+        }
+        match made {
+            Some(made) => made.ended().await,
+            None => Status::ok(),
+        }
+    })
 }
 
 /// Sends response headers of a delivered call: once, before all responses. With a queue: `TL_EVENT_SENT`; else waits.

@@ -69,7 +69,7 @@ impl What {
             Self::Arrived(CallEvent::RequestsEnd) => TL_EVENT_REQUESTS_END,
             Self::Arrived(CallEvent::End(_)) => TL_EVENT_END,
             Self::Call(_) => TL_EVENT_CALL,
-            Self::Over => TL_EVENT_OVER,
+            Self::Over(_) => TL_EVENT_OVER,
             Self::Posted => TL_EVENT_POSTED,
         }
     }
@@ -77,7 +77,7 @@ impl What {
     /// The status it brings.
     fn give(self, out: &mut tl_event) -> Result<Status, Status> {
         match self {
-            Self::Opened(status) | Self::Sent(status) => return Ok(status),
+            Self::Opened(status) | Self::Sent(status) | Self::Over(status) => return Ok(status),
             Self::Reply(Answered { headers, message, status }) => {
                 out.headers = metadata::handle_of(headers)?;
                 if let Some(message) = message {
@@ -88,7 +88,7 @@ impl What {
             Self::Arrived(CallEvent::End(status)) => return Self::give_end(status, out),
             Self::Arrived(CallEvent::Headers(headers)) => out.headers = metadata::handle_of(headers)?,
             Self::Arrived(CallEvent::Message(message)) => give_message(message, out)?,
-            Self::Arrived(CallEvent::RequestsEnd) | Self::Over | Self::Posted => {}
+            Self::Arrived(CallEvent::RequestsEnd) | Self::Posted => {}
             Self::Call(call) => out.call = tl_call { id: handles::insert(Object::Call(call))? },
         }
         Ok(Status::ok())

@@ -3,8 +3,10 @@
 use crate::abi::tl_status;
 use crate::objects::Object;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::process::{Pid, getpid};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use trunkline::Status;
 
 /// Handles at a time. Far more than calls, whose number the daemon bounds; a program that never releases what it
@@ -15,9 +17,8 @@ const FIRST: u32 = 64;
 /// Each is twice as large as the one before.
 const CHUNKS: usize = 16;
 
-/// Tries to lock a place before giving up. In a forked child whoever had the lock may not exist; elsewhere locks are
-/// held for some instructions.
-const TRIES: usize = 10_000;
+/// How long a forked child tries to lock a place: whoever had the lock when the child was forked does not exist there.
+const CHILD_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Place {
@@ -33,11 +34,14 @@ struct Table {
     /// Places that were ever used.
     used: AtomicU32,
     open: AtomicU64,
+    /// The process that made the first handle. A forked child has its table.
+    owner: OnceLock<Pid>,
 }
 
 static TABLE: Table = Table {
     chunks: [const { OnceLock::new() }; CHUNKS],
     free: Mutex::new(Vec::new()),
+    owner: OnceLock::new(),
     used: AtomicU32::new(0),
     open: AtomicU64::new(0),
 };
@@ -102,6 +106,7 @@ impl Table {
 
     /// A place nobody uses.
     fn vacant(&self) -> Option<u32> {
+        self.owner.get_or_init(getpid);
         if let Some(index) = lock(&self.free).and_then(|mut free| free.pop()) {
             return Some(index);
         }
@@ -125,8 +130,22 @@ fn split(index: u32) -> Option<(usize, usize)> {
     Some((chunk as usize, (index - before) as usize))
 }
 
+/// `None` only in a forked child. Locks are held for some instructions; but a thread that is stopped in between keeps
+/// its lock for as long as that takes.
 fn lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    for _ in 0..TRIES {
+    if let Some(guard) = mutex.try_lock() {
+        return Some(guard);
+    }
+    if TABLE.owner.get().is_some_and(|owner| *owner == getpid()) {
+        return Some(mutex.lock());
+    }
+    lock_within(mutex, CHILD_PATIENCE)
+}
+
+/// Without sleeping: what threads sleep by may be locked for ever, too.
+fn lock_within<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    let began = Instant::now();
+    while began.elapsed() < patience {
         if let Some(guard) = mutex.try_lock() {
             return Some(guard);
         }
@@ -181,5 +200,30 @@ mod tests {
         for id in [0, 1, u64::MAX, 1 << 32 | u64::from(u32::MAX)] {
             assert!(get(id).is_none(), "{id:#x}");
         }
+    }
+    /// A thread may be stopped with a lock for longer than anybody's patience.
+    #[test]
+    fn a_lock_that_is_held_for_long_is_waited_for() {
+        let id = insert(status("held")).unwrap();
+        let held = TABLE.of(id).unwrap();
+        let (begins, begun) = std::sync::mpsc::channel();
+        let asks = std::thread::spawn(move || {
+            begins.send(()).unwrap();
+            message_of(id)
+        });
+        begun.recv().unwrap();
+        // More than ten thousand looks take.
+        std::thread::sleep(Duration::from_millis(300));
+        drop(held);
+        assert_eq!(asks.join().unwrap().as_deref(), Some("held"));
+        assert!(remove(id).is_some());
+    }
+
+    /// What was locked when a child was forked is locked there for ever.
+    #[test]
+    fn a_forked_child_gives_up() {
+        let mutex = Mutex::new(());
+        let _held = mutex.lock();
+        assert!(lock_within(&mutex, Duration::from_millis(10)).is_none());
     }
 }

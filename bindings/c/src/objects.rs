@@ -54,7 +54,8 @@ pub(crate) enum What {
     Sent(Status),
     Arrived(CallEvent),
     Call(Arc<CallObject>),
-    Over,
+    /// How a call that was made ended; OK of a delivered one.
+    Over(Status),
     Posted,
 }
 

@@ -145,7 +145,8 @@ pub unsafe extern "C" fn tl_server_start(server: tl_server, status: *mut tl_stat
     unsafe { enter("tl_server_start", status, |_| lookup::server(server)?.start()) }
 }
 
-/// Waits until a server's services are known to the daemon: from here on calls arrive.
+/// Waits until a server's services are known to the daemon: from here on calls arrive. `TL_PERMISSION_DENIED` if the
+/// daemon refuses one, because its name is another's or a rule forbids it; the server goes on, and asks again.
 ///
 /// # Safety
 /// `status` is valid for writing or null.

@@ -5,7 +5,7 @@ use crate::tray::{Borrowed, Tray};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::time::Duration;
-use trunkline::opaque::{self, Answer, Answers, Message, OpaqueBody, Outcome, Requests, Scope};
+use trunkline::opaque::{self, Answer, Answers, EndWatch, Message, OpaqueBody, Outcome, Requests, Scope};
 use trunkline::{Code, Execution, Metadata, Status};
 
 /// A call to be made.
@@ -32,6 +32,7 @@ pub struct Answered {
 pub struct OpenCall {
     requests: Tray<Requests>,
     answers: Tray<Answers>,
+    watch: EndWatch,
     cancel: Cancel,
 }
 
@@ -109,7 +110,8 @@ impl CallOpening {
         }
         let opening = within(scope, call.open());
         let (requests, answers) = cancel.or(OperationSide::Sending, opening).await.ok_or_else(not_made)??;
-        let opened = OpenCall { requests: Tray::new(requests), answers: Tray::new(answers), cancel };
+        let watch = answers.watch();
+        let opened = OpenCall { requests: Tray::new(requests), answers: Tray::new(answers), watch, cancel };
         if no_more {
             opened.half_close();
         }
@@ -155,6 +157,12 @@ impl OpenCall {
     /// What comes next. After the end: FAILED_PRECONDITION, as while another operation receives.
     pub async fn receive(&self) -> CallEvent {
         self.receive_with(&self.cancel).await
+    }
+
+    /// Waits until the call has ended, also while what came before its end has not been received. The trailers of an
+    /// OK are not in it. One operation at a time.
+    pub async fn ended(&self) -> Status {
+        self.watch.clone().ended().await
     }
 
     /// Cancels the call, and ends operations under way.

@@ -29,6 +29,8 @@ class Exam(pb_grpc.ExamServicer):
     def Echo(self, request, context):
         if request.text == "abort":
             context.abort(grpc.StatusCode.ABORTED, "as ordered")
+        if request.text == "cancelled":
+            context.abort(grpc.StatusCode.CANCELLED, "by the server")
         if request.text == "rich":
             context.abort_with_status(rpc_status.to_status(rich_status()))
         if request.text == "code":
@@ -62,6 +64,8 @@ class Exam(pb_grpc.ExamServicer):
         for request in request_iterator:
             if request.text == "enough":
                 return
+            if request.text == "watch":
+                context.add_callback(self.over.set)
             yield request
 
 
@@ -84,6 +88,8 @@ class AioExam(pb_grpc.ExamServicer):
             # From a task of the handler's, without a limit of its own.
             call = asyncio.ensure_future(self.ask("time"))
             return await call
+        if request.text == "relay abort":
+            return await self.ask("abort")
         if request.text == "raise":
             raise RuntimeError("on order")
         if request.text == "metadata":
@@ -112,4 +118,6 @@ class AioExam(pb_grpc.ExamServicer):
         async for request in request_iterator:
             if request.text == "enough":
                 return
+            if request.text == "stall":
+                await asyncio.sleep(100)
             await context.write(request)

@@ -2,13 +2,15 @@
 
 import asyncio
 import gc
+from concurrent import futures
 
 import exam_pb2 as pb
 import exam_pb2_grpc as pb_grpc
 import grpc
 import pytest
-from servicer import WHERE, AioExam
+from servicer import WHERE, AioExam, Exam
 
+import trunkline
 import trunkline.aio
 from trunkline._library import lib
 
@@ -175,3 +177,162 @@ def test_several_loops_after_each_other():
         gc.collect()
         open_handles.append(lib.tl_handles_open())
     assert len(set(open_handles[1:])) == 1, f"a loop that has ended keeps nothing: {open_handles}"
+
+
+def test_a_server_that_ends_before_it_has_read_all_loses_no_response():
+    async def part(stage):
+        wanted = [str(number) for number in range(50)]
+
+        async def requests():
+            for text in (*wanted, "enough", *["late"] * 100):
+                yield pb.Text(text=text)
+                await asyncio.sleep(0)
+
+        call = stage.stub.Chat(requests())
+        # Whoever sends finds the call ended before anything is read.
+        await asyncio.sleep(0.2)
+        assert [text.text async for text in call] == wanted and await call.code() == grpc.StatusCode.OK
+        # The same of who writes, and is told so.
+        call = stage.stub.Chat()
+        for text in (*wanted, "enough"):
+            await call.write(pb.Text(text=text))
+        with pytest.raises(asyncio.InvalidStateError):
+            while True:
+                await call.write(pb.Text(text="late"))
+        assert not call.done(), "there are responses to be read"
+        assert [text.text async for text in call] == wanted and call.done()
+        with pytest.raises(asyncio.InvalidStateError):
+            await call.write(pb.Text(text="later"))
+
+    run(part)
+
+
+def test_a_stream_that_nobody_reads_ends_when_its_time_has_passed():
+    async def part(stage):
+        told = asyncio.Event()
+        call = stage.stub.Chat(timeout=0.2)
+        call.add_done_callback(lambda _: told.set())
+        await call.write(pb.Text(text="one"))
+        await told.wait()
+        assert call.done() and await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call.write(pb.Text(text="two"))
+        # What came in time is there, and the end after it.
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            while True:
+                assert (await call.read()).text == "one"
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+    run(part)
+
+
+def test_a_write_that_is_cancelled_cancels_its_call():
+    async def part(stage):
+        call = stage.stub.Chat()
+        await call.write(pb.Text(text="stall"))
+        with pytest.raises(asyncio.TimeoutError):
+            while True:
+                await asyncio.wait_for(call.write(pb.Text(text="x" * (1 << 20))), 0.2)
+        assert call.cancelled()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call.write(pb.Text(text="more"))
+        with pytest.raises(asyncio.CancelledError):
+            await call.read()
+
+    run(part)
+
+
+def test_a_failed_call_of_a_handler_is_its_exception():
+    async def part(stage):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="relay abort"))
+        assert caught.value.code() == grpc.StatusCode.UNKNOWN and "AioRpcError" in caught.value.details()
+
+    run(part)
+
+
+def test_a_callback_of_a_handler_that_fails_stops_no_server():
+    async def part(stage):
+        entered, told = asyncio.Event(), []
+
+        def fail(_):
+            told.append(True)
+            raise RuntimeError("as the test wants it")
+
+        async def watched(request, context):
+            context.add_done_callback(fail)
+            entered.set()
+            await asyncio.sleep(100)
+
+        server = trunkline.aio.server(**WHERE)
+        methods = {"Watched": grpc.unary_unary_rpc_method_handler(watched)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.AioWatched", methods)])
+        await server.start()
+        await server.ready()
+        call = stage.channel.unary_unary("/pyexam.v1.AioWatched/Watched")
+        for number in range(2):
+            cancelled = call(b"")
+            await entered.wait()
+            entered.clear()
+            cancelled.cancel()
+            while len(told) == number:
+                await asyncio.sleep(0.01)
+        open_handles = lib.tl_handles_open()
+        cancelled = call(b"")
+        await entered.wait()
+        cancelled.cancel()
+        while len(told) == 2 or lib.tl_handles_open() > open_handles:
+            await asyncio.sleep(0.01)
+        await server.stop(1)
+
+    run(part)
+
+
+def test_closing_a_channel_ends_its_calls():
+    async def part(stage):
+        channel = trunkline.aio.insecure_channel(**WHERE)
+        stub = pb_grpc.ExamStub(channel)
+        stream, unary = stub.Chat(), stub.Echo(pb.Text(text="hang"))
+        await stream.write(pb.Text(text="one"))
+        assert (await stream.read()).text == "one"
+        await asyncio.to_thread(stage.exam.entered.wait, 60)
+        await channel.close(0.1)
+        assert unary.cancelled() and stream.cancelled()
+        assert await asyncio.to_thread(stage.exam.over.wait, 60), "the handler is cancelled"
+        with pytest.raises(grpc.aio.UsageError):
+            stub.Echo(pb.Text(text="after"))
+        # Who closes with a grace waits for calls that end.
+        channel = trunkline.aio.insecure_channel(**WHERE)
+        call = pb_grpc.ExamStub(channel).Echo(pb.Text(text="last"))
+        await channel.close(60)
+        assert (await call).text == "last"
+
+    run(part)
+
+
+def test_a_loop_that_ends_cancels_what_nobody_awaited():
+    exam = Exam()
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=2), **WHERE)
+    pb_grpc.add_ExamServicer_to_server(exam, server)
+    server.start()
+    server.ready()
+    channel = trunkline.aio.insecure_channel(**WHERE)
+    stub = pb_grpc.ExamStub(channel)
+
+    async def leave(text):
+        stub.Echo(pb.Text(text=text))
+        if text == "hang":
+            await asyncio.to_thread(exam.entered.wait, 60)
+
+    open_handles = []
+    for _ in range(4):
+        for event in (exam.entered, exam.over):
+            event.clear()
+        asyncio.run(leave("hang"))
+        # The next loop lets go of what the one before has left.
+        asyncio.run(leave("x"))
+        assert exam.over.wait(60), "the handler learns it"
+        gc.collect()
+        open_handles.append(lib.tl_handles_open())
+    assert open_handles[-1] <= open_handles[1], f"a loop that has ended keeps nothing: {open_handles}"
+    assert server.stop(5).wait(60)

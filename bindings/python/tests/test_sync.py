@@ -1,5 +1,6 @@
 """Shows a channel and a server of threads under unmodified stubs."""
 
+import gc
 import threading
 from concurrent import futures
 
@@ -214,3 +215,116 @@ def test_what_would_be_ignored_is_refused(stub):
         server.add_secure_port("[::]:1", None)
     with pytest.warns(UserWarning, match="daemon"):
         assert server.add_insecure_port("[::]:50051") == 50051
+
+
+def test_what_a_server_cancels_is_an_error_and_no_cancellation_of_the_caller(stub):
+    for call in (stub.Echo.future(pb.Text(text="cancelled")), stub.Join.future(iter(()), timeout=1e-9)):
+        failed = failure(call.result)
+        assert not call.cancelled() and call.exception() is failed
+    assert failure(lambda: stub.Echo(pb.Text(text="cancelled"))).code() == grpc.StatusCode.CANCELLED
+
+
+def test_an_iterator_of_requests_that_fails_ends_the_call_with_unknown(stub):
+    def requests():
+        yield pb.Text(text="one")
+        raise RuntimeError("as the test wants it")
+
+    for _ in range(100):
+        assert failure(lambda: list(stub.Chat(requests()))).code() == grpc.StatusCode.UNKNOWN
+        assert failure(lambda: stub.Join(requests())).code() == grpc.StatusCode.UNKNOWN
+
+
+def test_callbacks_of_a_stream_that_nobody_reads(stub):
+    waits = threading.Event()
+
+    def requests():
+        yield pb.Text(text="one")
+        waits.wait(60)
+
+    told = threading.Event()
+    call = stub.Chat(requests(), timeout=0.2)
+    call.add_done_callback(lambda _: told.set())
+    assert told.wait(60) and call.done() and call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    waits.set()
+    # Responses are left to who reads, and the end is told after them.
+    told.clear()
+    call = stub.Words(pb.Text(text="a b c"))
+    assert call.add_callback(told.set)
+    assert [word.text for word in call] == ["a", "b", "c"] and told.wait(60)
+    told.clear()
+    assert stub.Chat(iter(())).add_callback(told.set) and told.wait(60)
+
+
+def test_a_stream_that_is_dropped_is_cancelled_though_its_requests_wait(exam, stub):
+    waits = threading.Event()
+
+    def requests():
+        yield pb.Text(text="watch")
+        waits.wait(60)
+
+    exam.over.clear()
+    call = stub.Chat(requests())
+    assert next(call).text == "watch"
+    del call
+    gc.collect()
+    assert exam.over.wait(30), "the handler is told"
+    waits.set()
+
+
+def test_a_callback_of_a_handler_that_fails_stops_no_server():
+    entered, told, ends = threading.Event(), threading.Semaphore(0), threading.Event()
+
+    def fail():
+        told.release()
+        raise RuntimeError("as the test wants it")
+
+    def watched(request, context):
+        context.add_callback(fail)
+        context.add_callback(told.release)
+        entered.set()
+        ends.wait(60)
+        return request
+
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=4), **WHERE)
+    methods = {"Watched": grpc.unary_unary_rpc_method_handler(watched)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Watched", methods)])
+    server.start()
+    server.ready()
+    call = trunkline.insecure_channel(**WHERE).unary_unary("/pyexam.v1.Watched/Watched")
+    for _ in range(3):
+        entered.clear()
+        cancelled = call.future(b"x", timeout=60)
+        assert entered.wait(30), "calls are still taken"
+        cancelled.cancel()
+        assert told.acquire(timeout=30) and told.acquire(timeout=30), "every callback is called"
+    ends.set()
+    assert call(b"x") == b"x"
+    assert server.stop(5).wait(60)
+
+
+def test_closing_a_channel_ends_its_calls(exam):
+    channel = trunkline.insecure_channel(**WHERE)
+    stub = pb_grpc.ExamStub(channel)
+    waits = threading.Event()
+
+    def requests():
+        yield pb.Text(text="one")
+        waits.wait(60)
+
+    stream = stub.Chat(requests())
+    assert next(stream).text == "one"
+    exam.over.clear()
+    exam.entered.clear()
+    with futures.ThreadPoolExecutor(max_workers=2) as pool:
+        hanging = pool.submit(lambda: failure(lambda: stub.Echo(pb.Text(text="hang"))))
+        assert exam.entered.wait(60)
+        channel.close()
+        assert hanging.result(30).code() == grpc.StatusCode.CANCELLED
+    assert exam.over.wait(60), "the handler learns it"
+    exam.over.clear()
+    ended = failure(lambda: next(stream))
+    assert (ended.code(), ended.details()) == (grpc.StatusCode.CANCELLED, "Channel closed!")
+    waits.set()
+    for call in (lambda: stub.Echo(pb.Text()), lambda: stub.Words(pb.Text()), lambda: stub.Join(iter(()))):
+        with pytest.raises(ValueError, match="closed channel"):
+            call()

@@ -1,13 +1,17 @@
 """A channel for code that grpcio's plugin has generated, waiting on the caller's thread."""
 
+import logging
 import threading
 import time
+import weakref
 
 import grpc
 
 from . import _library
 from ._errors import FailedCall, code_of
-from ._library import Ending, Options, as_slice, end_of, ffi, lib, pairs
+from ._library import Ending, Options, as_slice, call_back, end_of, ffi, lib, pairs
+
+_LOG = logging.getLogger(__name__)
 
 
 def _identity(message):
@@ -50,6 +54,8 @@ class Channel(grpc.Channel):
         return Channel(self._library.typed(package))
 
     def close(self):
+        for call in self._library.close():
+            call.end_with_channel()
         self._library.release()
 
     def __enter__(self):
@@ -85,7 +91,12 @@ class _Method:
         deadline = None if timeout is None else time.monotonic() + timeout
         if code:
             return Stream(None, self._library.take, self._deserialize, deadline, _library.ending_of(status[0]))
-        return Stream(call[0], self._library.take, self._deserialize, deadline)
+        stream = Stream(call[0], self._library.take, self._deserialize, deadline)
+        self._library.calls.add(stream)
+        if self._library.is_closed:
+            # By another thread, which has not seen this one.
+            stream.end_with_channel()
+        return stream
 
 
 class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
@@ -109,20 +120,15 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
         refuse_credentials(credentials)
         metadata = self._library.metadata(metadata, compression)
         message, kept = as_slice(self._serialize(request))
-        event, status, options = ffi.new("tl_event *"), ffi.new("tl_status *"), None
+        event, status = ffi.new("tl_event *"), ffi.new("tl_status *")
+        channel, cancellation = self._library.channel(wait_for_ready), self._library.cancellation()
+        options = cancellation.options
         if timeout is not None or metadata:
-            options = Options(timeout, metadata)
+            options = Options(timeout, metadata, cancellation=cancellation.handle)
         try:
-            code = lib.tl_unary_event(
-                self._library.channel(wait_for_ready),
-                self._method,
-                message,
-                options.value if options else ffi.NULL,
-                event,
-                status,
-            )
+            code = lib.tl_unary_event(channel, self._method, message, options.value, event, status)
         finally:
-            if options:
+            if options is not cancellation.options:
                 options.release()
         del kept
         try:
@@ -194,58 +200,70 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         self._ending = ending
         self._callbacks = []
         self._watcher = None
+        self._last = None  # the end, once it was received
+        self._is_cancelled = False  # by the caller, here
 
     # ---- receiving
 
     def _receive(self):
-        """What comes next of the call: a response, or None when something else is known. With the lock for receiving."""
+        """What comes next of the call: headers, a response that waits then, or the end. With the lock for receiving."""
         event, status = ffi.new("tl_event *"), ffi.new("tl_status *")
-        code = lib.tl_call_receive(self._call, _library.NO_QUEUE, 0, event, status)
-        if code:
-            return self._end(_library.ending_of(status[0]))
+        if lib.tl_call_receive(self._call, _library.NO_QUEUE, 0, event, status):
+            self._last = _library.ending_of(status[0])
+            return
         try:
             if event.kind == lib.TL_EVENT_HEADERS:
                 self._initial = pairs(event.headers)
             elif event.kind == lib.TL_EVENT_MESSAGE:
                 self._initial = self._initial or ()
-                return self._take(event)
+                self._waiting.append(self._take(event))
             else:
-                self._end(end_of(event))
+                self._last = end_of(event)
         finally:
             lib.tl_event_clear(event)
-        return None
 
     def _end(self, ending):
         with self._lock:
             if self._ending is not None:
-                return
+                return False
             self._initial = self._initial or ()
             self._ending = ending
             callbacks, self._callbacks = self._callbacks, []
         lib.tl_call_release(self._call)
         for callback in callbacks:
-            callback()
+            call_back(callback)
+        return True
 
     def _until(self, is_known):
         """Receives until something is known; responses wait meanwhile."""
         while not is_known():
             with self._receiving:
-                if not is_known():
-                    message = self._receive()
-                    if message is not None:
-                        self._waiting.append(message)
+                if not is_known() and self._last is None:
+                    self._receive()
+            if self._last is not None:
+                self._end(self._last)
+
+    def _read_rest(self):
+        """The call has ended; perhaps nobody reads. What the handler has answered is read before its end is told."""
+        with self._receiving:
+            while self._last is None and self._ending is None:
+                self._receive()
+        if self._ending is None and not (self._waiting and self._last.execution == lib.TL_EXECUTED):
+            self._end(self._last)
 
     def __iter__(self):
         return self
 
     def __next__(self):
         with self._receiving:
-            while not self._waiting and self._ending is None:
-                message = self._receive()
-                if message is not None:
-                    return self._deserialize(message)
-            if self._waiting:
-                return self._deserialize(self._waiting.pop(0))
+            while not self._waiting and self._last is None and self._ending is None:
+                self._receive()
+            message = self._waiting.pop(0) if self._waiting else None
+            is_read = self._last is not None and not self._waiting
+        if is_read:
+            self._end(self._last)
+        if message is not None:
+            return self._deserialize(message)
         if self._ending.code == 0:
             raise StopIteration
         raise self
@@ -258,18 +276,8 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     def feed(self, requests, serialize):
         """Sends what an iterator gives, on a thread of its own: it may wait for what is received."""
         if self._ending is None:
-            threading.Thread(target=self._feed, args=(requests, serialize), daemon=True).start()
-
-    def _feed(self, requests, serialize):
-        try:
-            for request in requests:
-                message, _kept = as_slice(serialize(request))
-                if lib.tl_call_send(self._call, message, 0, _library.NO_QUEUE, 0, ffi.NULL):
-                    return
-            lib.tl_call_end_requests(self._call, ffi.NULL)
-        except Exception as error:  # as grpcio: the iterator's fault ends the call
-            lib.tl_call_cancel(self._call, ffi.NULL)
-            self._end(Ending(grpc.StatusCode.UNKNOWN.value[0], f"Exception iterating requests: {error!r}", (), 2))
+            feeding = (self._call, requests, serialize, weakref.ref(self))
+            threading.Thread(target=_feed, args=feeding, daemon=True).start()
 
     # ---- the call
 
@@ -304,14 +312,26 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def cancel(self):
-        if self._ending is not None:
-            return False
-        lib.tl_call_cancel(self._call, ffi.NULL)
-        self._end(Ending(grpc.StatusCode.CANCELLED.value[0], "Locally cancelled by application!", (), 2))
-        return True
+        with self._lock:
+            if self._ending is not None:
+                return False
+            self._is_cancelled = True
+        return self._cut_short(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
+
+    def end_with_channel(self):
+        """Its channel is closed."""
+        self._cut_short(grpc.StatusCode.CANCELLED, "Channel closed!")
+
+    def fail_requests(self, error):
+        """Its requests cannot be had: as with grpcio, that ends the call."""
+        self._cut_short(grpc.StatusCode.UNKNOWN, f"Exception iterating requests: {error!r}")
+
+    def _cut_short(self, code, details):
+        # What is received from here on is not the end any more; the release cancels.
+        return self._end(Ending(code.value[0], details, (), lib.TL_EXECUTION_UNKNOWN))
 
     def add_callback(self, callback):
-        """Called when the end is received: by whoever waits for it, or by a thread that this starts."""
+        """Called when the call has ended: by whoever waits for it, or by a thread that this starts."""
         with self._lock:
             if self._ending is not None:
                 return False
@@ -320,7 +340,12 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return True
 
     def _watch(self):
-        """Callbacks must be called though nobody waits. Streams are read by whoever iterates."""
+        """Callbacks must be called though nobody waits, and nothing is taken from whoever iterates."""
+        with self._lock:
+            if self._watcher is not None:
+                return
+            self._watcher = threading.Thread(target=_watch, args=(self._call, weakref.ref(self)), daemon=True)
+        self._watcher.start()
 
     # ---- the future
 
@@ -330,7 +355,8 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return self
 
     def cancelled(self):
-        return self._ending is not None and self._ending.code == grpc.StatusCode.CANCELLED.value[0]
+        """Whether the caller has cancelled it. What the server says is an error like others."""
+        return self._is_cancelled and self._ending is not None
 
     def running(self):
         return self._ending is None
@@ -365,7 +391,28 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
 
     def __del__(self):
         if self._call is not None and self._ending is None:
-            lib.tl_call_release(self._call)
+            self._cut_short(grpc.StatusCode.CANCELLED, "nobody reads it any more")
+
+
+def _feed(call, requests, serialize, stream):
+    """Sends requests. The stream is not kept by this: who drops it ends the call, whatever the iterator waits for."""
+    try:
+        for request in requests:
+            message, _kept = as_slice(serialize(request))
+            if lib.tl_call_send(call, message, 0, _library.NO_QUEUE, 0, ffi.NULL):
+                return
+        lib.tl_call_end_requests(call, ffi.NULL)
+    except Exception as error:
+        _LOG.exception("exception iterating requests")
+        if (fed := stream()) is not None:
+            fed.fail_requests(error)
+
+
+def _watch(call, stream):
+    """Waits for the end of a call, of which nothing is received before that."""
+    lib.tl_call_watch(call, _library.NO_QUEUE, 0, ffi.NULL)
+    if (watched := stream()) is not None:
+        watched._read_rest()
 
 
 class _Response(Stream):

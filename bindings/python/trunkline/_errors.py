@@ -49,7 +49,8 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
         return False
 
     def cancelled(self):
-        return self._ending.code == grpc.StatusCode.CANCELLED.value[0]
+        """Whether the caller has cancelled it: then there was nobody to be told so."""
+        return False
 
     def running(self):
         return False

@@ -5,12 +5,17 @@ package, which wheels have. Declarations are read from the header, so the two ca
 """
 
 import collections
+import logging
 import os
 import re
+import threading
+import weakref
 
 import cffi
 
 _PREFIX = os.environ.get("TRUNKLINE_PREFIX") or os.path.join(os.path.dirname(__file__), "prefix")
+
+_LOG = logging.getLogger(__name__)
 
 ffi = cffi.FFI()
 
@@ -46,6 +51,29 @@ class LibraryError(Exception):
     def __init__(self, ending):
         super().__init__(ending.message)
         self.ending = ending
+
+
+def call_back(callback, *arguments):
+    """Calls a function of the program's. What it raises is logged: whoever calls back has more to do."""
+    try:
+        callback(*arguments)
+    except Exception:
+        _LOG.exception("a callback failed")
+
+
+class Living:
+    """Objects, as long as something else refers to them. Without a lock, which a forked child could find taken."""
+
+    def __init__(self):
+        self._references = {}
+
+    def add(self, thing):
+        references, key = self._references, id(thing)
+        references[key] = weakref.ref(thing, lambda _: references.pop(key, None))
+
+    def all(self):
+        found = [reference() for reference in list(self._references.values())]
+        return [thing for thing in found if thing is not None]
 
 
 def said(slice_):
@@ -150,10 +178,28 @@ def compressed(metadata, compression):
     return (*(metadata or ()), ("grpc-encoding", name))
 
 
+class Cancellation:
+    """By which the calls of one thread that waits for them are cancelled, one after the other."""
+
+    def __init__(self):
+        out, status = ffi.new("tl_call *"), ffi.new("tl_status *")
+        check(lib.tl_cancellation_new(out, status), status)
+        self.handle = out[0]
+        # What a call has to say that says nothing else.
+        self.options = Options(None, None, cancellation=self.handle)
+
+    def cancel(self):
+        lib.tl_call_cancel(self.handle, ffi.NULL)
+
+    def __del__(self):
+        if hasattr(self, "handle"):
+            lib.tl_call_release(self.handle)
+
+
 class Options:
     """Options of one call, and what they point to."""
 
-    def __init__(self, timeout, metadata, parent=None):
+    def __init__(self, timeout, metadata, parent=None, cancellation=None):
         self.value = ffi.new("tl_call_options *")
         self.value.size = ffi.sizeof("tl_call_options")
         if timeout is not None:
@@ -161,6 +207,8 @@ class Options:
             self.value.timeout_ns = min(max(1, int(timeout * 1e9)), 2**62)
         if parent is not None:
             self.value.parent = parent
+        if cancellation is not None:
+            self.value.cancellation = cancellation
         self.value.metadata = metadata_handle(metadata)
 
     def release(self):
@@ -206,12 +254,18 @@ class Library:
         self._compression = compression
         self._channels = {}
         self._typed = {}
+        self.is_closed = False
+        self.calls = Living()  # of asyncio and of streams: they have an end to be told
+        self._thread = threading.local()
+        self._cancellations = Living()  # of threads that wait for calls
 
     def channel(self, wait_for_ready):
         """The handle calls are made through."""
         wait_for_ready = bool(wait_for_ready)
         channel = self._channels.get(wait_for_ready)
         if channel is None:
+            if self.is_closed:
+                raise ValueError("Cannot invoke RPC on closed channel!")
             # Without a lock, which a forked child could find taken: of two threads one is too late.
             opened = self._open(wait_for_ready)
             channel = self._channels.setdefault(wait_for_ready, opened)
@@ -222,6 +276,14 @@ class Library:
     def metadata(self, metadata, compression):
         """Metadata of a call that asks for this compression, or for none of its own."""
         return compressed(metadata, self._compression if compression is None else compression)
+
+    def cancellation(self):
+        """What the calls of this thread are cancelled by that wait for their answers."""
+        found = getattr(self._thread, "cancellation", None)
+        if found is None:
+            found = self._thread.cancellation = Cancellation()
+            self._cancellations.add(found)
+        return found
 
     def typed(self, package):
         """The same for messages of a package, linear ones."""
@@ -241,12 +303,19 @@ class Library:
         check(lib.tl_channel_new(options, out, status), status)
         return out[0]
 
+    def close(self):
+        """Lets no more calls begin, and ends those that threads wait for. The others, to be ended by who knows how."""
+        self.is_closed = True
+        for cancellation in self._cancellations.all():
+            cancellation.cancel()
+        return self.calls.all() + [call for typed in list(self._typed.values()) for call in typed.close()]
+
     def release(self):
-        for typed in self._typed.values():
+        for typed in list(self._typed.values()):
             typed.release()
-        for channel in self._channels.values():
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
             lib.tl_channel_release(channel)
-        self._channels = {}
 
 
 class TypedLibrary(Library):

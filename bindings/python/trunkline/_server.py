@@ -9,7 +9,7 @@ import grpc
 
 from . import _library
 from ._errors import FailedCall
-from ._library import Ending, Outcome, as_slice, ffi, lent_message_of, lib, message_of, pairs
+from ._library import Ending, Outcome, as_slice, call_back, ffi, lent_message_of, lib, message_of, pairs
 
 _LOG = logging.getLogger(__name__)
 
@@ -204,16 +204,22 @@ class Server(grpc.Server):
         events, count = ffi.new("tl_event[]", room), ffi.new("size_t *")
         while not lib.tl_queue_next(self._library.queue, events, room, -1, count, ffi.NULL):
             for index in range(count[0]):
-                event = events[index]
-                if event.kind == lib.TL_EVENT_CALL and not event.code:
-                    # It brings nothing else. Another call of the library would give the GIL to the handler's thread.
-                    self._take(event.call.id)
-                    continue
-                if event.kind == lib.TL_EVENT_OVER:
-                    context = self._calls.get(event.call.id)
-                    if context is not None:
-                        context.note_over()
-                lib.tl_event_clear(ffi.addressof(events, index))
+                try:
+                    self._note(events, index)
+                except Exception:
+                    # This thread is the only one: what else comes is to be taken.
+                    _LOG.exception("an event could not be told")
+
+    def _note(self, events, index):
+        event = events[index]
+        if event.kind == lib.TL_EVENT_CALL and not event.code:
+            # It brings nothing else. Another call of the library would give the GIL to the handler's thread.
+            return self._take(event.call.id)
+        if event.kind == lib.TL_EVENT_OVER:
+            context = self._calls.get(event.call.id)
+            if context is not None:
+                context.note_over()
+        return lib.tl_event_clear(ffi.addressof(events, index))
 
     def _take(self, number):
         context = Context(ffi.new("tl_call *", (number,))[0], self._library.queue)
@@ -417,7 +423,7 @@ class ContextWords:
         self._over = True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            call_back(callback)
 
     def release(self):
         self.is_released = True

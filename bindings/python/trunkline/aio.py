@@ -4,6 +4,7 @@ Each loop that calls has a queue of the library's, whose descriptor it watches.
 """
 
 import asyncio
+import collections
 import contextvars
 import inspect
 import logging
@@ -16,7 +17,21 @@ import grpc.aio
 from . import _library
 from ._channel import refuse_credentials
 from ._errors import code_of
-from ._library import Ending, Library, LibraryError, Options, Outcome, as_slice, end_of, ffi, lib, message_of, pairs
+from ._library import (
+    Ending,
+    Library,
+    LibraryError,
+    Living,
+    Options,
+    Outcome,
+    as_slice,
+    call_back,
+    end_of,
+    ffi,
+    lib,
+    message_of,
+    pairs,
+)
 from ._server import Abortion, ContextWords, Handlers, LibraryServer, port_of
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +66,8 @@ class _Queue:
         self._is_draining = False
         self._events, self._count = ffi.new("tl_event[]", _ROOM), ffi.new("size_t *")
         self.on_call = self.on_over = None
+        self._release = weakref.finalize(self, lib.tl_queue_release, self.handle)
+        # By this the loop keeps the queue, until it is closed.
         loop.add_reader(lib.tl_queue_fd(self.handle), self._drain)
 
     def _drain(self):
@@ -61,24 +78,26 @@ class _Queue:
             # Once more than there was something: operations go on in here.
             lib.tl_queue_next(self.handle, self._events, _ROOM, 0, self._count, ffi.NULL)
             for index in range(self._count[0]):
-                self._tell(self._events[index])
-                lib.tl_event_clear(ffi.addressof(self._events, index))
+                try:
+                    self._tell(self._events[index])
+                except Exception:
+                    # What else has come is told.
+                    _LOG.exception("an event could not be told")
+                finally:
+                    lib.tl_event_clear(ffi.addressof(self._events, index))
         finally:
             self._is_draining = False
 
     def _tell(self, event):
         if event.kind == lib.TL_EVENT_CALL:
             self.on_call(event.call.id)
-        elif event.kind == lib.TL_EVENT_OVER:
+        elif event.kind == lib.TL_EVENT_OVER and not event.tag:
+            # A delivered call. Tags are those of calls that were made.
             self.on_over(event.call.id)
         else:
             told, take = self._waiting.pop(event.tag, (None, None))
             if told is not None:
-                try:
-                    told(_Event(event, take))
-                except Exception:
-                    # A callback of the program's; what else has come is told.
-                    _LOG.exception("a callback failed")
+                told(_Event(event, take))
 
     def begin_for(self, told, start, take=message_of):
         """Begins an operation by `start(queue, tag, status)`; `told` is called with its event, whose message `take` takes."""
@@ -98,18 +117,30 @@ class _Queue:
         loop = self._loop()
         if loop is not None and not loop.is_closed():
             loop.remove_reader(lib.tl_queue_fd(self.handle))
-        lib.tl_queue_release(self.handle)
+        self._release()
+
+    def close_if_deserted(self):
+        """Cancels what a loop that was closed has left under way."""
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self.close()
 
 
+# The queue of each loop. Only the loop keeps it: what waits in it refers to the loop.
 _QUEUES = weakref.WeakKeyDictionary()
+_ALL = Living()
 
 
 def _queue():
     loop = asyncio.get_running_loop()
-    queue = _QUEUES.get(loop)
+    found = _QUEUES.get(loop)
+    queue = None if found is None else found()
     if queue is None:
-        queue = _QUEUES[loop] = _Queue(loop)
-        weakref.finalize(loop, lib.tl_queue_release, queue.handle)
+        for other in _ALL.all():
+            other.close_if_deserted()
+        queue = _Queue(loop)
+        _QUEUES[loop] = weakref.ref(queue)
+        _ALL.add(queue)
     return queue
 
 
@@ -136,6 +167,13 @@ class Channel(grpc.aio.Channel):
         return Channel(self._library.typed(package))
 
     async def close(self, grace=None):
+        calls = self._library.close()
+        if grace:
+            ends = [asyncio.ensure_future(call.code()) for call in calls if not call.done()]
+            if ends:
+                await asyncio.wait(ends, timeout=grace)
+        for call in calls:
+            call.cancel()
         self._library.release()
 
     def get_state(self, try_to_connect=False):
@@ -171,6 +209,8 @@ class _Method:
 
     def _call(self, kind, request, requests, timeout, metadata, credentials, wait_for_ready, compression):
         refuse_credentials(credentials)
+        if self.library.is_closed:
+            raise grpc.aio.UsageError("Channel is closed.")
         metadata = self.library.metadata(metadata, compression)
         return kind(self, _queue(), request, requests, timeout, metadata, wait_for_ready)
 
@@ -224,7 +264,8 @@ class _StreamStream(_Method, grpc.aio.StreamStreamMultiCallable):
 
 
 class _Call:
-    """A call under way. `_opened` is done when it can be used, `_over` when it has ended."""
+    """A call under way. `_opened` is done when it can be used, `_over` when it has ended: when its responses have been
+    read, too, unless it was cut short."""
 
     def __init__(self, method, queue, request, requests, timeout, metadata, wait_for_ready):
         self._method = method
@@ -233,6 +274,9 @@ class _Call:
         self._loop = asyncio.get_running_loop()
         self._initial = self._loop.create_future()
         self._over = self._loop.create_future()
+        self._finished = self._loop.create_future()  # how it ended, also while responses wait to be read
+        self._unread = collections.deque()  # responses that came before anybody read them
+        self._last = None  # the end, once it was received
         self._handle = None
         self._callbacks = []
         self._waiters = []
@@ -250,7 +294,7 @@ class _Call:
         finally:
             options.release()
         self._handle = handle[0]
-        self._number = handle[0].id
+        method.library.calls.add(self)
         self._go_on(requests)
 
     def _follow(self):
@@ -274,12 +318,44 @@ class _Call:
         event = await begun
         if event.ending.code:
             self._end(event.ending)
+        if not self._over.done():
+            this = weakref.ref(self)
+
+            def told(_):
+                if (call := this()) is not None:
+                    call._note_end()
+
+            self._queue.begin_for(
+                told, lambda queue, tag, status: lib.tl_call_watch(self._handle, queue, tag, status)
+            )
+
+    def _note_end(self):
+        """The call has ended; perhaps nobody reads."""
+        if not self._over.done():
+            self._reads_rest = self._loop.create_task(self._read_rest())
+
+    async def _read_rest(self):
+        async with self._receiving:
+            while self._last is None and not self._over.done():
+                await self._next()
+            self._end_if_read()
+
+    def _end_if_read(self):
+        """What the handler has answered is read first; that a call was cut short is told at once."""
+        if self._last is None or self._over.done():
+            return
+        if not self._finished.done():
+            self._finished.set_result(self._last)
+        if not self._unread or self._last.execution != lib.TL_EXECUTED:
+            self._end(self._last)
 
     def _end(self, ending):
         if self._over.done():
             return
         if not self._initial.done():
             self._initial.set_result(())
+        if not self._finished.done():
+            self._finished.set_result(ending)
         self._over.set_result(ending)
         for waiter in self._waiters:
             if not waiter.done():
@@ -288,18 +364,20 @@ class _Call:
         if self._feeder is not None:
             self._feeder.cancel()
         for callback in self._callbacks:
-            callback(self)
+            call_back(callback, self)
 
     async def _feed(self, requests):
         try:
             if hasattr(requests, "__aiter__"):
                 async for request in requests:
-                    await self._send(request)
+                    if not await self._send(request):
+                        return
             else:
                 for request in requests:
-                    await self._send(request)
+                    if not await self._send(request):
+                        return
             await self._done_writing()
-        except (asyncio.CancelledError, grpc.RpcError, LibraryError):
+        except (asyncio.CancelledError, LibraryError):
             pass
         except Exception as error:
             _LOG.exception("exception iterating requests")
@@ -307,15 +385,15 @@ class _Call:
             self._end(Ending(grpc.StatusCode.UNKNOWN.value[0], f"Exception iterating requests: {error!r}", (), 2))
 
     async def _send(self, request):
+        """Whether the call still took it."""
         await self._begun
         if self._over.done():
-            raise self._error()
+            return False
         message, _kept = as_slice(self._method.serialize(request))
         sent = await self._queue.begin(
             lambda queue, tag, status: lib.tl_call_send(self._handle, message, 0, queue, tag, status)
         )
-        if sent.ending.code:
-            raise await self._failed()
+        return not sent.ending.code
 
     async def _done_writing(self):
         await self._begun
@@ -325,49 +403,48 @@ class _Call:
         """The next response as bytes; EOF after the last."""
         await self._begun
         async with self._receiving:
-            while not self._over.done():
-                receive = self._queue.begin(
-                    lambda queue, tag, status: lib.tl_call_receive(self._handle, queue, tag, ffi.NULL, status),
-                    self._method.library.take,
-                )
-                try:
-                    event = await receive
-                except asyncio.CancelledError:
-                    self.cancel()
-                    raise
-                if event.kind == lib.TL_EVENT_HEADERS:
-                    if not self._initial.done():
-                        self._initial.set_result(event.headers)
-                elif event.kind == lib.TL_EVENT_MESSAGE:
-                    if not self._initial.done():
-                        self._initial.set_result(())
-                    return event.message
-                else:
-                    self._end(event.ending)
-        return EOF
+            while not self._unread and self._last is None and not self._over.done():
+                await self._next()
+            message = self._unread.popleft() if self._unread else EOF
+            self._end_if_read()
+        return message
 
-    def _error(self):
-        ending = self._over.result()
-        error = grpc.aio.AioRpcError(
+    async def _next(self):
+        """Receives what comes next, with the lock for that: headers, a response, or the end."""
+        receive = self._queue.begin(
+            lambda queue, tag, status: lib.tl_call_receive(self._handle, queue, tag, ffi.NULL, status),
+            self._method.library.take,
+        )
+        try:
+            event = await receive
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if event.kind == lib.TL_EVENT_HEADERS:
+            if not self._initial.done():
+                self._initial.set_result(event.headers)
+        elif event.kind == lib.TL_EVENT_MESSAGE:
+            if not self._initial.done():
+                self._initial.set_result(())
+            self._unread.append(event.message)
+        else:
+            self._last = event.ending
+
+    def _error(self, ending):
+        return grpc.aio.AioRpcError(
             code_of(ending.code),
-            _metadata(self._initial.result()),
+            _metadata(self._initial.result() if self._initial.done() else ()),
             _metadata(ending.trailers),
             details=ending.message,
             debug_error_string=("executed", "not executed", "unknown")[ending.execution],
         )
-        return error
-
-    async def _failed(self):
-        """The call cannot be written to: how it ended. What came before that is not asked for any more."""
-        while not self._over.done():
-            await self._receive()
-        return self._error()
 
     def _raise_if_failed(self):
-        if self._over.result().code:
-            if self.cancelled() and self._over.result().message == _CANCELLED:
+        ending = self._over.result()
+        if ending.code:
+            if self.cancelled() and ending.message == _CANCELLED:
                 raise asyncio.CancelledError()
-            raise self._error()
+            raise self._error(ending)
 
     def cancelled(self):
         return self._over.done() and self._over.result().code == grpc.StatusCode.CANCELLED.value[0]
@@ -382,6 +459,7 @@ class _Call:
         if self._over.done():
             return False
         lib.tl_call_cancel(self._handle, ffi.NULL)
+        self._unread.clear()
         self._end(Ending(grpc.StatusCode.CANCELLED.value[0], _CANCELLED, (), 2))
         return True
 
@@ -395,13 +473,13 @@ class _Call:
         return _metadata(await self._until(self._initial))
 
     async def trailing_metadata(self):
-        return _metadata((await self._until(self._over)).trailers)
+        return _metadata((await asyncio.shield(self._over)).trailers)
 
     async def code(self):
-        return code_of((await self._until(self._over)).code)
+        return code_of((await asyncio.shield(self._over)).code)
 
     async def details(self):
-        return (await self._until(self._over)).message
+        return (await asyncio.shield(self._over)).message
 
     async def _until(self, future):
         return await asyncio.shield(future)
@@ -469,7 +547,7 @@ class _ManyResponses:
         return self._method.deserialize(message)
 
     async def _until(self, future):
-        """Waits for headers or the end, although perhaps nobody reads: one response is received ahead."""
+        """Waits for headers, although perhaps nobody reads: one response is received ahead."""
         while not future.done():
             if self._ahead is None:
                 self._ahead = self._loop.create_task(self._receive())
@@ -497,7 +575,17 @@ class _ManyRequests:
     async def write(self, request):
         if self._feeder is not None:
             raise grpc.aio.UsageError("the requests are those of the iterator")
-        await self._send(request)
+        try:
+            if await self._send(request):
+                return
+            # Responses that wait to be read are left to who reads them.
+            ending = await asyncio.shield(self._finished)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if ending.code:
+            raise self._error(ending)
+        raise asyncio.InvalidStateError("the call has ended with OK: its responses can be read, and nothing written")
 
     async def done_writing(self):
         if self._feeder is not None:
@@ -689,8 +777,6 @@ class Server(grpc.aio.Server):
             return await context.finish(ending, None if ending.code else context.serialize(response))
         except Abortion:
             await context.finish(context.ending())
-        except grpc.RpcError:
-            raise
         except Exception as error:
             _LOG.exception("exception calling %s", method)
             await context.finish(context.ending_by(f"Unexpected {type(error)}: {error}"))

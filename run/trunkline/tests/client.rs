@@ -497,7 +497,7 @@ fn a_binding_the_daemon_refuses_fails_its_calls() {
         let client = EchoClient::new(channel(&place.path()));
         let waiting = call_in_thread(&client, "x");
         let mut peer = place.accept();
-        peer.refuse_bind("no such type");
+        peer.refuse_bind(Code::FailedPrecondition, "no such type");
         let status = waiting.join().unwrap().unwrap_err();
         assert_eq!((status.code(), status.execution()), (Code::FailedPrecondition, Execution::NotExecuted));
         assert!(status.message().contains("no such type"), "{status}");

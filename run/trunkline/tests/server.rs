@@ -350,6 +350,29 @@ fn a_server_waits_for_a_daemon_and_can_be_stopped_meanwhile() {
     });
 }
 
+/// Whose a name is may change: the server goes on asking, and whoever waits for it learns why it is not ready.
+#[test]
+fn a_service_the_daemon_refuses_for_now_is_told_to_who_waits() {
+    watched(|| {
+        let place = Place::new();
+        let server =
+            Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot)).spawn().unwrap();
+        let mut peer = place.accept();
+        peer.refuse_bind(Code::PermissionDenied, "the name is another's");
+        let status = server.ready().wait().unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied);
+        assert!(status.message().contains("another's"), "{status}");
+        drop(peer);
+        // Asked again, it serves.
+        let mut peer = place.accept();
+        peer.answer_control_until_bound();
+        while server.ready().wait().is_err() {
+            thread::yield_now();
+        }
+        server.shutdown(Duration::ZERO).wait().unwrap();
+    });
+}
+
 #[test]
 fn a_service_the_daemon_refuses_ends_the_server_with_the_reason() {
     watched(|| {
@@ -357,7 +380,7 @@ fn a_service_the_daemon_refuses_ends_the_server_with_the_reason() {
         let server =
             Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot)).spawn().unwrap();
         let mut peer = place.accept();
-        peer.refuse_bind("message test.Text: unknown type");
+        peer.refuse_bind(Code::FailedPrecondition, "message test.Text: unknown type");
         let status = server.wait().unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition);
         assert!(status.message().contains("unknown type"), "{status}");

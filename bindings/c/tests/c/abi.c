@@ -301,6 +301,83 @@ static void streams(void) {
     puts("streams");
 }
 
+// How a call ends is told while nobody receives, and nothing is taken from who does afterwards.
+static void watches(void) {
+    tl_call call;
+    tl_event event;
+    tl_queue queue;
+    tl_call_options options = {0};
+    options.size = sizeof options;
+    CHECK(tl_queue_new(&queue, NULL) == TL_OK);
+    CHECK(tl_metadata_new(&options.metadata, NULL) == TL_OK);
+    CHECK(tl_metadata_add(options.metadata, text("who"), text("C"), NULL) == TL_OK);
+    for (int waits = 0; waits < 2; waits++) {
+        // It ends well, and what was answered waits.
+        CHECK(tl_call_open(channel, text("/" SERVICE "/Chat"), text("one"), 0, &options, WAITS, 0, &call, NULL) ==
+              TL_OK);
+        CHECK(tl_call_send(call, text("two"), TL_LAST, WAITS, 0, NULL) == TL_OK);
+        CHECK(tl_call_watch(call, waits ? WAITS : queue, 4, NULL) == TL_OK);
+        if (!waits) {
+            event = watched(queue);
+            CHECK(event.kind == TL_EVENT_OVER && event.tag == 4 && event.call.id == call.id && event.code == TL_OK);
+            tl_event_clear(&event);
+        }
+        uint32_t come[] = {TL_EVENT_HEADERS, TL_EVENT_MESSAGE, TL_EVENT_MESSAGE, TL_EVENT_END};
+        for (int at = 0; at < 4; at++) {
+            CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK);
+            CHECK(event.kind == come[at] && event.code == TL_OK);
+            tl_event_clear(&event);
+        }
+        CHECK(tl_call_watch(call, WAITS, 0, NULL) == TL_OK);
+        tl_call_release(call);
+        // Its time passes; and it fails, with all that is known of it.
+        tl_call_options late = {0};
+        late.size = sizeof late;
+        late.timeout_ns = 20000000;
+        CHECK(tl_call_open(channel, text("/" SERVICE "/Hang"), text("x"), 0, &late, WAITS, 0, &call, NULL) == TL_OK);
+        CHECK(tl_call_watch(call, waits ? WAITS : queue, 5, NULL) == TL_OK);
+        if (!waits) {
+            event = next(queue);
+            CHECK(event.kind == TL_EVENT_OVER && event.tag == 5 && event.code == TL_DEADLINE_EXCEEDED);
+            tl_event_clear(&event);
+        }
+        CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK);
+        CHECK(event.kind == TL_EVENT_END && event.code == TL_DEADLINE_EXCEEDED);
+        tl_event_clear(&event);
+        tl_call_release(call);
+    }
+    CHECK(tl_call_open(channel, text("/" SERVICE "/Fail"), text("x"), TL_LAST, NULL, WAITS, 0, &call, NULL) == TL_OK);
+    CHECK(tl_call_watch(call, queue, 6, NULL) == TL_OK);
+    event = next(queue);
+    CHECK(event.kind == TL_EVENT_OVER && event.code == TL_NOT_FOUND);
+    CHECK(equal(tl_status_message(event.status), "nobody") && tl_status_execution(event.status) == TL_EXECUTED);
+    tl_event_clear(&event);
+    tl_call_release(call);
+    // It is cancelled; it is released; and a unary call ends by itself.
+    CHECK(tl_call_open(channel, text("/" SERVICE "/Hang"), text("x"), 0, NULL, WAITS, 0, &call, NULL) == TL_OK);
+    CHECK(tl_call_watch(call, queue, 7, NULL) == TL_OK);
+    CHECK(tl_call_cancel(call, NULL) == TL_OK);
+    event = next(queue);
+    CHECK(event.kind == TL_EVENT_OVER && event.tag == 7 && event.code == TL_CANCELLED);
+    tl_event_clear(&event);
+    tl_call_release(call);
+    CHECK(tl_call_open(channel, text("/" SERVICE "/Hang"), text("x"), 0, NULL, WAITS, 0, &call, NULL) == TL_OK);
+    CHECK(tl_call_watch(call, queue, 8, NULL) == TL_OK);
+    tl_call_release(call);
+    event = next(queue);
+    CHECK(event.kind == TL_EVENT_OVER && event.tag == 8 && event.code == TL_CANCELLED);
+    tl_event_clear(&event);
+    CHECK(tl_unary_start(channel, text("/" SERVICE "/Echo"), text("x"), NULL, queue, 9, &call, NULL) == TL_OK);
+    CHECK(tl_call_watch(call, queue, 10, NULL) == TL_FAILED_PRECONDITION);
+    event = next(queue);
+    CHECK(event.kind == TL_EVENT_REPLY && event.tag == 9);
+    tl_event_clear(&event);
+    tl_call_release(call);
+    tl_metadata_release(options.metadata);
+    tl_queue_release(queue);
+    puts("watches");
+}
+
 static void misuse(void) {
     tl_message reply, gone;
     tl_channel nothing = {0}, wild = {UINT64_MAX};
@@ -406,6 +483,7 @@ int main(void) {
     failures();
     queued();
     streams();
+    watches();
     misuse();
     threads();
 

@@ -67,6 +67,19 @@ impl Made {
         arrival
     }
 
+    /// Waits until the call has ended, whether or not what came before that has been taken.
+    pub(crate) fn poll_end(&self, cx: &Context<'_>) -> Poll<()> {
+        let call = self.call;
+        let polled = self.session.poll_with(cx, |books, asker, _| {
+            if !books.is_open(call) {
+                return Poll::Ready(());
+            }
+            books.wait_for_end(call, asker);
+            Poll::Pending
+        });
+        polled.map(drop)
+    }
+
     /// Says that no more messages follow, unless that was said.
     pub(crate) fn half_close(&self) {
         let call = self.call;

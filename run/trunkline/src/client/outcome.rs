@@ -53,9 +53,18 @@ pub(crate) fn of_opaque(
     Ok((message, Outcome { code: finish.code, trailers, execution: finish.execution }))
 }
 
-/// Why sending on a stream does not work any more: how the call ended, whether or not that was taken by whoever
-/// receives.
+/// Why sending on a stream does not work any more. OK is no reason.
 pub(crate) fn reason(stream: &OpenStream) -> Status {
+    let status = how_ended(stream);
+    if !status.is_ok() {
+        return status;
+    }
+    Status::cancelled("the call has ended with OK; nothing more can be sent on it")
+        .with_execution(status.execution())
+}
+
+/// How a stream's call ended, whether or not that was taken by whoever receives.
+pub(crate) fn how_ended(stream: &OpenStream) -> Status {
     let session = stream.session();
     let untaken = session.with(|books, _| {
         let end = books.call(stream.call())?.end?;
@@ -72,18 +81,14 @@ pub(crate) fn reason(stream: &OpenStream) -> Status {
         }
         (None, Ended::With(status)) => status,
         (None, Ended::Briefly(end)) => ended_with(session, end, Metadata::new()),
-        (None, Ended::No) => Status::cancelled("the call has ended; nothing more can be sent on it")
-            .with_execution(Execution::Unknown),
+        (None, Ended::No) => Status::cancelled("the call has ended").with_execution(Execution::Unknown),
     }
 }
 
-/// The status of a call that ended while somebody still sent. OK is none to fail with.
+/// The status of a call that ended so.
 fn ended_with(session: &Session, end: End, mut words: Metadata) -> Status {
     match end {
-        End::Finished(finish) if finish.code == Code::Ok => {
-            Status::cancelled("the call has ended with OK; nothing more can be sent on it")
-                .with_execution(finish.execution)
-        }
+        End::Finished(finish) if finish.code == Code::Ok => Status::ok().with_execution(finish.execution),
         End::Finished(finish) => status_of(session, &finish, &mut words),
         end => cut_short(session, end),
     }

@@ -16,7 +16,7 @@ pub(super) fn of_server(name: &str, why: &str) -> String {
 
 /// Says it: to whoever collects the program's logs, else on standard error, since a program in its first ten minutes
 /// has no subscriber.
-pub(super) fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{line}");
     } else {

@@ -23,7 +23,7 @@ mod reactor;
 mod timer;
 mod wait;
 
-pub(crate) use alone::explained;
+pub(crate) use alone::{explained, say};
 pub(crate) use dial::Daemon;
 pub(crate) use handle::ReactorHandle;
 pub(crate) use hub::Hub;

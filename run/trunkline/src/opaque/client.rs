@@ -223,6 +223,11 @@ impl Answers {
         Poll::Ready(Some(self.take(arrival).unwrap_or_else(|status| self.give_up(&status))))
     }
 
+    /// Tells when the call has ended, also while answers before its end have not been taken.
+    pub fn watch(&self) -> EndWatch {
+        EndWatch { made: Arc::clone(&self.made) }
+    }
+
     fn take(&mut self, arrival: Option<Arrival>) -> Result<Answer, Status> {
         let (session, call) = (self.made.session(), self.made.call());
         match arrival {
@@ -251,6 +256,24 @@ impl Answers {
         self.ending = Ending::Over;
         self.made.abandon();
         Answer::End(Outcome::from(status))
+    }
+}
+
+/// Who wants to know when a call has ended, and takes nothing that comes along it. Of one call, one at a time waits.
+#[derive(Clone, Debug)]
+pub struct EndWatch {
+    made: Arc<OpenStream>,
+}
+
+impl EndWatch {
+    /// Waits until the call has ended: answered, cancelled, too late, or lost with its session. The metadata of an OK
+    /// are not in it; [`Answers::next`] gives them.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn ended(self) -> Status {
+        poll_fn(|cx| self.made.poll_end(cx)).await;
+        outcome::how_ended(&self.made)
     }
 }
 

@@ -30,7 +30,7 @@ mod message;
 mod service;
 mod types;
 
-pub use client::{Answer, Answers, Call, Client, Requests};
+pub use client::{Answer, Answers, Call, Client, EndWatch, Requests};
 pub use message::{Message, OpaqueBody, Outcome};
 pub use service::{Delivered, Incoming, Responder, Scope, Service};
 pub use types::{Space, Types};

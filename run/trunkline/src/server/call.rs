@@ -1,7 +1,7 @@
 //! A call delivered to this application.
 
 use crate::message::{encoded, write_bytes};
-use crate::session::{self, End, Resource, Session, returned, wait_for};
+use crate::session::{self, Asker, End, Resource, Session, returned, wait_for};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use trunkline_call::entry::Submission;
@@ -120,15 +120,13 @@ impl Call {
     /// Waits until the call is no longer wanted; at once if it has been answered. The waiting task is nobody's burden:
     /// a worker drains its session in any case.
     pub(crate) fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
-        let polled = self.session.with(|books, _| match books.call(self.id) {
-            Some(state) if state.end.is_none() => {
-                match &mut state.watcher {
-                    Some(watcher) => watcher.clone_from(cx.waker()),
-                    none => *none = Some(cx.waker().clone()),
-                }
-                Poll::Pending
+        let asker = Asker { waker: cx.waker(), foreign: false };
+        let polled = self.session.with(|books, _| {
+            if !books.is_open(self.id) {
+                return Poll::Ready(());
             }
-            _ => Poll::Ready(()),
+            books.wait_for_end(self.id, asker);
+            Poll::Pending
         });
         polled.unwrap_or(Poll::Ready(()))
     }

@@ -18,7 +18,8 @@ impl ServerHandle {
     /// Waits until every worker has announced the services to the daemon: from here on calls arrive.
     ///
     /// # Errors
-    /// The server's error if it ended.
+    /// The server's error if it ended. PERMISSION_DENIED while the daemon refuses a service (its name is another's, or
+    /// a rule forbids it): the server goes on, and asks again each second.
     ///
     /// # Cancel safety
     /// Safe.

@@ -28,6 +28,8 @@ struct State {
     /// Workers whose services are bound.
     ready: usize,
     outcome: Result<(), Status>,
+    /// Set by a worker that the daemon refuses a service, until one is ready.
+    refused: Option<Status>,
     waiting: Wakers,
 }
 
@@ -47,8 +49,15 @@ impl Stop {
 impl Shared {
     pub(super) fn new(services: Vec<Offer>, kicks: Vec<Arc<Kick>>) -> Arc<Self> {
         let running = kicks.len();
-        let state =
-            State { stop: None, kicks, running, ready: 0, outcome: Ok(()), waiting: Wakers::default() };
+        let state = State {
+            stop: None,
+            kicks,
+            running,
+            ready: 0,
+            outcome: Ok(()),
+            refused: None,
+            waiting: Wakers::default(),
+        };
         Arc::new(Self {
             services,
             stopping: AtomicBool::new(false),
@@ -81,17 +90,30 @@ impl Shared {
         self.until(|state| (state.running == 0).then(|| state.outcome.clone())).await
     }
 
-    /// Waits until every worker that runs has bound the services.
+    /// Waits until every worker that runs has bound the services, or the daemon has refused one.
     pub(super) async fn ready(&self) -> Result<(), Status> {
         self.until(|state| {
             let ended = state.running == 0;
-            (ended || state.ready >= state.running).then(|| state.outcome.clone())
+            if ended || state.ready >= state.running {
+                return Some(state.outcome.clone());
+            }
+            state.refused.clone().map(Err)
         })
         .await
     }
 
     pub(super) fn worker_is_ready(&self) {
-        self.change(|state| state.ready += 1);
+        self.change(|state| {
+            state.ready += 1;
+            state.refused = None;
+        });
+    }
+
+    /// The daemon refuses a service for now; it is asked again. Tells whether that is news.
+    pub(super) fn refuse(&self, why: Status) -> bool {
+        let mut is_news = false;
+        self.change(|state| is_news = state.refused.replace(why).is_none());
+        is_news
     }
 
     pub(super) fn worker_is_not_ready(&self) {

@@ -6,7 +6,7 @@ use super::shared::{Shared, Stop};
 use super::tasks::Tasks;
 use crate::clock;
 use crate::context::{self, Parent};
-use crate::hub::{Lane, Patience, ReactorHandle, SessionWait, Sleep};
+use crate::hub::{self, Lane, Patience, ReactorHandle, SessionWait, Sleep};
 use crate::kick::Kick;
 use crate::session::{Session, Work};
 use crate::wait::block_on;
@@ -88,8 +88,8 @@ impl Worker {
                 Some(Ok(routes)) => routes,
                 // Whose a name is, and what rules say, may change while this server waits.
                 Some(Err(status)) if status.code() == Code::PermissionDenied => {
-                    tracing::warn!(%status, "the daemon refuses a service; it is asked again in a second");
                     session.lose(status.message());
+                    self.tell_refused(status);
                     if self.rest().is_none() {
                         break;
                     }
@@ -132,6 +132,17 @@ impl Worker {
     /// Waits before the daemon is asked again; `None` when the server stops first.
     fn rest(&self) -> Option<()> {
         self.unless_stopped(Sleep::until(&self.reactor, clock::now().plus_ns(REFUSED_REST_NS)))
+    }
+
+    /// Said once, and not again each second: a program without a subscriber would write nothing else.
+    fn tell_refused(&self, why: Status) {
+        let line = format!(
+            "the daemon refuses a service of {}, and is asked again each second: {why}",
+            self.lane.name()
+        );
+        if self.shared.refuse(why) {
+            hub::say(&line);
+        }
     }
 
     fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {

@@ -229,6 +229,11 @@ impl Books {
         self.calls.wait_for_credit(call, asker);
     }
 
+    /// Parks the asker until the call has ended, whether or not what came before that has been taken.
+    pub(crate) fn wait_for_end(&mut self, call: CallId, asker: Asker<'_>) {
+        self.calls.wait_for_end(call, asker);
+    }
+
     /// Whoever waited for credit, or for the call's end while it waited for a resource, waits no longer.
     pub(crate) fn stop_waiting_for_credit(&mut self, call: CallId) {
         self.calls.stop_waiting_for_credit(call);

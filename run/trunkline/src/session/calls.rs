@@ -223,6 +223,13 @@ impl CallTable {
         }
     }
 
+    /// Parks the asker until the call has ended.
+    pub(super) fn wait_for_end(&mut self, call: CallId, asker: Asker<'_>) {
+        if let Some(state) = self.calls.get_mut(&call) {
+            state.watcher.park(asker, &mut self.foreign);
+        }
+    }
+
     /// Whoever waited for credit, or for the call's end while it waited for a resource, waits no longer.
     pub(super) fn stop_waiting_for_credit(&mut self, call: CallId) {
         if let Some(state) = self.calls.get_mut(&call) {
@@ -308,7 +315,7 @@ impl CallTable {
         if let Some(state) = self.calls.get_mut(&call) {
             effects.wakes.extend(state.receiver.unpark(&mut self.foreign));
             effects.wakes.extend(state.sender.unpark(&mut self.foreign));
-            effects.wakes.extend(state.watcher.take());
+            effects.wakes.extend(state.watcher.unpark(&mut self.foreign));
         }
     }
 }

@@ -27,8 +27,9 @@ pub(crate) struct CallState {
     pub(crate) receiver: Parked,
     /// Who waits for credit.
     pub(crate) sender: Parked,
-    /// Who wants to know when a delivered call is no longer wanted, besides those who send and receive.
-    pub(crate) watcher: Option<Waker>,
+    /// Who wants to know when the call ends (a delivered one: when it is no longer wanted), besides those who send and
+    /// receive.
+    pub(crate) watcher: Parked,
     /// Number of the call's first entry among all entries of the session: tells whether the daemon has taken it.
     pub(crate) sequence: u32,
     /// What went along it last.
@@ -82,7 +83,7 @@ impl CallState {
             waits_for_share: false,
             receiver: Parked::default(),
             sender: Parked::default(),
-            watcher: None,
+            watcher: Parked::default(),
             sequence,
             last_step: None,
             children: 0,

@@ -153,13 +153,13 @@ impl Peer {
         }
     }
 
-    /// Refuses the next `Bind`.
-    pub fn refuse_bind(&mut self, why: &str) {
+    /// Refuses the next `Bind`: with PERMISSION_DENIED for now, with anything else for good.
+    pub fn refuse_bind(&mut self, code: Code, why: &str) {
         sleep_on(&[self.control.as_fd()], Some(WATCHDOG.as_nanos() as u64)).unwrap();
         let mut packet = Vec::new();
         self.control.recv(&mut packet, 1).unwrap().expect("a bind");
         let (tag, _) = decode_request(&packet).unwrap();
-        let bound = Bound { error: why.into(), ..Bound::default() };
+        let bound = Bound { error: why.into(), code: code.number().into(), ..Bound::default() };
         let packet = Reply { tag, kind: Some(reply::Kind::Bound(bound)) }.encode_to_vec();
         self.control.send(&packet, &[]).unwrap();
     }
