@@ -1,6 +1,6 @@
 //! Files of keys that hosts share: one key a line, so that keys can be exchanged without a pause.
 
-use std::fs;
+use crate::regular_file::{RegularFileError, read_regular};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,18 @@ pub enum KeyFileError {
     },
 }
 
+/// Why it is not read.
+enum Refused {
+    Open(u32),
+    File(RegularFileError),
+}
+
+impl From<RegularFileError> for Refused {
+    fn from(why: RegularFileError) -> Self {
+        Self::File(why)
+    }
+}
+
 /// Bytes of such a file that are read: more are no keys.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -42,18 +54,18 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// # Errors
 /// [`KeyFileError`] names the file and what is wrong with it. It never shows a key.
 pub fn read_key_file(path: &Path, bytes_min: usize, count_max: usize) -> Result<Vec<Vec<u8>>, KeyFileError> {
-    let unreadable =
-        |why: std::io::Error| KeyFileError::Unreadable { path: path.to_owned(), why: why.to_string() };
     let content = |what: String| KeyFileError::Content { path: path.to_owned(), what };
-    let metadata = fs::metadata(path).map_err(unreadable)?;
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o007 != 0 {
-        return Err(KeyFileError::Open { path: path.to_owned(), mode });
-    }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(content(format!("has {} bytes, limit {FILE_BYTES_MAX}", metadata.len())));
-    }
-    let text = fs::read(path).map_err(unreadable)?;
+    let text = read_regular(path, FILE_BYTES_MAX, |metadata| match metadata.mode() & 0o7777 {
+        mode if mode & 0o007 != 0 => Err(Refused::Open(mode)),
+        _ => Ok(()),
+    });
+    let text = text.map_err(|why| match why {
+        Refused::Open(mode) => KeyFileError::Open { path: path.to_owned(), mode },
+        Refused::File(RegularFileError::Unreadable(why)) => {
+            KeyFileError::Unreadable { path: path.to_owned(), why: why.to_string() }
+        }
+        Refused::File(why) => content(why.to_string()),
+    })?;
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
     let keys: Vec<_> = lines.filter(|(_, line)| !line.is_empty() && line[0] != b'#').collect();
     if let Some((at, key)) = keys.iter().find(|(_, key)| key.len() < bytes_min) {
@@ -74,6 +86,7 @@ pub fn read_key_file(path: &Path, bytes_min: usize, count_max: usize) -> Result<
 mod tests {
     //! Shows what is read from a file of keys, and what the user is told otherwise.
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     fn read(text: &str, mode: u32) -> Result<Vec<Vec<u8>>, String> {
@@ -104,6 +117,6 @@ mod tests {
         let missing = read_key_file(Path::new("/nowhere/keys"), 4, 2).unwrap_err();
         assert!(missing.to_string().contains("/nowhere/keys: cannot be read"), "{missing}");
         let long = "x".repeat(70_000);
-        assert!(read(&long, 0o600).unwrap_err().contains("has 70000 bytes, limit 65536"));
+        assert!(read(&long, 0o600).unwrap_err().contains("has more than 65536 bytes"));
     }
 }

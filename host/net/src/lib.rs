@@ -47,6 +47,7 @@ mod key_file;
 mod lingering_close;
 mod listener;
 mod poller;
+mod regular_file;
 mod stream;
 mod target;
 mod tls;
@@ -66,7 +67,7 @@ pub use poller::{Interest, Poller, Ready, Token};
 pub use stream::{PeerCredentials, Stream, plant_wall_clock};
 pub use target::{Name, Target, TargetError};
 pub use tls::{
-    Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, Svid, TlsClient, TlsError, TlsServer,
-    TlsVersion, TlsVersions, TlsWatch, Validity,
+    Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, Svid, TLS_FILE_BYTES_MAX, TlsClient,
+    TlsError, TlsServer, TlsVersion, TlsVersions, TlsWatch, Validity,
 };
 pub use transfer::Transfer;

@@ -25,7 +25,7 @@ mod validity;
 mod verify;
 
 pub use alpn::Alpn;
-pub use files::{ClientFiles, ServerFiles, TlsError, TlsWatch};
+pub use files::{ClientFiles, ServerFiles, TLS_FILE_BYTES_MAX, TlsError, TlsWatch};
 pub use identity::Identity;
 pub(crate) use identity::is_spiffe_id;
 pub use keys::{TlsClient, TlsServer, TlsVersion, TlsVersions};

@@ -13,6 +13,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::io::{IoSlice, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant as Clock;
@@ -21,7 +22,7 @@ use trunkline_call::Instant;
 use trunkline_grpc::{Command, Event};
 use trunkline_net::{
     Alpn, Buffers, ClientFiles, Http2, Http2Settings, Interest, Poller, ServerFiles, State, Stream,
-    TlsClient, TlsServer, TlsVersion, TlsVersions, Token, Transfer,
+    TLS_FILE_BYTES_MAX, TlsClient, TlsServer, TlsVersion, TlsVersions, Token, Transfer,
 };
 
 /// A certificate authority in a folder.
@@ -459,6 +460,35 @@ fn changed_files_are_noticed_and_used() {
     let new = TlsServer::load(&files).unwrap();
     secured(&old, &client, "search.internal", &[Alpn::H2]);
     secured(&new, &client, "renamed.internal", &[Alpn::H2]);
+}
+
+#[test]
+fn files_of_no_use_are_looked_at_again() {
+    let authority = Authority::new();
+    let files = authority.server_files();
+    let mut watch = files.watch();
+    // Read while only root may: what comes later is no change of its contents.
+    std::fs::set_permissions(&files.key, PermissionsExt::from_mode(0o640)).unwrap();
+    assert!(watch.has_changed() && !watch.has_changed());
+    watch.try_again();
+    assert!(watch.has_changed() && !watch.has_changed(), "nothing changed, and nothing was of use");
+}
+
+#[test]
+fn neither_a_pipe_nor_an_endless_file_is_read() {
+    let authority = Authority::new();
+    let refused = |files: &ServerFiles| TlsServer::load(files).map(drop).unwrap_err().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.pem");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    let files = ServerFiles { certificate: pipe, ..authority.server_files() };
+    assert!(refused(&files).ends_with("pipe.pem: is no regular file; write the path of one"));
+    let files = ServerFiles { key: "/dev/zero".into(), ..authority.server_files() };
+    assert!(refused(&files).contains("is no regular file"));
+    let long = folder.path().join("long.pem");
+    std::fs::File::create(&long).unwrap().set_len(TLS_FILE_BYTES_MAX + 1).unwrap();
+    let files = ServerFiles { client_ca: Some(long), ..authority.server_files() };
+    assert!(refused(&files).ends_with("long.pem: has more than 16777216 bytes"));
 }
 
 /// Only versions that are not broken: a ClientHello of TLS 1.1 is refused with an alert.

@@ -30,6 +30,8 @@ pub(crate) struct TlsKeys {
 pub(crate) struct KeySource {
     tls: Tls,
     from: From,
+    /// Why the files could not be used when they were last read; empty if they could.
+    failed: String,
 }
 
 enum From {
@@ -52,7 +54,7 @@ impl KeySource {
                 From::Files(server.into_iter().chain([tls.client().watch()]).collect())
             }
         };
-        Ok(Self { tls, from })
+        Ok(Self { tls, from, failed: String::new() })
     }
 
     /// Loads everything. An agent is waited for so long; one that has told nothing by then is waited for without
@@ -88,11 +90,19 @@ impl KeySource {
         };
         match loaded? {
             Ok(keys) => {
+                self.failed.clear();
                 tracing::info!("keys and certificates loaded anew");
                 Some(keys)
             }
             Err(error) => {
-                tracing::error!(%error, "keys and certificates not loaded anew; the old ones stay in use");
+                if let From::Files(watches) = &mut self.from {
+                    watches.iter_mut().for_each(TlsWatch::try_again);
+                }
+                // Tried at each look, and told once.
+                if self.failed != error {
+                    tracing::error!(%error, "keys and certificates not loaded anew; the old ones stay in use");
+                    self.failed = error;
+                }
                 None
             }
         }

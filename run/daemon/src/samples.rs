@@ -230,7 +230,11 @@ impl SampleWriter {
     fn turn_over(&mut self) -> io::Result<()> {
         let mut before = self.path.clone().into_os_string();
         before.push(".1");
-        std::fs::rename(&self.path, before)?;
+        match std::fs::rename(&self.path, before) {
+            // Somebody has moved it, or what was to follow could not be opened the last time.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         (self.file, self.bytes) = open(&self.path)?;
         self.schemas.clear();
         Ok(())
@@ -341,6 +345,19 @@ mod tests {
         let before = std::fs::metadata(&path).unwrap().len();
         assert_eq!(open(&path).unwrap().1, before);
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_somebody_moved_away_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples");
+        let (file, _) = open(&path).unwrap();
+        let mut writer = writer(&path, file, 1_000);
+        writer.take(&sample(None, 600));
+        std::fs::rename(&path, folder.path().join("taken")).unwrap();
+        (0..3).for_each(|_| writer.take(&sample(None, 600)));
+        assert_eq!(writer.figures.unwritten.load(Ordering::Relaxed), 0);
+        assert_eq!(entries(&path).len(), 1, "of the last call");
     }
 
     /// Calls that began at these milliseconds, with two a second allowed: how many are written.

@@ -22,6 +22,9 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 const DOMAINS_MAX: usize = 1024;
 /// Between two attempts to reach the agent: at first, and at most (the specification asks for exponential backoff).
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// Time an agent has for its first answer, which it gives at once; between answers it may be silent for as long as a
+/// certificate is valid.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
 /// How often the thread looks whether anybody still wants to know.
 const LOOK_NS: u64 = 500_000_000;
 /// What keeps a page or a program in between from asking on somebody's behalf (section 4).
@@ -45,7 +48,7 @@ struct Newest {
     svid: Option<Svid>,
     /// Counts answers.
     number: u64,
-    /// Why there is none.
+    /// Why there is none; empty while the agent is asked for the first time.
     why: String,
 }
 
@@ -94,7 +97,8 @@ impl WorkloadApi {
         let newest = self.told.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.told.changed.wait_timeout_while(newest, patience, |newest| newest.svid.is_none());
         let newest = waited.unwrap_or_else(PoisonError::into_inner).0;
-        newest.svid.clone().map(|svid| (svid, newest.number)).ok_or_else(|| newest.why.clone())
+        let why = || if newest.why.is_empty() { "it has not answered yet" } else { &newest.why };
+        newest.svid.clone().map(|svid| (svid, newest.number)).ok_or_else(|| why().to_owned())
     }
 }
 
@@ -104,7 +108,7 @@ fn listen(agent: &Endpoint, told: &Weak<Told>) {
     let mut pause = first;
     while told.strong_count() > 0 {
         let began = told.upgrade().map(|told| told.number());
-        let why = match fetch(agent, told) {
+        let why = match fetch(agent, told, FIRST_ANSWER) {
             Ok(()) => return,
             Err(why) => why,
         };
@@ -124,7 +128,7 @@ fn listen(agent: &Endpoint, told: &Weak<Told>) {
 }
 
 /// Takes answers until the stream ends, which is an error, or nobody wants to know any more.
-fn fetch(agent: &Endpoint, told: &Weak<Told>) -> Result<(), String> {
+fn fetch(agent: &Endpoint, told: &Weak<Told>, patience: Duration) -> Result<(), String> {
     let began = Clock::now();
     let now = || Instant(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let stream = Stream::connect(agent).map_err(|error| format!("cannot be reached: {error}"))?;
@@ -136,7 +140,7 @@ fn fetch(agent: &Endpoint, told: &Weak<Told>) -> Result<(), String> {
     http.command(Command::Request { stream: STREAM, head: Box::new(head()), end: false });
     // An empty message: one prefix.
     http.command(Command::Data { stream: STREAM, bytes: Bytes::from_static(&[0; PREFIX_BYTES]), end: true });
-    let mut answers = Deframer::new(ANSWER_BYTES_MAX);
+    let (mut answers, mut has_answered) = (Deframer::new(ANSWER_BYTES_MAX), false);
     let (mut buffers, mut events, mut ready) = (Buffers::new(), Vec::new(), Vec::<Ready>::new());
     loop {
         let state = http.turn(now(), &mut buffers, &mut events);
@@ -147,6 +151,7 @@ fn fetch(agent: &Endpoint, told: &Weak<Told>) -> Result<(), String> {
                     answers.push(bytes);
                     while let Some(answer) = answers.next().map_err(|fault| fault.to_string())? {
                         let svid = read(&answer.bytes)?;
+                        has_answered = true;
                         let Some(told) = told.upgrade() else { return Ok(()) };
                         let id = svid.id.clone();
                         // An agent may repeat itself as often as it likes.
@@ -174,6 +179,9 @@ fn fetch(agent: &Endpoint, told: &Weak<Told>) -> Result<(), String> {
         }
         if told.strong_count() == 0 {
             return Ok(());
+        }
+        if !has_answered && began.elapsed() > patience {
+            return Err(format!("takes the connection and says nothing for {patience:?}"));
         }
         poller.set_interest(http.stream(), Token(0), http.interest()).map_err(|error| error.to_string())?;
         let due_ns = http.next_timeout().map_or(LOOK_NS, |at| at.0.saturating_sub(now().0).clamp(1, LOOK_NS));
@@ -246,9 +254,11 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    //! Shows what of an answer is taken, and that no bytes are too much for it.
+    //! Shows what of an answer is taken, that no bytes are too much for it, and that an agent that says nothing is told
+    //! of.
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::net::UnixListener;
 
     fn one(id: &str) -> One {
         One { spiffe_id: id.into(), x509_svid: vec![1], x509_svid_key: vec![2], bundle: vec![3] }
@@ -268,6 +278,19 @@ mod tests {
         assert_eq!(svid, Svid { id, chain: vec![1], key: vec![2], roots: vec![3], federated, lists });
         assert!(read(&[]).unwrap_err().contains("no certificate"));
         assert!(read(&[0xff]).unwrap_err().contains("no X509SVIDResponse"));
+    }
+
+    #[test]
+    fn an_agent_that_says_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent");
+        let _silent = UnixListener::bind(&path).unwrap();
+        let agent: Endpoint = format!("unix:{}", path.display()).parse().unwrap();
+        let told = Arc::new(Told::default());
+        let why = fetch(&agent, &Arc::downgrade(&told), Duration::from_millis(20)).unwrap_err();
+        assert!(why.contains("says nothing for 20ms"), "{why}");
+        let api = WorkloadApi { told };
+        assert_eq!(api.newest(Duration::ZERO).unwrap_err(), "it has not answered yet");
     }
 
     proptest! {

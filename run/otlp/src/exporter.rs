@@ -54,6 +54,8 @@ pub struct ExportSettings {
     pub resource: Vec<(String, String)>,
     /// Version of the program.
     pub version: String,
+    /// Figures go on from another process's: how long they have been counted is not known.
+    pub goes_on: bool,
 }
 
 /// What became of requests and spans, since the start.
@@ -77,7 +79,8 @@ impl ExportFigures {
 /// Exports until it is dropped.
 pub struct Exporter {
     figures: Arc<ExportFigures>,
-    stop: Option<Sender<()>>,
+    /// Who sends what there is; whoever asked hears of it as what was sent is dropped. Nobody left: the end.
+    orders: Option<Sender<Sender<()>>>,
     ended: Receiver<()>,
 }
 
@@ -88,14 +91,23 @@ impl Exporter {
     /// There is no thread to be had, or files of TLS cannot be used.
     pub fn start(settings: ExportSettings, source: ExportSource) -> io::Result<Self> {
         let figures = Arc::new(ExportFigures::default());
-        let (stop, stopped) = channel();
+        let (orders, ordered) = channel();
         let (ends, ended) = channel();
         let mut export = Export::new(settings, source, Arc::clone(&figures))?;
         std::thread::Builder::new().name("otlp".into()).spawn(move || {
-            export.run(&stopped);
+            export.run(&ordered);
             drop(ends);
         })?;
-        Ok(Self { figures, stop: Some(stop), ended })
+        Ok(Self { figures, orders: Some(orders), ended })
+    }
+
+    /// Sends what there is now, as before the end: shards go on in another process, which has nothing of it. Waits a
+    /// second at most.
+    pub fn flush(&self) {
+        let (done, is_done) = channel();
+        if self.orders.as_ref().is_some_and(|orders| orders.send(done).is_ok()) {
+            let _ = is_done.recv_timeout(LAST_SPANS_MAX);
+        }
     }
 
     /// What became of what was sent.
@@ -107,7 +119,7 @@ impl Exporter {
 /// The thread sends what there is, and has so much time for it.
 impl Drop for Exporter {
     fn drop(&mut self) {
-        self.stop = None;
+        self.orders = None;
         let _ = self.ended.recv_timeout(LAST_SPANS_MAX);
     }
 }
@@ -120,7 +132,10 @@ struct Export {
     interval: Duration,
     figures: Arc<ExportFigures>,
     queue: VecDeque<TracedCall>,
-    started_ns: u64,
+    /// Since when figures are counted. `None` until the first are sent, if that is not known: those say so by being of
+    /// no duration, and whoever reads takes later ones from there (OpenTelemetry, metrics data model, "Cumulative
+    /// streams: handling unknown start time").
+    started_ns: Option<u64>,
     pause: Pause,
     is_reached: bool,
 }
@@ -134,7 +149,7 @@ struct Pause {
 
 impl Export {
     fn new(settings: ExportSettings, source: ExportSource, figures: Arc<ExportFigures>) -> io::Result<Self> {
-        let started_ns = (source.clocks)().0;
+        let started_ns = (!settings.goes_on).then(|| (source.clocks)().0);
         let ExportSettings { host, port, path, tls, .. } = settings;
         let tls = tls.map(CollectorTls::load).transpose().map_err(io::Error::other)?;
         Ok(Self {
@@ -150,19 +165,21 @@ impl Export {
         })
     }
 
-    fn run(&mut self, stopped: &Receiver<()>) {
+    fn run(&mut self, ordered: &Receiver<Sender<()>>) {
         let mut due = Instant::now() + self.interval.min(TICK);
         loop {
-            let is_over = !matches!(stopped.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
+            let order = ordered.recv_timeout(TICK);
+            let is_over = matches!(order, Err(RecvTimeoutError::Disconnected));
+            let is_last = order.is_ok() || is_over;
             self.take_spans();
             if let Some(tls) = &mut self.to.tls {
                 tls.renew();
             }
-            if is_over {
+            if is_last {
                 self.pause = Pause::default();
             }
             self.send_spans();
-            if is_over || Instant::now() >= due {
+            if is_last || Instant::now() >= due {
                 due = Instant::now() + self.interval;
                 self.send_figures();
             }
@@ -212,8 +229,8 @@ impl Export {
         }
         let figures = (self.source.figures)();
         let (now_ns, monotonic) = (self.source.clocks)();
-        let times =
-            FigureTimes { started_ns: self.started_ns, now_ns, epoch_ns: now_ns.saturating_sub(monotonic) };
+        let started_ns = *self.started_ns.get_or_insert(now_ns);
+        let times = FigureTimes { started_ns, now_ns, epoch_ns: now_ns.saturating_sub(monotonic) };
         let Self { origin, to, .. } = self;
         let mut outcomes = Vec::new();
         metrics::send(origin, &figures, times, &mut |body| {

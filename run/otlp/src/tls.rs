@@ -9,6 +9,8 @@ pub(crate) struct CollectorTls {
     files: ClientFiles,
     watch: TlsWatch,
     client: TlsClient,
+    /// Why the files could not be used when they were last read; empty if they could.
+    failed: String,
 }
 
 impl CollectorTls {
@@ -20,7 +22,7 @@ impl CollectorTls {
         // Looked at first: what changes while they are read is read once more.
         let watch = files.watch();
         let client = TlsClient::load(&files)?;
-        Ok(Self { files, watch, client })
+        Ok(Self { files, watch, client, failed: String::new() })
     }
 
     /// For the next connection.
@@ -37,10 +39,17 @@ impl CollectorTls {
         match TlsClient::load(&self.files) {
             Ok(client) => {
                 self.client = client;
+                self.failed.clear();
                 tracing::info!("keys and certificates loaded anew");
             }
             Err(error) => {
-                tracing::error!(%error, "keys and certificates not loaded anew; the old ones stay in use");
+                self.watch.try_again();
+                let error = error.to_string();
+                // Tried for each connection, and told once.
+                if self.failed != error {
+                    tracing::error!(%error, "keys and certificates not loaded anew; the old ones stay in use");
+                    self.failed = error;
+                }
             }
         }
     }

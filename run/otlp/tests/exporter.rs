@@ -36,13 +36,14 @@ fn call(n: u64) -> TracedCall {
 
 /// An exporter that is given these calls, as many at once as are asked for.
 fn export(port: u16, calls: Receiver<Vec<TracedCall>>) -> Exporter {
-    export_over(port, None, calls).unwrap()
+    export_over(port, None, false, calls).unwrap()
 }
 
 /// The same over TLS.
 fn export_over(
     port: u16,
     tls: Option<ClientFiles>,
+    goes_on: bool,
     calls: Receiver<Vec<TracedCall>>,
 ) -> std::io::Result<Exporter> {
     let settings = ExportSettings {
@@ -53,6 +54,7 @@ fn export_over(
         interval: Duration::from_secs(1),
         resource: vec![("service.name".into(), "trunkline".into())],
         version: "1".into(),
+        goes_on,
     };
     let figures = || {
         let mut figures = Exposition::default();
@@ -63,9 +65,16 @@ fn export_over(
     let source = ExportSource {
         figures: Box::new(figures),
         traced: Box::new(move |_| (calls.try_recv().unwrap_or_default(), 7)),
-        clocks: Box::new(|| (2_000, 1_000)),
+        clocks: Box::new(now),
     };
     Exporter::start(settings, source)
+}
+
+/// Every look at the clock is a nanosecond later than the one before, on this thread; it begins at 2,000.
+fn now() -> (u64, u64) {
+    thread_local!(static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+    let looks = LOOKS.replace(LOOKS.get() + 1);
+    (2_000 + looks, 1_000 + looks)
 }
 
 /// A request: its first line and its body.
@@ -111,6 +120,56 @@ fn until(mut is_so: impl FnMut() -> bool) {
 
 fn count(figures: &ExportFigures, of: impl Fn(&ExportFigures) -> &std::sync::atomic::AtomicU64) -> u64 {
     of(figures).load(Ordering::Relaxed)
+}
+
+/// Start and time of the first point of the figures that come next.
+fn times(listener: &TcpListener) -> [u64; 2] {
+    loop {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (line, body) = request(&mut stream);
+        answer(&mut stream, TAKEN);
+        if line.contains("metrics") {
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+            let point = &metric["sum"]["dataPoints"][0];
+            return ["startTimeUnixNano", "timeUnixNano"]
+                .map(|key| point[key].as_str().unwrap().parse().unwrap());
+        }
+    }
+}
+
+#[test]
+fn figures_that_go_on_from_another_process_say_that_their_start_is_not_known() {
+    watched();
+    let (listener, port) = listen();
+    let exporter = export_over(port, None, true, sender().1).unwrap();
+    let ([start, first], [again, second]) = (times(&listener), times(&listener));
+    assert_eq!((start, again), (first, first), "the first are of no duration, the next begin there");
+    assert!(second > first);
+    drop(exporter);
+}
+
+#[test]
+fn what_waits_is_sent_before_another_process_goes_on() {
+    watched();
+    let (listener, port) = listen();
+    let (calls, receiver) = sender();
+    let exporter = export(port, receiver);
+    let _ = times(&listener);
+    calls.send(vec![call(1)]).unwrap();
+    let collector = std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (line, _) = request(&mut stream);
+            answer(&mut stream, TAKEN);
+            if line.contains("traces") {
+                return;
+            }
+        }
+    });
+    exporter.flush();
+    collector.join().unwrap();
+    drop(exporter);
 }
 
 #[test]

@@ -123,6 +123,7 @@ fn export(port: u16, tls: ClientFiles, calls: Vec<TracedCall>) -> std::io::Resul
         interval: Duration::from_secs(1),
         resource: Vec::new(),
         version: "1".into(),
+        goes_on: false,
     };
     let figures = || {
         let mut figures = Exposition::default();

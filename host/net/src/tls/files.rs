@@ -2,6 +2,7 @@
 
 use super::keys::{KeysError, TlsClient, TlsServer, TlsVersions};
 use super::verify::Trust;
+use crate::regular_file::{RegularFileError, read_regular};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -47,11 +48,17 @@ pub struct ClientFiles {
 pub struct TlsWatch {
     files: Vec<PathBuf>,
     seen: Vec<Option<Sight>>,
+    /// What was seen last could not be used.
+    is_unused: bool,
 }
 
-/// What tells one version of a file from another: device, inode, size, time of the last change in seconds and
-/// nanoseconds. A secret mounted by an orchestrator changes by a link, so links are followed.
-type Sight = (u64, u64, u64, i64, i64);
+/// What tells one version of a file from another: device, inode, size, and the seconds and nanoseconds at which its
+/// contents and its inode changed last, for a file is of use when it may be read, too. A secret mounted by an
+/// orchestrator changes by a link, so links are followed.
+type Sight = (u64, u64, u64, [i64; 4]);
+
+/// No file of keys, certificates or revocations has more: the bundle of a system's roots has a quarter of a MiB.
+pub const TLS_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Why keys and certificates cannot be used.
 #[derive(Debug, Error)]
@@ -161,15 +168,21 @@ impl ClientFiles {
 impl TlsWatch {
     fn new(files: Vec<PathBuf>) -> Self {
         let seen = files.iter().map(|path| sight(path)).collect();
-        Self { files, seen }
+        Self { files, seen, is_unused: false }
     }
 
-    /// Whether any file is another than when this was last asked.
+    /// Whether any file is another than when this was last asked, or was [of no use](TlsWatch::try_again) then.
     pub fn has_changed(&mut self) -> bool {
         let now: Vec<_> = self.files.iter().map(|path| sight(path)).collect();
-        let changed = now != self.seen;
-        self.seen = now;
+        let changed = now != self.seen || self.is_unused;
+        (self.seen, self.is_unused) = (now, false);
         changed
+    }
+
+    /// What is there cannot be used: it is looked at once more, for what hinders (no descriptor left, say) may pass
+    /// without a change of the files.
+    pub fn try_again(&mut self) {
+        self.is_unused = true;
     }
 
     /// Whether it watches nothing.
@@ -179,12 +192,22 @@ impl TlsWatch {
 }
 
 fn sight(path: &Path) -> Option<Sight> {
-    fs::metadata(path).ok().map(|it| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec()))
+    let times = |it: &fs::Metadata| [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()];
+    fs::metadata(path).ok().map(|it| (it.dev(), it.ino(), it.size(), times(&it)))
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let read = read_regular(path, TLS_FILE_BYTES_MAX, |_| Ok(()));
+    read.map_err(|why: RegularFileError| match why {
+        RegularFileError::Unreadable(why) => {
+            TlsError::Unreadable { path: path.to_owned(), why: why.to_string() }
+        }
+        why => content(path, why),
+    })
 }
 
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
+    match CertificateDer::pem_slice_iter(&contents(path)?).collect::<Result<Vec<_>, _>>() {
         Ok(found) if found.is_empty() => Err(content(path, "holds no -----BEGIN CERTIFICATE-----")),
         Ok(found) => Ok(found),
         Err(why) => Err(unusable(path, why)),
@@ -192,7 +215,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|why| match why {
+    PrivateKeyDer::from_pem_slice(&contents(path)?).map_err(|why| match why {
         pem::Error::NoItemsFound => {
             let what = "holds no -----BEGIN PRIVATE KEY----- (PKCS#8, SEC 1 or PKCS#1, not encrypted)";
             content(path, what)
@@ -216,9 +239,7 @@ fn trust(roots: RootCertStore, crl: Option<&Path>) -> Result<Trust, TlsError> {
 }
 
 fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let read =
-        CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
+    match CertificateRevocationListDer::pem_slice_iter(&contents(path)?).collect::<Result<Vec<_>, _>>() {
         Ok(found) if found.is_empty() => Err(content(path, "holds no -----BEGIN X509 CRL-----")),
         Ok(found) => Ok(found),
         Err(why) => Err(unusable(path, why)),
@@ -236,10 +257,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 }
 
 fn unusable(path: &Path, why: pem::Error) -> TlsError {
-    match why {
-        pem::Error::Io(why) => TlsError::Unreadable { path: path.to_owned(), why: why.to_string() },
-        why => content(path, format!("is not PEM: {why}")),
-    }
+    content(path, format!("is not PEM: {why}"))
 }
 
 fn content(path: &Path, what: impl ToString) -> TlsError {

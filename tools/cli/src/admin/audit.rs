@@ -1,8 +1,10 @@
 //! Who changed what, and when: a line of JSON per attempt, in the log and in a file if one is named.
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trunkline_policy::Difference;
@@ -38,8 +40,7 @@ impl Audit {
     }
 
     /// Writes an attempt down. A file that cannot be written is an error in the log, and no reason to leave a bad
-    /// policy
-    /// in force.
+    /// policy in force.
     pub fn note(
         &self,
         identity: &str,
@@ -73,6 +74,9 @@ impl Audit {
 
 /// In one write, so that lines of two daemons that share a file stay whole.
 fn append(path: &Path, line: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut options = OpenOptions::new();
+    // A pipe in its place does not hold the one up who changes policies.
+    let options = options.create(true).append(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let mut file = options.open(path)?;
     file.write_all(format!("{line}\n").as_bytes())
 }

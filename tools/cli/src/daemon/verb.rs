@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
 use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Metrics, Otlp, StartError};
 use trunkline_net::ClientFiles;
+#[cfg(feature = "otlp")]
+use trunkline_otlp::Exporter;
 use trunkline_pages::PageServer;
 use trunkline_shm::Places;
 
@@ -124,7 +126,7 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     let services = serve_grpc(&host, grpc_services)?;
     let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses(), succeeds);
     let metrics = metrics.map_err(|(address, error)| DaemonError::Metrics(address, error))?;
-    let exporter = export(&host, &otlp, collector).map_err(DaemonError::Otlp)?;
+    let exporter = export(&host, succeeds, &otlp, collector).map_err(DaemonError::Otlp)?;
     // Ready is who answers whatever a tool asks first.
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
@@ -134,7 +136,10 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     notify::ready();
     let order = loop {
         match orders.recv() {
-            Ok(Order::Upgrade(wish)) => upgrade::hand_over(&host, wish),
+            Ok(Order::Upgrade(wish)) => {
+                flush(exporter.as_ref());
+                upgrade::hand_over(&host, wish);
+            }
             Ok(Order::End(why)) => break why,
             Err(_) => break "every source of orders is gone",
         }
@@ -167,17 +172,27 @@ fn offers_otlp(otlp: &Otlp) -> Result<(), DaemonError> {
 #[cfg(feature = "otlp")]
 fn export(
     host: &Arc<DaemonHost>,
+    succeeds: bool,
     otlp: &Otlp,
     tls: Option<ClientFiles>,
-) -> io::Result<Option<impl Drop + use<>>> {
-    crate::metrics::export(&Arc::downgrade(host), &host.node, otlp, tls)
+) -> io::Result<Option<Exporter>> {
+    crate::metrics::export(&Arc::downgrade(host), (&host.node, succeeds), otlp, tls)
+}
+
+/// What waits for a collector is not handed over.
+#[cfg(feature = "otlp")]
+fn flush(exporter: Option<&Exporter>) {
+    exporter.into_iter().for_each(Exporter::flush);
 }
 
 /// Of the type of something else that is dropped with the daemon; there is none.
 #[cfg(not(feature = "otlp"))]
-fn export(_: &Arc<DaemonHost>, _: &Otlp, _: Option<ClientFiles>) -> io::Result<Option<PageServer>> {
+fn export(_: &Arc<DaemonHost>, _: bool, _: &Otlp, _: Option<ClientFiles>) -> io::Result<Option<PageServer>> {
     Ok(None)
 }
+
+#[cfg(not(feature = "otlp"))]
+fn flush(_: Option<&PageServer>) {}
 
 /// What the command line says counts more than the file.
 fn override_with(config: &mut Config, args: &DaemonArgs, socket: Option<PathBuf>) {

@@ -59,18 +59,19 @@ pub fn serve<H: Host + Clone>(
 }
 
 /// Sends the same to an OpenTelemetry collector, if the configuration names one, for as long as what it returns lives.
+/// Who `succeeds` a daemon goes on counting where that one stopped.
 ///
 /// # Errors
 /// There is no thread to be had, or files of TLS cannot be used.
 #[cfg(feature = "otlp")]
 pub fn export<H: Host + Clone>(
     host: &H,
-    node: &str,
+    (node, succeeds): (&str, bool),
     otlp: &trunkline_daemon::Otlp,
     tls: Option<trunkline_net::ClientFiles>,
 ) -> io::Result<Option<Exporter>> {
     let of_figures = host.clone();
-    otlp::start(host, node, (otlp, tls), move || daemon::figures(&of_figures), daemon::clocks)
+    otlp::start(host, (node, succeeds), (otlp, tls), move || daemon::figures(&of_figures), daemon::clocks)
 }
 
 /// Whether a reader takes OpenMetrics, which has exemplars: Prometheus and its agents say so.

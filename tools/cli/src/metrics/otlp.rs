@@ -19,7 +19,7 @@ static FIGURES: OnceLock<Arc<ExportFigures>> = OnceLock::new();
 /// There is no thread to be had, or files of TLS cannot be used.
 pub fn start<H: Host + Clone>(
     host: &H,
-    node: &str,
+    (node, goes_on): (&str, bool),
     (otlp, tls): (&Otlp, Option<ClientFiles>),
     figures: impl Fn() -> Exposition + Send + 'static,
     clocks: fn() -> (u64, u64),
@@ -33,6 +33,7 @@ pub fn start<H: Host + Clone>(
         interval: Duration::from_secs(otlp.interval_s),
         resource: resource(node, otlp),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        goes_on,
     };
     let of_calls = host.clone();
     let traced = move |max: usize| {
