@@ -21,6 +21,7 @@ use crate::engine::{Engine, Turn};
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
 use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
+use std::sync::Arc;
 use trunkline_call::{CallId, Code, Fault};
 use trunkline_grpc::StreamTag;
 use trunkline_native::StreamId;
@@ -220,6 +221,61 @@ macro_rules! at_server {
             $($own => $instead),+
         }
     };
+}
+
+/// Hands an item to the server end of its call. Most ends are sessions, native streams and shards; of the others nobody
+/// counts what a copy takes.
+#[inline(always)]
+pub(crate) fn deliver_to_server(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    way: ItemWay,
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
+    let Some(call) = engine.calls.find(way.key) else {
+        engine.drop_item(item);
+        return Ok(());
+    };
+    match &call.server {
+        ServerEnd::Session { session, types } => {
+            let (session, types) = (*session, Arc::clone(types));
+            SessionHandler { session, types: &types }.deliver(engine, turn, way, item)
+        }
+        ServerEnd::Peer { peer, stream } => {
+            PeerStream { peer: *peer, stream: *stream }.deliver(engine, turn, way, item)
+        }
+        ServerEnd::Shard { shard, stage, .. } => {
+            ShardServer { shard: *shard, stage: *stage }.deliver(engine, turn, way, item)
+        }
+        server => server.clone().deliver(engine, turn, way, item),
+    }
+}
+
+/// The same, to the client end.
+#[inline(always)]
+pub(crate) fn deliver_to_client(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    way: ItemWay,
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
+    let Some(call) = engine.calls.find(way.key) else {
+        engine.drop_item(item);
+        return Ok(());
+    };
+    match &call.client {
+        ClientEnd::Session { session, id, types } => {
+            let (session, id, types) = (*session, *id, Arc::clone(types));
+            SessionMaker { session, id, types: &types }.deliver(engine, turn, way, item)
+        }
+        ClientEnd::Peer { peer, stream } => {
+            PeerStream { peer: *peer, stream: *stream }.deliver(engine, turn, way, item)
+        }
+        ClientEnd::Shard { shard, call, .. } => {
+            ShardCaller { shard: *shard, call: *call }.deliver(engine, turn, way, item)
+        }
+        client => client.clone().deliver(engine, turn, way, item),
+    }
 }
 
 impl EndOfCall for ClientEnd {

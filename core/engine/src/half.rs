@@ -45,6 +45,7 @@ pub(crate) struct Half {
 
 impl Half {
     /// Lets go of everything in it: nothing has come in this direction yet.
+    #[inline(always)]
     pub fn clear(&mut self) {
         let Self {
             backlog,

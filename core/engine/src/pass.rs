@@ -1,10 +1,8 @@
 //! The one road every item takes: in order, or held until it can go.
 
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, Direction, Item};
 use crate::due::Due;
-use crate::ends::{
-    Blocker, EndOfCall, ItemWay, PeerStream, Refusal, SessionHandler, SessionMaker, ShardCaller, ShardServer,
-};
+use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_client, deliver_to_server};
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
 use crate::held::HeldFull;
@@ -15,7 +13,6 @@ use crate::session::Session;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use trunkline_call::{Encoding, Fault, Instant};
 use trunkline_grpc::framing::FramingFault;
 
@@ -39,7 +36,11 @@ impl Engine {
         // Nearly every answer.
         if self.plant.response_hold_ns == 0 && call.ends_as_it_comes(item) {
             call.response.ended = true;
-            self.hand_over(turn, key, direction, item);
+            sample_answer(self, turn, key, item);
+            let way = ItemWay { key, direction };
+            if let Err(refusal) = deliver_to_client(self, turn, way, item) {
+                self.refused(turn, way, item, refusal);
+            }
             return;
         }
         self.pass_on(turn, key, direction, item);
@@ -208,36 +209,11 @@ impl Engine {
         way: ItemWay,
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        if way.direction == Direction::Response {
-            sample_answer(self, turn, way.key, item);
+        if way.direction == Direction::Request {
+            return deliver_to_server(self, turn, way, item);
         }
-        let Some(call) = self.calls.find(way.key) else {
-            self.drop_item(item);
-            return Ok(());
-        };
-        // Most ends are sessions, native streams and shards; of the others nobody counts what a copy takes.
-        match (way.direction, &call.server, &call.client) {
-            (Direction::Request, ServerEnd::Session { session, types }, _) => {
-                let (session, types) = (*session, Arc::clone(types));
-                SessionHandler { session, types: &types }.deliver(self, turn, way, item)
-            }
-            (Direction::Response, _, ClientEnd::Session { session, id, types }) => {
-                let (session, id, types) = (*session, *id, Arc::clone(types));
-                SessionMaker { session, id, types: &types }.deliver(self, turn, way, item)
-            }
-            (Direction::Request, ServerEnd::Peer { peer, stream }, _)
-            | (Direction::Response, _, ClientEnd::Peer { peer, stream }) => {
-                PeerStream { peer: *peer, stream: *stream }.deliver(self, turn, way, item)
-            }
-            (Direction::Request, ServerEnd::Shard { shard, stage, .. }, _) => {
-                ShardServer { shard: *shard, stage: *stage }.deliver(self, turn, way, item)
-            }
-            (Direction::Response, _, ClientEnd::Shard { shard, call, .. }) => {
-                ShardCaller { shard: *shard, call: *call }.deliver(self, turn, way, item)
-            }
-            (Direction::Request, server, _) => server.clone().deliver(self, turn, way, item),
-            (Direction::Response, _, client) => client.clone().deliver(self, turn, way, item),
-        }
+        sample_answer(self, turn, way.key, item);
+        deliver_to_client(self, turn, way, item)
     }
 
     /// Joins the line of what blocks; whoever unblocks serves the line in order.

@@ -408,6 +408,7 @@ impl Registry {
     }
 
     /// The sessions that serve a method.
+    #[inline]
     pub fn servers(&self, method: MethodKey) -> &[Server] {
         &self.methods.get(method).servers
     }

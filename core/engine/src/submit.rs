@@ -329,7 +329,7 @@ impl Engine {
     }
 
     /// The metadata in a block, if there is one.
-    #[inline]
+    #[inline(always)]
     fn take_metadata(
         &mut self,
         turn: &Turn<'_>,

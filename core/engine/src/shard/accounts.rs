@@ -24,7 +24,6 @@ pub(crate) struct SenderAccount {
 
 impl SenderAccounts {
     /// A sender's account, which is opened if it has none.
-    #[inline(always)]
     pub fn of(&mut self, payer: Payer) -> &mut SenderAccount {
         match payer {
             Payer::Session(session) => {
@@ -34,6 +33,20 @@ impl SenderAccounts {
         }
     }
 
+    /// So many bytes more of a sender are under way, if they may be: one message may be, however large, if nothing else
+    /// is.
+    #[inline]
+    pub fn charge_if_room(&mut self, payer: Payer, bytes: u64, max: u64) -> bool {
+        let account = match self.find(payer) {
+            Some(account) => account,
+            None => self.of(payer),
+        };
+        let may_cross = account.bytes == 0 || account.bytes + bytes <= max;
+        account.bytes += if may_cross { bytes } else { 0 };
+        may_cross
+    }
+
+    #[inline]
     pub fn find(&mut self, payer: Payer) -> Option<&mut SenderAccount> {
         match payer {
             Payer::Session(session) => self.of_sessions.get_mut(session.to_bits()),

@@ -99,6 +99,26 @@ pub(crate) struct ShardOpening {
     pub kept: bool,
 }
 
+impl Default for ShardOpening {
+    /// Of nothing yet: a box to be filled.
+    fn default() -> Self {
+        Self {
+            call: 0,
+            path: Arc::from(""),
+            types: None,
+            origin: Arc::new(Origin::Gone),
+            logged: false,
+            trace: None,
+            choice: WorkerChoice::default(),
+            deadline: Deadline::NONE,
+            metadata: Vec::new(),
+            body: None,
+            end: false,
+            kept: false,
+        }
+    }
+}
+
 /// The end of a call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShardFinish {
@@ -112,6 +132,22 @@ pub(crate) struct ShardFinish {
     /// When things happened there, if its handler has said so.
     pub stamps: ServerStamps,
     pub measured: bool,
+}
+
+impl Default for ShardFinish {
+    /// Of nothing yet: a box to be filled.
+    fn default() -> Self {
+        Self {
+            call: 0,
+            code: Code::Unknown,
+            execution: Execution::Unknown,
+            metadata: Vec::new(),
+            body: None,
+            types: None,
+            stamps: ServerStamps::default(),
+            measured: false,
+        }
+    }
 }
 
 /// A message that has crossed: a private copy.

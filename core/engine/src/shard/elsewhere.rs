@@ -138,6 +138,13 @@ impl Elsewhere {
         self.methods.get(method.to_bits()).into_iter().chain(whole).flatten()
     }
 
+    /// Whether anybody serves a method of this path.
+    #[inline]
+    pub fn is_served(&self, method: MethodKey, path: &str) -> bool {
+        self.methods.get(method.to_bits()).is_some_and(|serving| !serving.is_empty())
+            || !self.whole.is_empty() && self.serving(method, path).next().is_some()
+    }
+
     /// Whether a service is served there as a whole.
     pub fn has_whole(&self, service: &str) -> bool {
         self.whole.contains_key(service)

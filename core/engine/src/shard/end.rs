@@ -11,12 +11,12 @@ use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{conversion_fault, private};
-use crate::ends::{Blocker, Refusal};
+use crate::ends::{Blocker, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::registry::{MethodTypes, service_of};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Deadline, Fault};
+use trunkline_call::{Deadline, Fault, Instant};
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
@@ -83,26 +83,38 @@ pub(crate) fn hand_to_shard(
             hand_to_shard(engine, turn, key, (shard, stage), plain)
         });
     }
-    let opens = matches!(item, Item::Open { .. });
-    if !opens && stage != ShardStage::Accepted {
-        return Err(Refusal::Blocked(Blocker::Stream));
+    let way = ItemWay { key, direction: Direction::Request };
+    if !matches!(item, Item::Open { .. }) {
+        return if stage == ShardStage::Accepted {
+            follow_opening(engine, turn, way, shard, item)
+        } else {
+            Err(Refusal::Blocked(Blocker::Stream))
+        };
     }
-    let body = cross(engine, turn, key, Direction::Request, shard, item)?;
-    let number = |engine: &Engine| engine.shards.number_at(shard, key);
-    let said = match item.take() {
-        Item::Open { metadata, end, .. } => {
-            let Some(opening) = opening(engine, key, metadata.into_owned(), body, end) else {
-                return Err(Refusal::Fault(Fault::Ended));
-            };
-            note_opened(engine, turn, key, end);
-            ShardSaid::Open(engine.shards.spares.box_opening(opening))
-        }
-        Item::Message { end, .. } => match body {
-            Some(body) => ShardSaid::Message { call: number(engine), body, end },
-            None => return Err(Refusal::Fault(wrong_way())),
-        },
-        Item::HalfClose => ShardSaid::HalfClose { call: number(engine) },
-        Item::Headers { .. } | Item::Finish { .. } => return Err(Refusal::Fault(wrong_way())),
+    let mut opening = engine.shards.spares.opening();
+    cross(engine, turn, way, shard, item, &mut opening.body)?;
+    let Item::Open { metadata, end, .. } = item.take() else { return Ok(()) };
+    (opening.metadata, opening.end) = (metadata.into_owned(), end);
+    fill_opening(engine, turn.now, key, &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
+    engine.shards.push(shard, ShardSaid::Open(opening));
+    Ok(())
+}
+
+/// What comes behind an opening.
+fn follow_opening(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    way: ItemWay,
+    shard: ShardIndex,
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
+    let mut body = None;
+    cross(engine, turn, way, shard, item, &mut body)?;
+    let call = engine.shards.number_at(shard, way.key);
+    let said = match (item.take(), body) {
+        (Item::Message { end, .. }, Some(body)) => ShardSaid::Message { call, body, end },
+        (Item::HalfClose, _) => ShardSaid::HalfClose { call },
+        _ => return Err(Refusal::Fault(wrong_way())),
     };
     engine.shards.push(shard, said);
     Ok(())
@@ -121,65 +133,79 @@ pub(crate) fn hand_to_caller(
             hand_to_caller(engine, turn, key, (shard, call), plain)
         });
     }
-    let body = cross(engine, turn, key, Direction::Response, shard, item)?;
-    if matches!(item, Item::Finish { .. }) {
-        finish_to_caller(engine, turn, key, (shard, call), item, body);
-        return Ok(());
+    let way = ItemWay { key, direction: Direction::Response };
+    if !matches!(item, Item::Finish { .. }) {
+        return precede_finish(engine, turn, way, (shard, call), item);
     }
-    let types = body.as_ref().and_then(|_| engine.calls.find(key)?.sender_types(Direction::Response));
-    match item.take() {
-        Item::Headers { metadata } => {
-            let metadata = metadata.into_owned();
-            engine.shards.push(shard, ShardSaid::Headers { call, metadata });
-        }
-        Item::Message { .. } => match body {
-            Some(body) => engine.shards.push(shard, ShardSaid::Reply { call, body, types }),
-            None => return Err(Refusal::Fault(wrong_way())),
-        },
-        Item::Open { .. } | Item::HalfClose | Item::Finish { .. } => return Err(Refusal::Fault(wrong_way())),
-    }
+    let mut said = engine.shards.spares.finish();
+    cross(engine, turn, way, shard, item, &mut said.body)?;
+    finish_to_caller(engine, turn, key, (shard, call), item, said);
     Ok(())
 }
 
-/// The end of a call of another shard. It waits for nothing.
+/// What comes before the end.
+fn precede_finish(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    way: ItemWay,
+    (shard, call): (ShardIndex, u64),
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
+    let mut body = None;
+    cross(engine, turn, way, shard, item, &mut body)?;
+    let said = match (item.take(), body) {
+        (Item::Headers { metadata }, _) => ShardSaid::Headers { call, metadata: metadata.into_owned() },
+        (Item::Message { .. }, Some(body)) => {
+            let types = engine.calls.find(way.key).and_then(|call| call.sender_types(Direction::Response));
+            ShardSaid::Reply { call, body, types }
+        }
+        _ => return Err(Refusal::Fault(wrong_way())),
+    };
+    engine.shards.push(shard, said);
+    Ok(())
+}
+
+/// The end of a call of another shard, whose message is in the box already. It waits for nothing.
+#[inline]
 pub(crate) fn finish_to_caller(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     key: CallKey,
-    (shard, call): (ShardIndex, u64),
+    (shard, number): (ShardIndex, u64),
     finish: &mut Item<'_>,
-    body: Option<CrossedBody>,
+    mut said: Box<ShardFinish>,
 ) {
     let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
     let Some(found) = engine.calls.find_mut(key) else { return };
     found.server_stamps.k14 = turn.now;
-    let (stamps, measured) = (found.server_stamps, found.server_measured);
-    let types = body.as_ref().and_then(|_| found.sender_types(Direction::Response));
-    let metadata = metadata.into_owned();
-    let finish = ShardFinish { call, code, execution, metadata, body, types, stamps, measured };
-    let finish = engine.shards.spares.box_finish(finish);
-    engine.shards.push(shard, ShardSaid::Finish(finish));
+    (said.call, said.code, said.execution) = (number, code, execution);
+    said.metadata = metadata.into_owned();
+    said.types = said.body.as_ref().and_then(|_| found.sender_types(Direction::Response));
+    (said.stamps, said.measured) = (found.server_stamps, found.server_measured);
+    engine.shards.push(shard, ShardSaid::Finish(said));
     served::leave(engine, turn.now, key, code);
 }
 
-/// The message of an item that crosses now: a private copy of it, which its sender pays for until it is used.
+/// The message of an item that crosses now, if it has one: a private copy of it, which its sender pays for until it is
+/// used.
 #[inline(always)]
 fn cross(
     engine: &mut Engine,
     turn: &Turn<'_>,
-    key: CallKey,
-    direction: Direction,
+    ItemWay { key, direction }: ItemWay,
     to: ShardIndex,
     item: &mut Item<'_>,
-) -> Result<Option<CrossedBody>, Refusal> {
+    copy: &mut Option<CrossedBody>,
+) -> Result<(), Refusal> {
     if engine.shards.is_full(to) {
         return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Link(to))));
     }
-    let Some(body) = item.body() else { return Ok(None) };
+    *copy = None;
+    let Some(body) = item.body() else { return Ok(()) };
     let len = body.len();
-    let crossed = match body {
+    match body {
         // What comes from one shard and goes to another is paid for already.
-        Body::Crossed(crossed) => crossed.clone(),
+        Body::Crossed(crossed) => *copy = Some(crossed.clone()),
         body => {
             // Nearly always a session's, which lends it.
             let payer = match body {
@@ -196,7 +222,7 @@ fn cross(
                     if crossed.bytes.len() as u64 != bytes {
                         engine.invariants.note("a message crosses with the bytes its sender is charged");
                     }
-                    crossed
+                    *copy = Some(crossed);
                 }
                 Err(fault) => {
                     engine.shards.discharge(payer, bytes);
@@ -204,14 +230,14 @@ fn cross(
                 }
             }
         }
-    };
+    }
     if let Some((session, payload)) = body.lent() {
         engine.give_back(session, payload.span);
     }
     if let Some(call) = engine.calls.find_mut(key) {
         call.half(direction).count(len);
     }
-    Ok(Some(crossed))
+    Ok(())
 }
 
 /// Bytes of a body's private copy: a linear message has its header there.
@@ -284,50 +310,47 @@ pub(super) fn sent_types(engine: &Engine, key: CallKey, direction: Direction) ->
     call.agreed.clone().or_else(agreed)
 }
 
-fn opening(
-    engine: &mut Engine,
-    key: CallKey,
-    metadata: Vec<u8>,
-    body: Option<CrossedBody>,
-    end: bool,
-) -> Option<ShardOpening> {
-    let (types, origin) = match &engine.calls.find(key)?.client {
+/// Says in the opening of a call, which has its message and metadata, what else there is to say, and notes that it
+/// crosses.
+#[inline]
+fn fill_opening(engine: &mut Engine, now: Instant, key: CallKey, opening: &mut ShardOpening) -> Option<()> {
+    match &engine.calls.find(key)?.client {
         ClientEnd::Session { session, types, .. } => {
-            let (session, types) = (*session, Arc::clone(types));
-            (Some(types), origin_of_session(engine, session))
+            opening.types = Some(Arc::clone(types));
+            let session = *session;
+            share(&mut opening.origin, origin_of_session(engine, session));
         }
-        _ => (sent_types(engine, key, Direction::Request), origin_of(engine, key)?),
-    };
-    let call = engine.calls.find(key)?;
+        _ => {
+            opening.types = sent_types(engine, key, Direction::Request);
+            opening.origin = origin_of(engine, key)?;
+        }
+    }
+    let Engine { calls, registry, sessions, shards, .. } = engine;
+    let call = calls.find_mut(key)?;
+    match &call.path {
+        Some(path) => opening.path = Arc::from(&**path),
+        None => share(&mut opening.path, registry.path(call.method)),
+    }
     let is_logged = matches!(call.client, ClientEnd::Shard { logged: true, .. });
-    let path = match &call.path {
-        Some(path) => Arc::from(&**path),
-        None => Arc::clone(engine.registry.path(call.method)),
-    };
-    Some(ShardOpening {
-        call: key.to_bits(),
-        path,
-        types,
-        origin,
-        logged: is_logged || call.policies.as_ref().is_some_and(|policies| policies.is_logged()),
-        trace: call.trace.clone(),
-        choice: call.choice,
-        deadline: call.deadline,
-        metadata,
-        body,
-        end,
-        kept: call.kept_at.is_some(),
-    })
+    opening.logged = is_logged || call.policies.as_ref().is_some_and(|policies| policies.is_logged());
+    opening.trace.clone_from(&call.trace);
+    (opening.call, opening.choice, opening.deadline) = (key.to_bits(), call.choice, call.deadline);
+    opening.kept = call.kept_at.take().is_some();
+    call.handed_over = true;
+    let stamps = &mut call.client_stamps;
+    (stamps.d3, stamps.d4, stamps.k6) = (now, now, now);
+    if let ServerEnd::Shard { shard, stage, .. } = &mut call.server {
+        *stage = if opening.end { ShardStage::Accepted } else { ShardStage::Opened };
+        note_crosses(sessions, shards, &call.client, *shard);
+    }
+    Some(())
 }
 
-fn note_opened(engine: &mut Engine, turn: &Turn<'_>, key: CallKey, end: bool) {
-    let Some(call) = engine.calls.find_mut(key) else { return };
-    (call.handed_over, call.kept_at) = (true, None);
-    let stamps = &mut call.client_stamps;
-    (stamps.d3, stamps.d4, stamps.k6) = (turn.now, turn.now, turn.now);
-    let ServerEnd::Shard { shard, stage, .. } = &mut call.server else { return };
-    *stage = if end { ShardStage::Accepted } else { ShardStage::Opened };
-    note_crosses(&mut engine.sessions, &mut engine.shards, &call.client, *shard);
+/// What a box held last, mostly: it is counted once then, by shards that would count at the same place.
+fn share<T: ?Sized>(held: &mut Arc<T>, wanted: &Arc<T>) {
+    if !Arc::ptr_eq(held, wanted) {
+        *held = Arc::clone(wanted);
+    }
 }
 
 /// A shard that serves a method, or its service, if one does.
@@ -400,6 +423,7 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
     }
 }
 
+#[inline(always)]
 fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
     match crossing.0 {
         ShardSaid::Open(opening) => served::open(engine, turn, from, opening),

@@ -103,7 +103,9 @@ impl EndOfCall for ShardCaller {
 
 impl ClientSide for ShardCaller {
     fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, None);
+        let mut said = engine.shards.spares.finish();
+        said.body = None;
+        end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, said);
     }
 }
 

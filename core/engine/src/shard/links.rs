@@ -270,11 +270,9 @@ impl ShardLinks {
     }
 
     /// So many bytes more of a sender cross, if they may: one message may, however large, if nothing else of it does.
+    #[inline]
     pub fn charge_if_room(&mut self, payer: Payer, bytes: u64, max: usize) -> bool {
-        let account = self.accounts.of(payer);
-        let may_cross = account.bytes == 0 || account.bytes + bytes <= max as u64;
-        account.bytes += if may_cross { bytes } else { 0 };
-        may_cross
+        self.accounts.charge_if_room(payer, bytes, max as u64)
     }
 
     /// They were used.
@@ -483,8 +481,8 @@ impl ShardLinks {
 
     /// Who a session is, for other shards.
     #[inline]
-    pub fn origin(&mut self, session: SessionKey, made: impl FnOnce() -> Origin) -> Arc<Origin> {
-        Arc::clone(self.origins.get_or_insert_with(session.to_bits(), || Arc::new(made())))
+    pub fn origin(&mut self, session: SessionKey, made: impl FnOnce() -> Origin) -> &Arc<Origin> {
+        self.origins.get_or_insert_with(session.to_bits(), || Arc::new(made()))
     }
 
     /// A session has gone.

@@ -12,7 +12,7 @@ pub(crate) fn origin_of(engine: &mut Engine, key: CallKey) -> Option<Arc<Origin>
     Some(match &call.client {
         ClientEnd::Session { session, .. } => {
             let session = *session;
-            origin_of_session(engine, session)
+            Arc::clone(origin_of_session(engine, session))
         }
         ClientEnd::Shard { origin, .. } => Arc::clone(origin),
         _ => Arc::new(Origin::of(engine.caller(call))),
@@ -21,7 +21,7 @@ pub(crate) fn origin_of(engine: &mut Engine, key: CallKey) -> Option<Arc<Origin>
 
 /// The same of a call that a session makes.
 #[inline]
-pub(super) fn origin_of_session(engine: &mut Engine, session: SessionKey) -> Arc<Origin> {
+pub(super) fn origin_of_session(engine: &mut Engine, session: SessionKey) -> &Arc<Origin> {
     let Engine { sessions, shards, .. } = engine;
     shards.origin(session, || {
         sessions.find(session).map_or(Origin::Gone, |session| Origin::Application {

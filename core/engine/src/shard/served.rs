@@ -108,7 +108,7 @@ fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option
     if !takes_one || !is_whole(opening) || is_held_up || engine.admission.chain().stands_on(Side::Server) {
         return None;
     }
-    let is_elsewhere = engine.shards.types(method, &types.path).next().is_some();
+    let is_elsewhere = engine.shards.elsewhere.is_served(method, &types.path);
     let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits);
     let end = || ServedBy { session: server.session, types: Arc::clone(types), route: server.route };
     (has_room && !is_elsewhere).then(end)
@@ -184,8 +184,7 @@ pub(super) fn cancelled(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInd
             stamps,
             measured: false,
         };
-        let finish = engine.shards.spares.box_finish(finish);
-        engine.shards.push(from, ShardSaid::Finish(finish));
+        engine.shards.push(from, ShardSaid::Finish(Box::new(finish)));
     }
 }
 

@@ -23,15 +23,21 @@ const BOXES_MAX: usize = 256;
 /// Boxes that go back together.
 const RETURNED: usize = 32;
 
+impl<O: Default, F: Default> Spares<O, F> {
+    /// A box to be filled: whatever is left in it is written over.
+    #[inline]
+    pub fn opening(&mut self) -> Box<O> {
+        self.openings.pop().unwrap_or_default()
+    }
+
+    /// The same.
+    #[inline]
+    pub fn finish(&mut self) -> Box<F> {
+        self.finishes.pop().unwrap_or_default()
+    }
+}
+
 impl<O, F> Spares<O, F> {
-    pub fn box_opening(&mut self, opening: O) -> Box<O> {
-        boxed(&mut self.openings, opening)
-    }
-
-    pub fn box_finish(&mut self, finish: F) -> Box<F> {
-        boxed(&mut self.finishes, finish)
-    }
-
     /// A box that is empty. Whether so many are by now that they are worth a word.
     #[inline]
     pub fn put_opening(&mut self, opening: Box<O>) -> bool {
@@ -74,18 +80,11 @@ impl<O, F> Default for Spares<O, F> {
     }
 }
 
-fn boxed<T>(spare: &mut Vec<Box<T>>, value: T) -> Box<T> {
-    match spare.pop() {
-        Some(mut used) => {
-            *used = value;
-            used
-        }
-        None => Box::new(value),
-    }
-}
-
 #[inline]
 fn put<T>(spare: &mut Vec<Box<T>>, used: Box<T>) -> bool {
+    if spare.capacity() == 0 {
+        spare.reserve_exact(RETURNED);
+    }
     if spare.len() < BOXES_MAX {
         spare.push(used);
     }
