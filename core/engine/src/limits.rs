@@ -90,12 +90,13 @@ pub struct Limits {
     /// Bytes held for all connections of one address, for one endpoint, or for all sessions of one user: queued,
     /// arriving, kept to be sent again or waiting for a receive heap, beside 256 KiB for each connection. Over all
     /// shards. Whoever reads slowly has the streams that lead to it paused, whoever sends has its call refused. One of
-    /// the largest messages and the queue of two lanes.
+    /// the largest messages and the queue of two lanes. R2P2's two ports count anew, each for itself.
     pub held_bytes_per_source: usize,
     /// The same for all of the host.
     pub held_bytes: usize,
     /// Seconds in which something must come of a message of a gRPC peer, or a large one of another daemon, that is not
-    /// complete; 0 for as long as it takes. Not while the receiver keeps its sender from going on.
+    /// complete; 0 for as long as it takes. Not while the receiver keeps its sender from going on. Over R2P2: some tens
+    /// of packets of a message of several.
     pub message_stall_s: u32,
 }
 

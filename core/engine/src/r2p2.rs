@@ -6,15 +6,17 @@
 //! out whether anybody is there.
 
 use crate::CallKey;
+use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE, Limits};
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{Instant, KeyedMap};
+use trunkline_call::{Fault, Instant, KeyedMap};
 use trunkline_r2p2::{
-    CallName, Client, ClientState, Config, Mode, RequestKey, Server, ServerState, Timing, Transmit, Unsound,
+    CallName, Client, ClientState, Config, Mode, PortFull, RequestKey, Server, ServerState, Timing, Transmit,
+    Unsound,
 };
 use trunkline_telemetry::PeerIndex;
 
@@ -119,9 +121,9 @@ impl R2p2 {
     }
 
     /// The client, made when it is first used: its port need not exist before.
-    pub fn client(&mut self, message_bytes_max: u32) -> &mut Client {
+    pub fn client(&mut self, limits: &Limits) -> &mut Client {
         let Self { settings, seed, client, .. } = self;
-        client.get_or_insert_with(|| Client::new(Arc::new(config_of(settings, message_bytes_max)), *seed))
+        client.get_or_insert_with(|| Client::new(Arc::new(config_of(settings, limits)), *seed))
     }
 
     pub fn client_if_any(&mut self) -> Option<&mut Client> {
@@ -131,6 +133,24 @@ impl R2p2 {
     /// Calls made to an endpoint and not ended.
     pub fn in_flight(&self, target: SocketAddrV4) -> usize {
         self.client.as_ref().map_or(0, |client| client.in_flight(target))
+    }
+
+    /// Forgets what an endpoint speaks that nobody calls any more.
+    pub fn forget_target(&mut self, target: SocketAddrV4) {
+        if let Some(client) = &mut self.client {
+            client.forget_target(target);
+        }
+    }
+
+    /// Bytes held for peers: messages of which a part is here, and long replies that have not arrived.
+    pub fn held_bytes(&self) -> usize {
+        let client = self.client.as_ref().map_or(0, Client::held_bytes);
+        client + self.server.as_ref().map_or(0, Server::held_bytes)
+    }
+
+    /// Bytes held of requests that have ended.
+    pub fn remembered_bytes(&self) -> usize {
+        self.server.as_ref().map_or(0, Server::remembered_bytes)
     }
 
     /// A call made is over, or is made again.
@@ -146,9 +166,9 @@ impl R2p2 {
     ///
     /// # Errors
     /// [`Unsound`].
-    pub fn take_up(&mut self, state: R2p2State, message_bytes_max: u32) -> Result<(), Unsound> {
+    pub fn take_up(&mut self, state: R2p2State, limits: &Limits) -> Result<(), Unsound> {
         if let Some(client) = state.client {
-            self.client(message_bytes_max).take_up(client)?;
+            self.client(limits).take_up(client)?;
         }
         if let (Some(server), Some(moved)) = (&mut self.server, state.server) {
             server.take_up(moved)?;
@@ -160,8 +180,8 @@ impl R2p2 {
     }
 
     /// How R2P2 is spoken from now on.
-    pub fn configure(&mut self, now: Instant, settings: R2p2Settings, message_bytes_max: u32) {
-        let config = config_of(&settings, message_bytes_max);
+    pub fn configure(&mut self, now: Instant, settings: R2p2Settings, limits: &Limits) {
+        let config = config_of(&settings, limits);
         self.server = settings.serves.then(|| Server::new(Arc::new(config), now));
         self.settings = settings;
     }
@@ -268,13 +288,24 @@ impl R2p2 {
     }
 }
 
-fn config_of(settings: &R2p2Settings, message_bytes_max: u32) -> Config {
+/// What a call hears that met it.
+pub(crate) fn fault_of(full: PortFull) -> Fault {
+    match full {
+        PortFull::Peer { limit } => Fault::Limit { name: HELD_OF_SOURCE, limit: limit as u64 },
+        PortFull::Port { limit } => Fault::Limit { name: HELD_OF_HOST, limit: limit as u64 },
+    }
+}
+
+fn config_of(settings: &R2p2Settings, limits: &Limits) -> Config {
     let default = Config::default();
     Config {
         mode: settings.mode,
         routers: settings.routers.clone(),
         slots: settings.slots.max(1),
-        message_bytes_max: default.message_bytes_max.min(message_bytes_max as usize),
+        message_bytes_max: default.message_bytes_max.min(limits.message_bytes as usize),
+        stall_ns: limits.message_stall_ns().unwrap_or(0),
+        held_bytes_per_peer_max: limits.held_bytes_per_source,
+        held_bytes_max: limits.held_bytes,
         ..default
     }
 }

@@ -9,7 +9,7 @@ use crate::ends::{
 use crate::engine::{Engine, Turn};
 use crate::limits::{R2P2_REPLY, WAITING};
 use crate::peer_end::untyped;
-use crate::r2p2::Made;
+use crate::r2p2::{Made, fault_of};
 use crate::r2p2_remote::Ungreeted;
 use crate::records::record_served;
 use crate::registry::Form;
@@ -21,7 +21,9 @@ use serde_bytes::ByteBuf;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
-use trunkline_r2p2::{CallFailure, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing};
+use trunkline_r2p2::{
+    CallFailure, NewCall, Reason, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing,
+};
 
 impl Opens for DatagramTarget {
     // LIFE: 10 R2P2
@@ -157,7 +159,7 @@ impl Engine {
         };
         let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key)) };
         let mode = self.r2p2.mode();
-        if r2p2.is_ready(mode, self.r2p2.client(self.limits.message_bytes)) {
+        if r2p2.is_ready(mode, self.r2p2.client(&self.limits)) {
             return DatagramTarget { remote: remote_key }.open(self, turn, key, item);
         }
         if !r2p2.is_greeting() {
@@ -177,7 +179,7 @@ impl Engine {
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
         remote.connected(Speaks::R2p2);
         if let Some(r2p2) = &mut remote.r2p2 {
-            r2p2.greeted(self.r2p2.client(self.limits.message_bytes));
+            r2p2.greeted(self.r2p2.client(&self.limits));
         }
         self.serve_line(turn, remote_key);
     }
@@ -200,7 +202,7 @@ impl Engine {
             return;
         };
         let greeting = r2p2.greet(now, remote_key.to_bits(), before);
-        if self.r2p2.client(self.limits.message_bytes).call(now, greeting).is_err() {
+        if self.r2p2.client(&self.limits).call(now, greeting).is_err() {
             // Every id is in use.
             r2p2.not_sent();
             self.remotes.dial_failed(now, remote_key, "too many calls are in flight over R2P2");
@@ -249,10 +251,14 @@ impl Engine {
             trailers: &outcome.metadata,
             ..ReplyEnvelope::of(outcome.code, outcome.execution)
         };
-        self.reply_r2p2(now, request, &reply, Timing::default(), None);
+        let sent = self.reply_r2p2(now, request, &reply, Timing::default(), None);
+        if let Some(server) = self.r2p2.server.as_mut().filter(|_| !sent) {
+            // Words as long as the path they name need room.
+            server.refuse(now, request, Reason::Busy);
+        }
     }
 
-    /// Sends a reply. `false` if it is too long to be one.
+    /// Sends a reply. `false` if it is too long to be one, or there is no room for it: then nothing was sent.
     pub(crate) fn reply_r2p2(
         &mut self,
         now: Instant,
@@ -262,10 +268,10 @@ impl Engine {
         trailer: Option<trunkline_native::Trailer>,
     ) -> bool {
         let Some(server) = &mut self.r2p2.server else { return true };
-        let Some(bytes) = reply.encode().filter(|bytes| bytes.len() <= server.reply_bytes_max(request))
-        else {
-            return false;
+        let fits = |bytes: &Vec<u8>| {
+            bytes.len() <= server.reply_bytes_max(request) && server.room_for(request, bytes.len()).is_ok()
         };
+        let Some(bytes) = reply.encode().filter(fits) else { return false };
         server.reply(now, request, bytes.into(), trailer, timing);
         true
     }
@@ -286,8 +292,8 @@ impl Engine {
         let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
         let known = self.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
         let reads = known.filter(|known| known.reads(turn.now, method, fingerprints[0]));
-        let extended = reads
-            .is_some_and(|known| self.r2p2.client(self.limits.message_bytes).speaks_extended(known.target));
+        let extended =
+            reads.is_some_and(|known| self.r2p2.client(&self.limits).speaks_extended(known.target));
         let agreed = extended && fingerprints[0] != 0;
         let converted = for_wire(turn.heaps, &mut self.scratch, &types.input, agreed, u32::MAX, body);
         let (wire, encoding) = converted.map_err(|error| conversion_fault(error, Direction::Request))?;
@@ -318,16 +324,15 @@ impl Engine {
         let (class, sticky) = (call.choice.class.unwrap_or(0), call.choice.sticky == Some(true));
         let (tag, deadline, body) = (key.to_bits(), call.deadline, envelope.clone());
         let new = NewCall { tag, target, sticky, class, deadline, body };
-        let name =
-            self.r2p2.client(self.limits.message_bytes).call(now, new).map_err(|refused| match refused {
-                Refused::Calls { limit } => {
-                    Fault::Limit { name: "calls in flight over R2P2 (fixed)", limit: limit as u64 }
-                }
-                Refused::TooLong { limit, .. } => Fault::Limit {
-                    name: "bytes of an R2P2 request (limits.message_bytes; less in the compatible mode)",
-                    limit: limit as u64,
-                },
-            })?;
+        let name = self.r2p2.client(&self.limits).call(now, new).map_err(|refused| match refused {
+            Refused::Calls { limit } => {
+                Fault::Limit { name: "calls in flight over R2P2 (fixed)", limit: limit as u64 }
+            }
+            Refused::TooLong { limit, .. } => Fault::Limit {
+                name: "bytes of an R2P2 request (limits.message_bytes; less in the compatible mode)",
+                limit: limit as u64,
+            },
+        })?;
         let bytes = envelope.len();
         self.r2p2.forget_made(key);
         self.r2p2.made.insert(key, Made { bytes, linear: if is_linear { envelope } else { Bytes::new() } });
@@ -389,6 +394,9 @@ impl Engine {
         let Some(encoded) = encoded.filter(|encoded| encoded.len() <= limit) else {
             return Err(Fault::Limit { name: R2P2_REPLY, limit: limit as u64 });
         };
+        if let Some(server) = self.r2p2.server.as_ref() {
+            server.room_for(request, encoded.len()).map_err(fault_of)?;
+        }
         self.r2p2.served.remove(&request);
         if let Some(server) = self.r2p2.server.as_mut() {
             let trailer = measured.then(|| trunkline_telemetry::settle(&stamps).encode());

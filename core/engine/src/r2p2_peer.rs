@@ -3,7 +3,7 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::limits::R2P2_REPLY;
-use crate::r2p2::{Named, R2p2Port, R2p2Settings, Serving};
+use crate::r2p2::{Named, R2p2Port, R2p2Settings, Serving, fault_of};
 use crate::r2p2_remote::GREETING_TAG;
 use crate::registry::{MethodTypes, service_of};
 use crate::target::Target;
@@ -25,7 +25,7 @@ use trunkline_telemetry::PeerIndex;
 impl Engine {
     /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
     pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
-        self.r2p2.configure(now, settings, self.limits.message_bytes);
+        self.r2p2.configure(now, settings, &self.limits);
     }
 
     /// Takes a datagram, known to be there since `arrived`.
@@ -180,6 +180,7 @@ impl Engine {
                 }
                 dropped(Code::Unavailable)
             }
+            CallFailure::Full(full) => fault_of(full),
             CallFailure::TooLong { limit } => Fault::Limit { name: R2P2_REPLY, limit: limit as u64 },
             CallFailure::Dropped { reason, .. } => dropped(code_of(reason)),
         };

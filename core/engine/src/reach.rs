@@ -42,7 +42,11 @@ impl Engine {
     pub(crate) fn forget_unwanted(&mut self) {
         let Self { targets, calls, remotes, .. } = self;
         let is_there = |call| calls.find(call).is_some();
-        for key in remotes.forget_unwanted(|key| targets.has(key), is_there) {
+        let connected = remotes.forget_unwanted(|key| targets.has(key), is_there);
+        while let Some(target) = self.remotes.poll_forgotten() {
+            self.r2p2.forget_target(target);
+        }
+        for key in connected {
             let Some(remote) = self.remotes.find(key) else { continue };
             for lane in &remote.lanes {
                 // What is being dialled is closed when it is there.

@@ -151,6 +151,9 @@ pub(crate) struct Remotes {
     /// Passing ones that may have nobody any more.
     #[serde(skip)]
     unwanted: Vec<RemoteKey>,
+    /// Addresses reached over R2P2 that are endpoints no more, for as long as it takes to say so.
+    #[serde(skip)]
+    forgotten: Vec<SocketAddrV4>,
 }
 
 /// Numbers that differ from host to host: without them, hosts that lost the same server would come back together.
@@ -282,8 +285,14 @@ impl Remotes {
         connected
     }
 
+    /// The next address reached over R2P2 that was forgotten.
+    pub fn poll_forgotten(&mut self) -> Option<SocketAddrV4> {
+        self.forgotten.pop()
+    }
+
     fn forget(&mut self, key: RemoteKey) {
         let Some(remote) = self.table.remove(key) else { return };
+        self.forgotten.extend(remote.r2p2.map(|r2p2| r2p2.target));
         self.by_endpoint.remove(&remote.endpoint);
         // What only this name stood for may go, too.
         self.unwanted.extend(self.names.remove(key));

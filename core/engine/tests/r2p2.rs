@@ -4,11 +4,17 @@
 
 mod world;
 
+use core::net::SocketAddrV4;
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
-use trunkline_engine::{PeerRule, Protocol, R2p2Port, R2p2Settings};
-use trunkline_r2p2::{Mode, Packet, PacketType, ReplyEnvelope, RequestEnvelope};
+use trunkline_engine::{Limits, PeerRule, Protocol, R2p2Port, R2p2Settings};
+use trunkline_r2p2::{
+    CallFailure, Client, ClientEvent, Config, Mode, NewCall, Packet, PacketType, Reason, ReplyEnvelope,
+    RequestEnvelope,
+};
 use trunkline_telemetry::{Ask, Side};
 use world::*;
 
@@ -33,7 +39,11 @@ impl Scene {
     }
 
     fn with(client: &str, server: &str, mode: Mode) -> Self {
-        let mut world = World::new();
+        Self::within(Limits::default(), client, server, mode)
+    }
+
+    fn within(limits: Limits, client: &str, server: &str, mode: Mode) -> Self {
+        let mut world = World::with_limits(limits);
         // Long after both began: nothing sent before them is on its way.
         world.now = Instant(0);
         for (host, serves) in [(0, false), (1, true)] {
@@ -533,6 +543,92 @@ fn requests_that_are_no_calls_are_answered() {
     }
     assert!(scene.server.take().is_empty());
     scene.nothing_left();
+}
+
+/// What the daemon of host 1 holds, by what for.
+fn held(scene: &Scene, owner: &str) -> u64 {
+    let memory = scene.world.hosts[1].engine.snapshot().memory;
+    memory.iter().find(|(name, _)| *name == owner).expect("it is in the report").1
+}
+
+#[test]
+fn answers_nobody_takes_are_held_up_to_a_limit_that_is_named() {
+    const MOST: usize = 100 << 10;
+    let limits = Limits { held_bytes_per_source: MOST, ..Limits::default() };
+    let mut scene = Scene::within(limits, PROTO, PROTO, Mode::Offer);
+    scene.round_trip(b"greeted");
+    let data = vec![5; 60 << 10];
+    let calls = [0; 2].map(|_| scene.call(0, &data, Deadline::NONE));
+    assert_eq!(held(&scene, "messages of R2P2 on their way"), 0);
+    // From here on the client takes nothing.
+    scene.world.arrives = |_| false;
+    let delivered = scene.server.take();
+    assert_eq!(delivered.len(), 2);
+    for completion in delivered {
+        scene.server.inbox = vec![completion];
+        scene.echo();
+    }
+    let held_bytes = held(&scene, "messages of R2P2 on their way");
+    assert!((data.len() as u64..MOST as u64).contains(&held_bytes), "{held_bytes}");
+    // Another client of that host, with words that need room.
+    let mut other = Client::new(Arc::new(Config { mode: Mode::Extended, ..Config::default() }), 9);
+    let (from, to) = (SocketAddrV4::new([10, 0, 0, 1].into(), 5), udp_address(1, R2p2Port::Server));
+    let path = format!("/{}/Ever", "n".repeat(50_000));
+    let body = RequestEnvelope { path: &path, ..RequestEnvelope::default() }.encode().unwrap().into();
+    let (tag, target, now) = (1, to, scene.world.now);
+    other
+        .call(now, NewCall { tag, target, sticky: false, class: 0, deadline: Deadline::NONE, body })
+        .unwrap();
+    while let Some(transmit) = other.poll_transmit() {
+        let before = scene.world.datagrams.len();
+        scene.world.deliver_datagram(from, to, &transmit.to_vec());
+        scene.settle();
+        scene.world.datagrams[before..].iter().for_each(|bytes| other.handle_datagram(now, to, bytes));
+    }
+    let Some(ClientEvent::Failed { failure, .. }) = other.poll_event() else { panic!("it has no answer") };
+    assert_eq!(failure, CallFailure::Dropped { reason: Reason::Busy, delay_us: 0 });
+    // It takes again.
+    scene.world.arrives = |_| true;
+    for _ in 0..200 {
+        scene.pass(20 * MS);
+    }
+    assert_eq!(held(&scene, "messages of R2P2 on their way"), 0);
+    assert!(held(&scene, "requests over R2P2 that have ended") > 0);
+    let mut finishes = scene.client.take();
+    finishes.retain(|completion| matches!(completion, Completion::Finish(_)));
+    let mut ended = BTreeMap::new();
+    for completion in finishes {
+        let Completion::Finish(Finish { call: id, code, .. }) = completion else { continue };
+        scene.client.inbox = vec![completion];
+        let call = calls.into_iter().find(|call| call.call == id).expect("it is one of them");
+        let (finish, _, words) = scene.conclude(call, code);
+        ended.insert(code.number(), (finish.execution, words.text("grpc-message").map(str::to_owned)));
+    }
+    let [ok, full] = [Code::Ok, Code::ResourceExhausted].map(|code| ended.remove(&code.number()));
+    assert_eq!(ok, Some((Execution::Executed, None)));
+    let (execution, words) = full.expect("one has met the limit");
+    assert_eq!(execution, Execution::Unknown, "an answer that cannot be sent");
+    assert!(words.as_ref().unwrap().contains("(limits.held_bytes_per_source)"), "{words:?}");
+    scene.nothing_left();
+}
+
+/// An application that names endpoints and goes leaves nothing of them.
+#[test]
+fn what_an_endpoint_speaks_is_forgotten_with_it() {
+    let mut scene = Scene::new();
+    let greeting_is_extended = |scene: &Scene| {
+        let mut parsed = scene.world.datagrams.iter().filter_map(|bytes| Packet::parse(bytes, true).ok());
+        let greeting = parsed.find(|packet| packet.header.kind == PacketType::Request).unwrap();
+        greeting.extension.is_some()
+    };
+    scene.round_trip(b"it shows the extended mode");
+    assert!(!greeting_is_extended(&scene), "nobody knows before it answers");
+    scene.world.detach(&scene.client);
+    scene.settle();
+    scene.world.datagrams.clear();
+    scene.client = scene.world.attach(0, PROTO, TARGET, false);
+    scene.round_trip(b"it is another endpoint");
+    assert!(!greeting_is_extended(&scene), "nobody knows");
 }
 
 /// No seal says which host it is, so nobody is among `peers`.

@@ -5,6 +5,7 @@ use crate::client_call::{Call, NewCall, Stage, drop_part};
 use crate::config::{Config, Mode};
 use crate::extension::{Extension, Identity, Part, Reason};
 use crate::packet::Packet;
+use crate::peer_bytes::{PeerBytes, PortFull};
 use crate::wire::{ACK, DROP, Flags, Header, PacketType, Policy};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
@@ -12,6 +13,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
 use trunkline_call::{Execution, Instant, KeyedMap, KeyedSet, SERVER_TRAILER_BYTES, TimerTable};
+
+/// Calls looked at in one go. What is left is due at once, after others had their turn.
+const PER_STEP_MAX: usize = 256;
 
 /// The client's end of one UDP port.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct Client {
     timers: TimerTable<(u16, u16)>,
     pub(crate) out: VecDeque<Transmit>,
     events: VecDeque<ClientEvent>,
+    /// For replies of which a part is here.
+    pub(crate) held: PeerBytes,
     counters: ClientCounters,
 }
 
@@ -82,6 +88,9 @@ pub enum CallFailure {
         /// The limit.
         limit: usize,
     },
+    /// Parts of replies fill what may be held for the server, or for all.
+    #[error("no room for the reply: {0}")]
+    Full(PortFull),
 }
 
 /// Why a call was not taken.
@@ -123,7 +132,9 @@ impl CallFailure {
             Self::Dropped { reason: Reason::Forgotten, .. } | Self::Silent | Self::Deadline => {
                 Execution::Unknown
             }
-            Self::Dropped { reason: Reason::Served, .. } | Self::TooLong { .. } => Execution::Executed,
+            Self::Dropped { reason: Reason::Served, .. } | Self::TooLong { .. } | Self::Full(_) => {
+                Execution::Executed
+            }
             Self::Dropped { .. } => Execution::NotExecuted,
         }
     }
@@ -136,6 +147,7 @@ impl Client {
         Self {
             epoch: (mixed >> 32) as u32,
             next: mixed as u32,
+            held: PeerBytes::new(&config),
             config,
             calls: KeyedMap::default(),
             extended: KeyedSet::default(),
@@ -167,7 +179,8 @@ impl Client {
 
     /// Does what the time demands.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((id, round)) = self.timers.due(now) {
+        for _ in 0..PER_STEP_MAX {
+            let Some((id, round)) = self.timers.due(now) else { break };
             let Some(call) = self.calls.get_mut(&id).filter(|call| call.identity.round == round) else {
                 continue;
             };
@@ -213,6 +226,11 @@ impl Client {
         }
     }
 
+    /// Forgets what a target speaks: nobody calls it any more.
+    pub fn forget_target(&mut self, target: SocketAddrV4) {
+        self.extended.remove(&target);
+    }
+
     /// The next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.out.pop_front()
@@ -231,6 +249,11 @@ impl Client {
     /// Calls in flight.
     pub fn len(&self) -> usize {
         self.calls.len()
+    }
+
+    /// Bytes held of replies of which a part is here.
+    pub fn held_bytes(&self) -> usize {
+        self.held.bytes()
     }
 
     /// Calls in flight to one target. Looks at all of them: for operators.
@@ -265,6 +288,7 @@ impl Client {
     fn handle_reply(&mut self, now: Instant, from: SocketAddrV4, packet: &Packet<'_>) {
         self.learn(packet);
         let Some(call) = self.calls.get_mut(&packet.header.id) else { return };
+        let before = call.incoming.held_bytes();
         match call.incoming.handle(&packet.header, packet.payload, call.extended) {
             Ok(crate::incoming::Taken::New) => {}
             Ok(_) => self.counters.duplicates += 1,
@@ -286,13 +310,17 @@ impl Client {
             self.out.push_back(call.aside(from, PacketType::Ack, Part::Ack(ack), ACK));
         }
         let limit = self.config.message_bytes_max;
-        if call.incoming.bytes() > limit {
-            self.tell_cancelled(packet.header.id);
-            self.fail(packet.header.id, CallFailure::TooLong { limit });
-        } else if call.incoming.is_complete() {
+        let is_too_long = call.incoming.bytes() > limit;
+        let is_whole = call.incoming.is_complete() && !is_too_long;
+        self.held.change(*from.ip(), before, if is_whole { 0 } else { call.incoming.held_bytes() });
+        if is_too_long {
+            self.give_up(packet.header.id, CallFailure::TooLong { limit });
+        } else if is_whole {
             let (tag, body, trailer) = (call.tag, call.incoming.take(), call.trailer);
             self.events.push_back(ClientEvent::Replied { tag, server: from, body, trailer });
             self.end(packet.header.id);
+        } else if let Some(full) = self.held.full(*from.ip(), 0) {
+            self.give_up(packet.header.id, CallFailure::Full(full));
         }
     }
 
@@ -361,8 +389,7 @@ impl Client {
     fn wake(&mut self, now: Instant, id: u16) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         if call.deadline.has_passed(now) {
-            self.tell_cancelled(id);
-            return self.fail(id, CallFailure::Deadline);
+            return self.give_up(id, CallFailure::Deadline);
         }
         if call.stage == Stage::Sending {
             if call.outgoing.is_overdue(now) {
@@ -397,6 +424,12 @@ impl Client {
         }
     }
 
+    /// Ends a call whose server goes on with it unless it is told.
+    fn give_up(&mut self, id: u16, failure: CallFailure) {
+        self.tell_cancelled(id);
+        self.fail(id, failure);
+    }
+
     fn tell_cancelled(&mut self, id: u16) {
         if let Some(call) = self.calls.get(&id).filter(|call| call.extended) {
             // Before anybody has answered, whoever the request went to knows where it is.
@@ -421,9 +454,9 @@ impl Client {
     }
 
     fn end(&mut self, id: u16) {
-        if let Some(call) = self.calls.remove(&id)
-            && let Some((timer, _)) = call.timer
-        {
+        let Some(call) = self.calls.remove(&id) else { return };
+        self.held.change(call.peer(), call.incoming.held_bytes(), 0);
+        if let Some((timer, _)) = call.timer {
             self.timers.cancel(timer);
         }
     }

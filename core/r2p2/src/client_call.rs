@@ -9,7 +9,7 @@ use crate::outgoing::Outgoing;
 use crate::packet::Packet;
 use crate::wire::{Flags, Header, PacketType, Policy};
 use bytes::Bytes;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
 
 /// A call to make.
@@ -134,7 +134,14 @@ impl Call {
     pub fn take_up(&mut self) -> bool {
         self.silent = self.silent.min(u32::MAX / 2);
         self.pause_ns = self.pause_ns.min(u64::MAX / 2);
-        self.incoming.take_up() && self.outgoing.take_up(Cut::request(self.extended))
+        // What has come came from somebody.
+        let is_from_somebody = self.server.is_some() || self.incoming.held_bytes() == 0;
+        is_from_somebody && self.incoming.take_up() && self.outgoing.take_up(Cut::request(self.extended))
+    }
+
+    /// Who answers it, as far as anybody knows.
+    pub fn peer(&self) -> Ipv4Addr {
+        *self.server.unwrap_or(self.target).ip()
     }
 
     /// Something came from the server: it is there, and the next question can wait.

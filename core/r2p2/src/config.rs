@@ -53,8 +53,14 @@ pub struct Config {
     pub calls_max: usize,
     /// Longest message.
     pub message_bytes_max: usize,
-    /// Bytes of all messages of which a part is here.
-    pub partial_bytes_max: usize,
+    /// A message of several packets of which fewer than 32 come in this time, or are taken, is given up, however often
+    /// one of them does: it holds memory. Zero: as long as it takes.
+    pub stall_ns: u64,
+    /// Bytes a port holds for one peer's address: of messages of which a part is here, and of replies of several
+    /// packets until they have arrived. Some of the longest messages.
+    pub held_bytes_per_peer_max: usize,
+    /// The same for all.
+    pub held_bytes_max: usize,
     /// Bytes of replies kept to be sent again. The oldest go first; their requests are then known as served.
     pub kept_bytes_max: usize,
     /// Requests remembered after their end. The oldest go first, and repetitions as old as they are refused.
@@ -86,7 +92,9 @@ impl Default for Config {
             remember_ns: 10_000 * MS,
             calls_max: 1 << 15,
             message_bytes_max: 64 << 20,
-            partial_bytes_max: 256 << 20,
+            stall_ns: 30_000 * MS,
+            held_bytes_per_peer_max: 128 << 20,
+            held_bytes_max: 256 << 20,
             kept_bytes_max: 64 << 20,
             remembered_max: 1 << 20,
             routers: Vec::new(),

@@ -84,6 +84,7 @@ impl Client {
             if !call.take_up() {
                 return Err(Unsound("call"));
             }
+            self.held.change(call.peer(), 0, call.incoming.held_bytes());
             if self.calls.insert(id, call).is_some() {
                 return Err(Unsound("two calls of one id"));
             }
@@ -104,9 +105,12 @@ impl Server {
                 return Err(Unsound("request"));
             }
             self.live += 1;
-            if let Stage::Receiving { incoming, .. } = &served.stage {
-                self.partial_bytes += incoming.bytes();
-            }
+            let held_bytes = match &served.stage {
+                Stage::Receiving { incoming, .. } => incoming.held_bytes(),
+                Stage::Replying { .. } => served.reply.len(),
+                _ => 0,
+            };
+            self.held.change(*key.client.ip(), 0, held_bytes);
             self.take_in(key, served)?;
             self.arm(key);
         }

@@ -40,6 +40,8 @@ pub(crate) enum Taken {
 const AHEAD_MAX: u16 = AckPart::BEYOND;
 /// As many packets of the authors' endpoints may overtake each other: all of a message.
 const AHEAD_MAX_COMPATIBLE: u16 = 254;
+/// What one of those takes beside its bytes: its place in the tree, and an allocation.
+const AHEAD_BYTES: usize = 64;
 /// An ACK for so many packets in order.
 const ACK_EVERY: u16 = 4;
 
@@ -87,9 +89,19 @@ impl Incoming {
         std::mem::take(&mut self.message)
     }
 
-    /// Bytes held.
+    /// Bytes of the message that are here.
     pub fn bytes(&self) -> usize {
         self.message.len() + self.ahead_bytes
+    }
+
+    /// Bytes held for it: packets that are ahead take room of their own.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes() + self.ahead.len() * AHEAD_BYTES
+    }
+
+    /// Packets here in order.
+    pub fn packets(&self) -> u16 {
+        self.next
     }
 
     /// What to say to the sender, if it is time to.

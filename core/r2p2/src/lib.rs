@@ -18,6 +18,7 @@
 //! `wire.rs` and `extension.rs` take a datagram apart. In `client.rs` it finds its `Call` (`client_call.rs`), in
 //! `server.rs` its request (`served.rs`); `incoming.rs` puts packets in order, `outgoing.rs` says which may go.
 //! `seal.rs` stands before all of it, where a cluster has a key: it proves where a datagram comes from.
+//! `peer_bytes.rs` counts what is held for whom, `headway.rs` what goes on too slowly for that.
 //! `reply.rs` answers, `feedback.rs` tells routers, `memory.rs` remembers what has ended. `envelope.rs` stands apart:
 //! the words hosts put before the messages of their services, which nothing else here reads. `handover.rs` lets an
 //! endpoint go on in another process, with what has ended packed by `ended.rs`.
@@ -35,10 +36,12 @@
 //! * Bytes from the network never panic, never allocate by a claim.
 //!
 //! # Limits
-//! [`Config`] names them, each with its reason: calls, message bytes, bytes of partial messages, replies kept. At a
-//! limit a request is dropped with a [`Reason`], a command is [`Refused`]. IPv4 only: a FEEDBACK has room for nothing
-//! else. Addresses are `core::net`'s: values, which open nothing.
-//! Limits are a port's, not a client's: one client can fill a server's table, as it can fill its socket buffer.
+//! [`Config`] names them, each with its reason: calls, message bytes, bytes held for an address and for all, replies
+//! kept. At a limit a request is dropped with a [`Reason`], a command is [`Refused`], a reply has no room
+//! ([`PortFull`]). IPv4 only: a FEEDBACK has room for nothing else. Addresses are `core::net`'s: values, which open
+//! nothing. The number of requests is a port's, not a client's: one client can fill a server's table, as it can fill
+//! its socket buffer. What is due all at once is done some hundred at a time: [`Server::next_timeout`] then says that
+//! more is due now.
 #![forbid(unsafe_code)]
 
 mod attention;
@@ -52,6 +55,7 @@ mod extension;
 mod feedback;
 mod greeting;
 mod handover;
+mod headway;
 mod history;
 mod horizon;
 mod incoming;
@@ -60,6 +64,7 @@ mod memory;
 mod outgoing;
 mod packet;
 mod patience;
+mod peer_bytes;
 mod reply;
 mod router;
 mod router_config;
@@ -80,6 +85,7 @@ pub use extension::{
 };
 pub use handover::{ClientState, ServerState, Unsound};
 pub use packet::Packet;
+pub use peer_bytes::PortFull;
 pub use router::{Forward, Router};
 pub use router_config::{OnBehalf, RouterConfig, RouterCounters};
 pub use seal::{Opener, SEAL_BYTES, SEAL_KEYS_MAX, SEALED_MAGIC, SealCounters, SealKeys, Sealer, Unbelieved};

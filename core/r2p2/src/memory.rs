@@ -2,9 +2,12 @@
 
 use crate::config::Config;
 use crate::horizon::Horizon;
-use crate::served::RequestKey;
+use crate::served::{RequestKey, Served};
 use std::collections::VecDeque;
 use trunkline_call::Instant;
+
+/// What is due is forgotten with whatever comes next, or so much later: nobody is woken for each.
+const LATE_NS: u64 = 1_000_000_000;
 
 /// Ended requests in the order of their end.
 ///
@@ -79,15 +82,29 @@ impl Memory {
         self.horizon.set(horizon);
     }
 
-    /// A request to forget.
+    /// Bytes held: replies that are kept, and a place for each that has ended, here and in the table of requests.
+    pub fn held_bytes(&self) -> usize {
+        let place = size_of::<(Instant, RequestKey)>() + size_of::<(RequestKey, Served)>();
+        self.kept_bytes + (self.extended.len() + self.compatible.len()) * place
+    }
+
+    /// When to forget, if nobody comes before.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        let compatible = self.compatible.front().map(|(at, _)| at.plus_ns(self.lifetime_ns));
+        let extended = self.extended.front().map(|(at, _)| at.plus_ns(self.remember_ns));
+        compatible.into_iter().chain(extended).min().map(|at| at.plus_ns(LATE_NS))
+    }
+
+    /// A compatible request to forget: its name may be used again. There are no more than came in the longest time of a
+    /// datagram on its way.
+    pub fn poll_expired_compatible(&mut self, now: Instant) -> Option<RequestKey> {
+        let is_due = self.compatible.front().is_some_and(|(at, _)| now.since_ns(*at) >= self.lifetime_ns);
+        if is_due { self.compatible.pop_front().map(|(_, key)| key) } else { None }
+    }
+
+    /// A request of the extended mode to forget.
     pub fn poll_expired(&mut self, now: Instant) -> Option<RequestKey> {
         let full = self.extended.len() + self.compatible.len() > self.count_max;
-        if let Some((at, key)) = self.compatible.front().copied()
-            && now.since_ns(at) >= self.lifetime_ns
-        {
-            self.compatible.pop_front();
-            return Some(key);
-        }
         let (at, key) = self.extended.front().copied()?;
         let due = now.since_ns(at) >= self.remember_ns;
         if !due && !full {

@@ -93,6 +93,11 @@ impl Outgoing {
         self.count
     }
 
+    /// Packets that have arrived in order.
+    pub fn packets(&self) -> u16 {
+        self.base
+    }
+
     /// The payload of a packet.
     pub fn payload(&self, index: u16) -> Bytes {
         self.body.slice(self.cut.range(index, self.body.len()))

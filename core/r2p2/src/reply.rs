@@ -3,8 +3,10 @@
 use crate::Transmit;
 use crate::cut::Cut;
 use crate::extension::{Extension, Part, Reason};
+use crate::headway::Headway;
 use crate::outgoing::Outgoing;
 use crate::packet::Packet;
+use crate::peer_bytes::PortFull;
 use crate::served::{RequestKey, Stage, Timing};
 use crate::server::Server;
 use crate::wire::{Flags, Header, PacketType, Policy};
@@ -13,7 +15,8 @@ use trunkline_call::{Instant, SERVER_TRAILER_BYTES};
 
 impl Server {
     /// Answers a request. `timing` is what its router is told. `false` if the reply is too long for its form (254
-    /// packets to a compatible client): the request is refused instead.
+    /// packets to a compatible client): the request is refused instead. Or there is [no room](Server::room_for) for it:
+    /// the client hears that nothing is known.
     pub fn reply(
         &mut self,
         now: Instant,
@@ -36,10 +39,20 @@ impl Server {
             self.conclude(now, key, Stage::Served);
             return true;
         }
+        let (peer, bytes) = (*key.client.ip(), body.len());
+        let stays = extended && count > 1;
+        if stays && self.held.full(peer, bytes).is_some() {
+            self.counters.refused += 1;
+            self.send_drop(key, Reason::Forgotten);
+            self.conclude(now, key, Stage::Served);
+            return false;
+        }
         request.reply = body.clone();
         request.trailer = trailer;
-        if extended && count > 1 {
+        if stays {
             self.live += 1;
+            self.held.change(peer, 0, bytes);
+            request.headway = Headway::since(now);
             let outgoing = Outgoing::new(body, cut, 0, self.config.rto_ns);
             request.stage = Stage::Replying { outgoing: outgoing.expect("it was counted above") };
             self.pump(now, key);
@@ -55,6 +68,16 @@ impl Server {
     /// Longest reply to a request: by its form (254 packets to a compatible client) and by the limit on messages.
     pub fn reply_bytes_max(&self, key: RequestKey) -> usize {
         Cut::reply(key.is_extended()).bytes_max().min(self.config.message_bytes_max)
+    }
+
+    /// Whether a reply of so many bytes may be held until it has arrived. One of a single packet always may.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn room_for(&self, key: RequestKey, bytes: usize) -> Result<(), PortFull> {
+        let stays = key.is_extended() && Cut::reply(true).count(bytes).is_some_and(|count| count > 1);
+        let full = stays.then(|| self.held.full(*key.client.ip(), bytes)).flatten();
+        full.map_or(Ok(()), Err)
     }
 
     /// Refuses a request that was handed out and has not been begun.
@@ -84,6 +107,9 @@ impl Server {
     pub(crate) fn conclude(&mut self, now: Instant, key: RequestKey, end: Stage) {
         let Some(request) = self.requests.get_mut(&key) else { return };
         let told = matches!(request.stage, Stage::Replying { .. });
+        if told {
+            self.held.change(*key.client.ip(), request.reply.len(), 0);
+        }
         if !matches!(end, Stage::Kept) {
             request.reply = Bytes::new();
         }

@@ -1,7 +1,9 @@
 //! What a server knows of one request, from its first packet until nobody can ask about it any more.
 
+use crate::config::Config;
 use crate::cut::Cut;
 use crate::extension::Identity;
+use crate::headway::Headway;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use bytes::Bytes;
@@ -48,6 +50,9 @@ pub(crate) struct Served {
     pub router: Option<SocketAddrV4>,
     pub class: u8,
     pub deadline: Deadline,
+    /// Of the message of several packets that is coming or going.
+    #[serde(default)]
+    pub headway: Headway,
     #[serde(skip)]
     pub timer: Option<(TimerKey, Instant)>,
     /// The reply, while it may have to be sent again.
@@ -107,6 +112,7 @@ impl Served {
             router,
             class: 0,
             deadline: Deadline::NONE,
+            headway: Headway::default(),
             timer: None,
             reply,
             trailer,
@@ -128,11 +134,13 @@ impl Served {
     }
 
     /// When to look at it again.
-    pub fn next_timeout(&self, partial_ns_max: u64) -> Option<Instant> {
-        match &self.stage {
-            Stage::Receiving { last, .. } => Some(last.plus_ns(partial_ns_max)),
+    pub fn next_timeout(&self, config: &Config) -> Option<Instant> {
+        let of_stage = match &self.stage {
+            Stage::Receiving { last, .. } => Some(last.plus_ns(config.partial_ns_max)),
             Stage::Replying { outgoing } => outgoing.next_timeout(),
-            Stage::Executing { .. } | Stage::Kept | Stage::Served | Stage::Abandoned => None,
-        }
+            Stage::Executing { .. } | Stage::Kept | Stage::Served | Stage::Abandoned => return None,
+        };
+        let look = self.headway.next_look(config.stall_ns);
+        [of_stage, self.deadline.instant(), look].into_iter().flatten().min()
     }
 }

@@ -4,15 +4,20 @@ use crate::Transmit;
 use crate::config::Config;
 use crate::extension::{AckPart, Part, Reason, RequestPart};
 use crate::feedback::RouterAccounts;
+use crate::headway::Headway;
 use crate::incoming::{Incoming, Taken};
 use crate::memory::Memory;
 use crate::packet::Packet;
+use crate::peer_bytes::PeerBytes;
 use crate::served::{RequestKey, Served, Stage};
 use crate::wire::{ACK, DROP, Flags, PacketType};
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Instant, KeyedMap, TimerTable};
+
+/// Requests looked at, or forgotten, in one go. What is left is due at once, after others had their turn.
+const PER_STEP_MAX: usize = 256;
 
 /// The server's end of one UDP port.
 #[derive(Debug)]
@@ -25,7 +30,8 @@ pub struct Server {
     pub(crate) out: VecDeque<Transmit>,
     events: VecDeque<ServerEvent>,
     pub(crate) live: usize,
-    pub(crate) partial_bytes: usize,
+    /// For requests of which a part is here, and for replies of several packets.
+    pub(crate) held: PeerBytes,
     pub(crate) accounts: RouterAccounts,
     pub(crate) counters: ServerCounters,
 }
@@ -83,7 +89,7 @@ impl Server {
             out: VecDeque::new(),
             events: VecDeque::new(),
             live: 0,
-            partial_bytes: 0,
+            held: PeerBytes::new(&config),
             counters: ServerCounters::default(),
             config,
         }
@@ -131,11 +137,11 @@ impl Server {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.forget(now);
         self.accounts.beat(now, &self.config, &mut self.out);
-        while let Some(key) = self.timers.due(now) {
-            let limit = self.config.partial_ns_max;
+        for _ in 0..PER_STEP_MAX {
+            let Some(key) = self.timers.due(now) else { break };
             let Some(request) = self.requests.get_mut(&key) else { continue };
             request.timer = None;
-            if request.next_timeout(limit).is_some_and(|at| at <= now) {
+            if request.next_timeout(&self.config).is_some_and(|at| at <= now) {
                 self.wake(now, key);
             }
             self.arm(key);
@@ -160,7 +166,8 @@ impl Server {
 
     /// When to call [`Server::handle_timeout`].
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        [self.timers.next_due(), self.accounts.next_beat()].into_iter().flatten().min()
+        let timers = [self.timers.next_due(), self.accounts.next_beat(), self.memory.next_expiry()];
+        timers.into_iter().flatten().min()
     }
 
     /// Requests received in part, in work, or whose reply is under way.
@@ -171,6 +178,16 @@ impl Server {
     /// Whether nothing is in work.
     pub fn is_empty(&self) -> bool {
         self.live == 0
+    }
+
+    /// Bytes held for clients: requests of which a part is here, and replies of several packets that have not arrived.
+    pub fn held_bytes(&self) -> usize {
+        self.held.bytes()
+    }
+
+    /// Bytes held of requests that have ended, so that their repetitions are known: replies of one packet among them.
+    pub fn remembered_bytes(&self) -> usize {
+        self.memory.held_bytes()
     }
 
     /// Whether the owner has this request, and has not answered it.
@@ -218,7 +235,7 @@ impl Server {
         let router = packet.on_behalf_of().map(|_| from).or(part.and_then(|part| part.router));
         let router = router.filter(|router| self.config.routers.contains(router));
         self.accounts.taken(now, router);
-        if let Some(reason) = self.reason_to_refuse(packet, part) {
+        if let Some(reason) = self.reason_to_refuse(key, packet, part) {
             self.counters.refused += 1;
             let served = Served::new(Stage::Abandoned, packet.header.flags.has(Flags::OFFER), router);
             self.requests.insert(key, served);
@@ -234,28 +251,32 @@ impl Server {
         let (class, deadline) =
             part.map_or((0, Deadline::NONE), |part| (part.class, deadline_of(now, &part)));
         if incoming.is_complete() {
-            self.requests.insert(key, Served::new(Stage::Executing { cancelled: false }, offers, router));
+            let served = Served::new(Stage::Executing { cancelled: false }, offers, router);
+            self.requests.insert(key, Served { deadline, ..served });
             let body = incoming.take();
             self.events.push_back(ServerEvent::Request(Request { key, class, deadline, body }));
             return;
         }
-        self.partial_bytes += incoming.bytes();
+        self.held.change(*key.client.ip(), 0, incoming.held_bytes());
         let ack = incoming.ack(false);
-        let mut served = Served::new(Stage::Receiving { incoming, last: now }, offers, router);
-        served.class = class;
-        served.deadline = deadline;
-        self.requests.insert(key, served);
+        let served = Served::new(Stage::Receiving { incoming, last: now }, offers, router);
+        self.requests.insert(key, Served { class, deadline, headway: Headway::since(now), ..served });
         self.send_ack(key, ack);
     }
 
-    fn reason_to_refuse(&self, packet: &Packet<'_>, part: Option<RequestPart>) -> Option<Reason> {
+    fn reason_to_refuse(
+        &self,
+        key: RequestKey,
+        packet: &Packet<'_>,
+        part: Option<RequestPart>,
+    ) -> Option<Reason> {
         let bytes = (usize::from(packet.header.order) - 1) * (crate::PAYLOAD_BYTES_MAX - 8);
         if bytes > self.config.message_bytes_max {
             return Some(Reason::TooLong);
         }
         let several = packet.header.order > 1;
         if self.live >= self.config.calls_max
-            || several && self.partial_bytes >= self.config.partial_bytes_max
+            || several && self.held.full(*key.client.ip(), packet.payload.len()).is_some()
         {
             return Some(Reason::Busy);
         }
@@ -284,7 +305,7 @@ impl Server {
             self.timers.cancel(timer);
         }
         if let Stage::Receiving { incoming, .. } = request.stage {
-            self.partial_bytes -= incoming.bytes();
+            self.held.change(*key.client.ip(), incoming.held_bytes(), 0);
             self.live -= 1;
             self.counters.abandoned += 1;
         }
@@ -322,20 +343,27 @@ impl Server {
         let Some(request) = self.requests.get_mut(&key) else { return };
         let (class, deadline) = (request.class, request.deadline);
         let Stage::Receiving { incoming, last } = &mut request.stage else { return };
-        let before = incoming.bytes();
+        let before = incoming.held_bytes();
         match incoming.handle(&packet.header, packet.payload, key.is_extended()) {
             Ok(Taken::New) => *last = now,
             Ok(Taken::Duplicate) => self.counters.duplicates += 1,
             Ok(Taken::Beyond) => {}
             Err(_) => self.counters.malformed += 1,
         }
-        self.partial_bytes += incoming.bytes() - before;
         let ack = if key.is_extended() { incoming.poll_ack(false) } else { None };
+        let peer = *key.client.ip();
         if incoming.is_complete() {
-            self.partial_bytes -= incoming.bytes();
+            self.held.change(peer, before, 0);
             let body = incoming.take();
             request.stage = Stage::Executing { cancelled: false };
             self.events.push_back(ServerEvent::Request(Request { key, class, deadline, body }));
+        } else {
+            self.held.change(peer, before, incoming.held_bytes());
+            if self.held.full(peer, 0).is_some() {
+                self.counters.refused += 1;
+                self.send_drop(key, Reason::Busy);
+                return self.abandon(now, key);
+            }
         }
         if let Some(ack) = ack {
             self.send_ack(key, ack);
@@ -395,12 +423,26 @@ impl Server {
 
     fn wake(&mut self, now: Instant, key: RequestKey) {
         let Some(request) = self.requests.get_mut(&key) else { return };
+        let (is_late, stall_ns) = (request.deadline.has_passed(now), self.config.stall_ns);
         match &mut request.stage {
-            Stage::Receiving { .. } => {
-                self.send_drop(key, Reason::Partial);
-                self.abandon(now, key);
+            Stage::Receiving { incoming, last } => {
+                let is_silent = now.since_ns(*last) >= self.config.partial_ns_max;
+                let is_stalled = request.headway.is_stalled(now, incoming.packets(), stall_ns);
+                if is_late || is_silent || is_stalled {
+                    self.send_drop(key, if is_late { Reason::Deadline } else { Reason::Partial });
+                    self.abandon(now, key);
+                }
+            }
+            Stage::Replying { .. } if is_late => {
+                self.live -= 1;
+                self.conclude(now, key, Stage::Served);
             }
             Stage::Replying { outgoing } => {
+                if request.headway.is_stalled(now, outgoing.packets(), stall_ns) {
+                    self.live -= 1;
+                    self.send_drop(key, Reason::Served);
+                    return self.conclude(now, key, Stage::Served);
+                }
                 if outgoing.is_overdue(now) {
                     let (unanswered, silent_ns) = outgoing.handle_timeout(now);
                     if self.config.is_gone(unanswered, silent_ns) {
@@ -417,23 +459,27 @@ impl Server {
     /// The rest does not come any more.
     fn abandon(&mut self, now: Instant, key: RequestKey) {
         if let Some(Served { stage: Stage::Receiving { incoming, .. }, .. }) = self.requests.get(&key) {
-            self.partial_bytes -= incoming.bytes();
+            self.held.change(*key.client.ip(), incoming.held_bytes(), 0);
             self.live -= 1;
             self.counters.abandoned += 1;
             self.conclude(now, key, Stage::Abandoned);
         }
     }
 
-    /// Forgets what nobody can ask about any more.
+    /// Forgets what nobody can ask about any more: some of it, if it is very much.
     fn forget(&mut self, now: Instant) {
-        while let Some(key) = self.memory.poll_expired(now) {
+        while let Some(key) = self.memory.poll_expired_compatible(now) {
+            self.requests.remove(&key);
+        }
+        for _ in 0..PER_STEP_MAX {
+            let Some(key) = self.memory.poll_expired(now) else { break };
             self.requests.remove(&key);
         }
     }
 
     pub(crate) fn arm(&mut self, key: RequestKey) {
         let Some(request) = self.requests.get_mut(&key) else { return };
-        let Some(at) = request.next_timeout(self.config.partial_ns_max) else {
+        let Some(at) = request.next_timeout(&self.config) else {
             if let Some((timer, _)) = request.timer.take() {
                 self.timers.cancel(timer);
             }

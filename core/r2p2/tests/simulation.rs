@@ -57,6 +57,9 @@ fn check_once(world: &World, seed: u64) {
     }
     assert!(world.clients.values().all(Client::is_empty), "seed {seed}: no call is left");
     assert!(world.servers.values().all(Server::is_empty), "seed {seed}: no request is left");
+    let held_bytes = world.clients.values().map(Client::held_bytes).sum::<usize>()
+        + world.servers.values().map(Server::held_bytes).sum::<usize>();
+    assert_eq!(held_bytes, 0, "seed {seed}: nothing is held for anybody");
 }
 
 #[test]

@@ -136,8 +136,7 @@ impl Engine {
         for placed in self.calls.iter().filter_map(|(_, call)| call.placed) {
             self.clusters.occupy(placed);
         }
-        let message_bytes = self.limits.message_bytes;
-        let taken = self.r2p2.take_up(arriving.r2p2, message_bytes);
+        let taken = self.r2p2.take_up(arriving.r2p2, &self.limits);
         taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
