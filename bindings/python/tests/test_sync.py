@@ -224,6 +224,27 @@ def test_what_a_server_cancels_is_an_error_and_no_cancellation_of_the_caller(stu
     assert failure(lambda: stub.Echo(pb.Text(text="cancelled"))).code() == grpc.StatusCode.CANCELLED
 
 
+def test_only_who_asks_for_the_answer_waits_until_somebody_is_ready(stub, tmp_path):
+    """Opening does not: there is no daemon, and none comes."""
+    with trunkline.insecure_channel(socket=str(tmp_path / "nobody"), embedded=False) as channel:
+        absent = pb_grpc.ExamStub(channel)
+        call = absent.Echo.future(pb.Text(text="x"), wait_for_ready=True)
+        told = threading.Event()
+        call.add_done_callback(lambda _: told.set())
+        assert call.running() and call.cancel() and told.wait(60) and call.cancelled()
+        late = failure(absent.Echo.future(pb.Text(text="x"), wait_for_ready=True, timeout=0.1).result)
+        assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        stream = absent.Chat(iter([pb.Text(text="x")]), wait_for_ready=True)
+        assert stream.is_active()
+    assert failure(lambda: next(stream)).details() == "Channel closed!"
+    # Where somebody is, calls are made.
+    assert stub.Echo.future(pb.Text(text="x"), wait_for_ready=True).result(60).text == "x"
+    texts = ["a", "b", "c"]
+    heard = stub.Chat((pb.Text(text=text) for text in texts), wait_for_ready=True)
+    assert [text.text for text in heard] == texts
+    assert stub.Join(iter([pb.Text(text="x")]), wait_for_ready=True).text == "x"
+
+
 def test_an_iterator_of_requests_that_fails_ends_the_call_with_unknown(stub):
     def requests():
         yield pb.Text(text="one")

@@ -81,17 +81,20 @@ class _Method:
         call, status = ffi.new("tl_call *"), ffi.new("tl_status *")
         first, _kept = as_slice(b"" if request is None else request)
         flags = lib.TL_NO_MESSAGE if request is None else lib.TL_LAST
+        # Who waits until somebody is ready may wait for long, and not here.
+        opening = _Opening() if wait_for_ready else None
+        queue = opening.queue if opening else _library.NO_QUEUE
         try:
             channel = self._library.channel(wait_for_ready)
-            code = lib.tl_call_open(
-                channel, self._method, first, flags, options.value, _library.NO_QUEUE, 0, call, status
-            )
+            code = lib.tl_call_open(channel, self._method, first, flags, options.value, queue, 0, call, status)
         finally:
             options.release()
         deadline = None if timeout is None else time.monotonic() + timeout
         if code:
             return Stream(None, self._library.take, self._deserialize, deadline, _library.ending_of(status[0]))
-        stream = Stream(call[0], self._library.take, self._deserialize, deadline)
+        if opening:
+            opening.begin()
+        stream = Stream(call[0], self._library.take, self._deserialize, deadline, opening=opening)
         self._library.calls.add(stream)
         if self._library.is_closed:
             # By another thread, which has not seen this one.
@@ -184,12 +187,44 @@ class _StreamUnary(_StreamStream, grpc.StreamUnaryMultiCallable):
         return super().__call__(request_iterator, **how).only_response()
 
 
+class _Opening:
+    """A call that is being opened. Only who needs it open waits."""
+
+    def __init__(self):
+        self.queue = _library.new_queue()
+        self._release = weakref.finalize(self, lib.tl_queue_release, self.queue)
+        self._is_over = threading.Event()
+        self._ending = None  # why it could not be opened
+
+    def begin(self):
+        """Looks once; a thread goes on if that was too soon."""
+        if not self._look(0):
+            threading.Thread(target=self._look, args=(-1,), daemon=True).start()
+
+    def wait(self):
+        """Waits until it is open; how it ended if it cannot be opened."""
+        self._is_over.wait()
+        return self._ending
+
+    def _look(self, timeout_ns):
+        event, count = ffi.new("tl_event *"), ffi.new("size_t *")
+        if lib.tl_queue_next(self.queue, event, 1, timeout_ns, count, ffi.NULL) == 0 and not count[0]:
+            return False
+        if count[0]:
+            self._ending = end_of(event) if event.code else None
+            lib.tl_event_clear(event)
+        self._release()
+        self._is_over.set()
+        return True
+
+
 class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     """A call under way: an iterator of its responses. It is received by whoever asks for something, no thread else."""
 
-    def __init__(self, call, take, deserialize, deadline, ending=None):
+    def __init__(self, call, take, deserialize, deadline, ending=None, opening=None):
         super().__init__()
         self._call = call
+        self._opening = opening
         self._take = take
         self._deserialize = deserialize
         self._deadline = deadline
@@ -208,6 +243,9 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     def _receive(self):
         """What comes next of the call: headers, a response that waits then, or the end. With the lock for receiving."""
         event, status = ffi.new("tl_event *"), ffi.new("tl_status *")
+        if self._opening is not None and (refused := self._opening.wait()):
+            self._last = refused
+            return
         if lib.tl_call_receive(self._call, _library.NO_QUEUE, 0, event, status):
             self._last = _library.ending_of(status[0])
             return
@@ -276,7 +314,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     def feed(self, requests, serialize):
         """Sends what an iterator gives, on a thread of its own: it may wait for what is received."""
         if self._ending is None:
-            feeding = (self._call, requests, serialize, weakref.ref(self))
+            feeding = (self._call, self._opening, requests, serialize, weakref.ref(self))
             threading.Thread(target=_feed, args=feeding, daemon=True).start()
 
     # ---- the call
@@ -344,7 +382,8 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         with self._lock:
             if self._watcher is not None:
                 return
-            self._watcher = threading.Thread(target=_watch, args=(self._call, weakref.ref(self)), daemon=True)
+            watching = (self._call, self._opening, weakref.ref(self))
+            self._watcher = threading.Thread(target=_watch, args=watching, daemon=True)
         self._watcher.start()
 
     # ---- the future
@@ -394,8 +433,10 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             self._cut_short(grpc.StatusCode.CANCELLED, "nobody reads it any more")
 
 
-def _feed(call, requests, serialize, stream):
+def _feed(call, opening, requests, serialize, stream):
     """Sends requests. The stream is not kept by this: who drops it ends the call, whatever the iterator waits for."""
+    if opening is not None and opening.wait():
+        return
     try:
         for request in requests:
             message, _kept = as_slice(serialize(request))
@@ -408,8 +449,10 @@ def _feed(call, requests, serialize, stream):
             fed.fail_requests(error)
 
 
-def _watch(call, stream):
+def _watch(call, opening, stream):
     """Waits for the end of a call, of which nothing is received before that."""
+    if opening is not None:
+        opening.wait()
     lib.tl_call_watch(call, _library.NO_QUEUE, 0, ffi.NULL)
     if (watched := stream()) is not None:
         watched._read_rest()

@@ -31,7 +31,7 @@ inline std::string TargetOf(const std::string &target) {
 
 } // namespace internal
 
-class Channel final : public ChannelInterface {
+class Channel final : public ChannelInterface, public std::enable_shared_from_this<Channel> {
   public:
     Channel(const std::string &target, const ChannelArguments &arguments,
             internal::ClientInterceptorFactories interceptors = {})
@@ -51,6 +51,7 @@ class Channel final : public ChannelInterface {
     const ChannelArguments &trunkline_arguments() const override { return arguments_; }
     const std::string &trunkline_target() const override { return target_; }
     const internal::ClientInterceptorFactories &trunkline_interceptors() const override { return interceptors_; }
+    std::shared_ptr<ChannelInterface> trunkline_shared() override { return weak_from_this().lock(); }
 
   private:
     using Handle = trunkline::detail::Owned<tl_channel, tl_channel_release>;

@@ -46,18 +46,33 @@ namespace internal {
 class PreparedCall;
 class ClientCall;
 
-// A call that was made, by which it is cancelled; 0 when it has ended. What was told of its last message stays.
+// A call that was made, by which it is cancelled; 0 when it has ended. What was told of its last message stays. The
+// context has it, and who makes the call: a stream may end after its context.
 class CallInFlight {
   public:
-    uint64_t id() const { return id_; }
-    void Is(uint64_t id) { id_ = id; }
+    // It has a handle by which it can be cancelled.
+    void Is(tl_call call) {
+        id_ = call.id;
+        if (is_cancelled_) TellLibrary();
+    }
+    // From any thread; before it is made, too.
+    void Cancel() {
+        is_cancelled_ = true;
+        TellLibrary();
+    }
+    bool IsCancelled() const { return is_cancelled_; }
     // Whether its last message came compressed from a gRPC server.
     bool WasCompressed() const { return was_compressed_; }
     void Came(bool compressed) { was_compressed_ = compressed; }
 
   private:
+    void TellLibrary() {
+        tl_call call{id_};
+        if (call.id != 0) tl_call_cancel(call, nullptr);
+    }
+
     std::atomic<uint64_t> id_{0};
-    std::atomic<bool> was_compressed_{false};
+    std::atomic<bool> was_compressed_{false}, is_cancelled_{false};
 };
 
 inline const char *CompressionName(grpc_compression_algorithm algorithm) {
@@ -110,10 +125,8 @@ class ClientContext {
     std::string peer() const { return target_; }
     // Ends the call from any thread; before it is made, too.
     void TryCancel() {
-        is_cancelled_ = true;
         TellCancelled();
-        tl_call call{call_.id()};
-        if (call.id != 0) tl_call_cancel(call, nullptr);
+        call_->Cancel();
     }
     // What is known of a failed call beyond its status: whether its handler may have run.
     std::string debug_error_string() const { return debug_; }
@@ -131,11 +144,6 @@ class ClientContext {
         batch->Before([] {});
     }
 
-    // The call has a handle by which it can be cancelled; 0 when it has ended.
-    void Cancels(tl_call call) {
-        call_.Is(call.id);
-        if (is_cancelled_ && call.id != 0) tl_call_cancel(call, nullptr);
-    }
     void Ended(tl_metadata trailers, const Status &status) {
         trailing_.Take(trailers);
         static const char *const known[] = {"executed", "not executed", "execution unknown"};
@@ -152,8 +160,9 @@ class ClientContext {
     uint64_t parent_ = 0;
     // A handle of this context's own, of blocking calls.
     uint64_t cancellation_ = 0;
-    internal::CallInFlight call_;
-    std::atomic<bool> is_cancelled_{false};
+    const std::shared_ptr<internal::CallInFlight> call_ = std::make_shared<internal::CallInFlight>();
+    // Of the call that is made: its interceptors are made by it.
+    std::shared_ptr<ChannelInterface> channel_;
     // Of the call that is made; `TryCancel` looks from another thread.
     std::unique_ptr<internal::ClientInterception> interception_;
     std::atomic<internal::Interceptors *> interceptors_{nullptr};
@@ -167,8 +176,10 @@ class PreparedCall {
     using Type = experimental::ClientRpcInfo::Type;
 
     PreparedCall(ChannelInterface *channel, ClientContext *context, const char *method, Type type)
-        : context_(context), method_(method), arguments_(channel->trunkline_arguments()) {
+        : context_(context), call_(context->call_), kept_(channel->trunkline_shared()), method_(method),
+          arguments_(channel->trunkline_arguments()) {
         channel_ = channel->trunkline_channel(context->wait_for_ready_);
+        context->channel_ = kept_;
         status_ = channel->trunkline_status();
         context->target_ = channel->trunkline_target();
         context->interception_ = ClientInterception::Of(channel, context, method, type);
@@ -196,7 +207,7 @@ class PreparedCall {
     void Seal() {
         if (status_.ok()) status_ = Write();
         // Its answer could come before it is cancelled a second time.
-        if (status_.ok() && context_->is_cancelled_) {
+        if (status_.ok() && call_->IsCancelled()) {
             status_ = Status(StatusCode::CANCELLED, "cancelled before it was made");
             status_.set_execution(TL_NOT_EXECUTED);
         }
@@ -212,7 +223,7 @@ class PreparedCall {
             context_->cancellation_ = handle.id;
         }
         options_.cancellation = tl_call{context_->cancellation_};
-        context_->Cancels(options_.cancellation);
+        call_->Is(options_.cancellation);
     }
 
     // Too long for what the channel says.
@@ -227,16 +238,16 @@ class PreparedCall {
         return Status(StatusCode::RESOURCE_EXHAUSTED, "the response is longer than the channel may receive");
     }
 
-    void Opened(tl_call call) { context_->Cancels(call); }
+    void Opened(tl_call call) { call_->Is(call); }
     void Headers(tl_event &event) { context_->initial_.Take(std::exchange(event.headers, tl_metadata{})); }
     // A message, if there is one in it.
     void Came(const tl_event &event) {
-        if (event.message.id != 0) context_->call_.Came((event.flags & TL_COMPRESSED) != 0);
+        if (event.message.id != 0) call_->Came((event.flags & TL_COMPRESSED) != 0);
     }
     // How the call ended.
     Status End(tl_event &event) {
         Status status = TakeStatus(std::exchange(event.status, tl_status{}));
-        context_->call_.Is(0);
+        call_->Is(tl_call{});
         context_->Ended(std::exchange(event.trailers, tl_metadata{}), status);
         return status;
     }
@@ -266,6 +277,9 @@ class PreparedCall {
     }
 
     ClientContext *context_;
+    std::shared_ptr<CallInFlight> call_;
+    // The program may let go of its channel while the call goes on.
+    std::shared_ptr<ChannelInterface> kept_;
     const char *method_;
     const ChannelArguments &arguments_;
     tl_channel channel_{};

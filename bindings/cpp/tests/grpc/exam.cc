@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "clients.h"
+#include "ends.h"
 #include "interceptors.h"
 #include "servers.h"
 
@@ -18,6 +19,10 @@ static void call(const std::string &target) {
     say("blocking");
     exam::ReactingExaminer(channel).examine();
     exam::InterceptedExaminer<exam::ReactingExaminer>(target).examine();
+    auto stub = exam::v1::Exam::NewStub(channel);
+    exam::unread(stub.get());
+    exam::thrown(stub.get());
+    exam::gone(target);
     say("callback");
     exam::QueuedExaminer(channel).examine();
     exam::InterceptedExaminer<exam::QueuedExaminer>(target).examine();
@@ -44,6 +49,8 @@ int main(int argc, char **argv) {
             exam::Served served(by, "localhost:50051");
             call("localhost:50051");
         }
+        exam::notified("localhost:50051");
+        exam::answered("localhost:50051");
     } else {
         return 2;
     }

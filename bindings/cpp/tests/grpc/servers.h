@@ -1,6 +1,8 @@
 // The exam's service by each API: handlers that block, reactors, and completion queues.
 #pragma once
 
+#include <stdexcept>
+
 #include "common.h"
 #include "interceptors.h"
 
@@ -9,6 +11,7 @@ namespace exam {
 class BlockingExam final : public v1::Exam::Service {
     grpc::Status Echo(grpc::ServerContext *context, const Text *request, Text *response) override {
         answer_metadata(context);
+        if (request->text() == "throw") throw std::runtime_error("as the exam wants it");
         while (request->text() == "wait" && !context->IsCancelled()) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
@@ -47,6 +50,7 @@ class ReactingExam final : public v1::Exam::CallbackService {
             void OnDone() override { delete this; }
         };
         answer_metadata(context);
+        if (request->text() == "throw") throw std::runtime_error("as the exam wants it");
         if (request->text() == "wait") return new Waiting;
         *response = *request;
         auto *reactor = context->DefaultReactor();

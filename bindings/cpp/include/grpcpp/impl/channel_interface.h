@@ -5,6 +5,7 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <memory>
 #include <vector>
 
 namespace grpc {
@@ -35,6 +36,8 @@ class ChannelInterface {
     // The factories of interceptors, and which of them is the first for this.
     virtual const internal::ClientInterceptorFactories &trunkline_interceptors() const = 0;
     virtual size_t trunkline_first_interceptor() const { return 0; }
+    // For calls, which keep it; null if nobody shares it.
+    virtual std::shared_ptr<ChannelInterface> trunkline_shared() { return nullptr; }
 };
 
 } // namespace grpc

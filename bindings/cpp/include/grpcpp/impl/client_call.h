@@ -330,6 +330,8 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
             *status_out_ = status_;
             then.emplace_back(std::exchange(wants_end_, nullptr), true);
         }
+        // Nothing is received while a message waits to be read, and the end is wanted all the same.
+        if (wants_end_ && is_open_ && !is_watched_ && next_.id != 0) WatchForEnd();
         bool is_wanted = wants_headers_ || wants_message_ || wants_end_;
         if (is_wanted && is_open_ && !is_ended_ && !is_receiving_ && next_.id == 0) BeginReceive(then);
     }
@@ -368,15 +370,32 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         PumpReceive(then);
     }
 
+    // Tells of an end that is no answer of the server's: cancelled, too late, or cut off. What was not read until then
+    // is let go, as gRPC does.
+    void WatchForEnd() {
+        uint64_t tag = TagOf(queue_, [self = shared_from_this()](tl_event &event) {
+            if (event.code == TL_OK || tl_status_execution(event.status) == TL_EXECUTED) return;
+            Then then;
+            std::unique_lock<std::mutex> lock(self->mutex_);
+            self->discards_ = true;
+            self->Pump(then);
+            Finish(lock, then);
+        });
+        is_watched_ = true;
+        if (tl_call_watch(call_, queue_, tag, nullptr) != TL_OK) Forget(tag);
+    }
+
     void Received(tl_event &event) {
         Then then;
         std::unique_lock<std::mutex> lock(mutex_);
         is_receiving_ = false;
+        // Once its end was told, the context may be gone.
+        if (is_ended_) return;
         has_headers_ = true;
         if (event.kind == TL_EVENT_HEADERS) prepared_.Headers(event);
         prepared_.Came(event);
         if (event.kind == TL_EVENT_MESSAGE) next_ = std::exchange(event.message, tl_message{});
-        if (event.kind == TL_EVENT_END && !is_ended_) End(prepared_.End(event), then);
+        if (event.kind == TL_EVENT_END) End(prepared_.End(event), then);
         Pump(then);
         Finish(lock, then);
     }
@@ -395,7 +414,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     tl_call call_{};
     Slice first_;
     bool has_first_ = false, has_begun_ = false, is_open_ = false, is_ended_ = false, is_sending_ = false;
-    bool is_receiving_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
+    bool is_receiving_ = false, is_watched_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
     std::deque<Sending> sends_;
     std::function<void(Batch &)> sends_first_;
     // Of a call with interceptors, what was asked for before it began.

@@ -12,6 +12,14 @@
 
 namespace grpc::internal {
 
+// What a function of the program's throws goes no further, as with gRPC: the thread has more to do.
+template <class Act> void Quietly(Act &&act) {
+    try {
+        act();
+    } catch (...) {
+    }
+}
+
 // Begins with its first user, and lives as long as the process: reactions may come until its end. A forked child has
 // none of its threads.
 class EventLoop {
@@ -25,7 +33,7 @@ class EventLoop {
 
     // Runs `act` on a thread of the loop.
     void Post(std::function<void()> act) {
-        uint64_t tag = TagOf(queue_, [act = std::move(act)](tl_event &) { act(); });
+        uint64_t tag = TagOf(queue_, [act = std::move(act)](tl_event &) { Quietly(act); });
         if (tl_queue_post(queue_, tag, nullptr) != TL_OK) Forget(tag);
     }
 

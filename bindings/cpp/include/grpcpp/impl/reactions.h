@@ -25,7 +25,7 @@ class Asking {
 
 inline void React(std::function<void()> act) {
     if (Asking::IsUnderWay()) return EventLoop::Get().Post(std::move(act));
-    act();
+    Quietly(act);
 }
 
 // Counts what is still to come for a reactor; the last to leave runs the end.
@@ -43,7 +43,7 @@ class Reactions : public std::enable_shared_from_this<Reactions> {
         Enter();
         return [self = shared_from_this(), react = std::move(react)](bool ok) {
             React([self, react, ok] {
-                react(ok);
+                Quietly([&] { react(ok); });
                 self->Leave();
             });
         };

@@ -69,12 +69,13 @@ class AsyncCallRequest final : public AsyncRequest {
         void *tag;
         bool has_tag = ServerAccess::DoneTag(*context_, &tag);
         if (!has_tag && call->NewBatch() == nullptr) return;
-        CompletionQueue *notified = has_tag ? notified_ : nullptr;
-        if (has_tag) notified->trunkline_begin();
+        // As with gRPC it comes where the call's operations end, not where the call was told.
+        CompletionQueue *queue = has_tag ? queue_ : nullptr;
+        if (has_tag) queue->trunkline_begin();
         // Without a tag it may be over when nobody looks at the program's queue any more.
-        call->Watch(has_tag ? notified->trunkline_queue() : EventLoop::Get().queue(), [call, notified, tag] {
-            call->Close([notified, tag] {
-                if (notified != nullptr) notified->trunkline_ready(tag, true);
+        call->Watch(has_tag ? queue->trunkline_queue() : EventLoop::Get().queue(), [call, queue, tag] {
+            call->Close([queue, tag] {
+                if (queue != nullptr) queue->trunkline_ready(tag, true);
             });
         });
     }

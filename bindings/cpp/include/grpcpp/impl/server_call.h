@@ -157,11 +157,17 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         outcome.trailers = handle.get();
         outcome.flags = options.trunkline_flags();
         tl_slice bytes = last != nullptr ? raw(*last) : tl_slice{};
-        bool was_over = tl_call_is_over(call_) != 0;
-        tl_code code =
-            tl_call_finish(call_, &outcome, last != nullptr && status.ok() ? &bytes : nullptr, queue, tag, nullptr);
-        if (code == TL_OK && !was_over) is_answered_ = true;
+        // Before the library is told: who watches may hear that the call is over before this returns.
+        bool is_answer = tl_call_is_over(call_) == 0 && !is_answered_.exchange(true);
+        const tl_slice *response = last != nullptr && status.ok() ? &bytes : nullptr;
+        tl_code code = tl_call_finish(call_, &outcome, response, queue, tag, nullptr);
+        if (is_answer) Answers(code);
         return code;
+    }
+
+    // An answer that was not given is none.
+    void Answers(tl_code code) {
+        if (code != TL_OK) is_answered_ = false;
     }
 
     void Add(tl_queue queue, Sending sending) {
@@ -174,9 +180,11 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         while (!sends_.empty() && !is_sending_) {
             Sending next = std::move(sends_.front());
             sends_.pop_front();
-            uint64_t tag = TagOf(queue, [self = shared_from_this(), queue, done = next.done](tl_event &event) {
+            bool may_answer = next.kind == kEnd && !is_answered_;
+            uint64_t tag = TagOf(queue, [self = shared_from_this(), queue, may_answer, done = next.done](tl_event &event) {
                 std::unique_lock<std::mutex> lock(self->mutex_);
                 self->is_sending_ = false;
+                if (may_answer) self->Answers(event.code);
                 self->Pump(queue, lock);
                 lock.unlock();
                 done(event.code == TL_OK);

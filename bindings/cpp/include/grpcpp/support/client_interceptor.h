@@ -57,10 +57,11 @@ inline experimental::ClientInterceptorFactoryInterface *&GlobalClientInterceptor
     return factory;
 }
 
-// A channel without its first interceptors, for calls of a hijacker's own. The channel itself outlives it.
+// A channel without its first interceptors, for calls of a hijacker's own. It keeps the channel, if that is shared.
 class InterceptedChannel final : public ChannelInterface {
   public:
-    InterceptedChannel(ChannelInterface *channel, size_t first) : channel_(channel), first_(first) {}
+    InterceptedChannel(ChannelInterface *channel, size_t first)
+        : kept_(channel->trunkline_shared()), channel_(channel), first_(first) {}
     grpc_connectivity_state GetState(bool try_to_connect) override { return channel_->GetState(try_to_connect); }
     tl_channel trunkline_channel(bool wait_for_ready) const override {
         return channel_->trunkline_channel(wait_for_ready);
@@ -72,8 +73,10 @@ class InterceptedChannel final : public ChannelInterface {
         return channel_->trunkline_interceptors();
     }
     size_t trunkline_first_interceptor() const override { return first_; }
+    std::shared_ptr<ChannelInterface> trunkline_shared() override { return kept_; }
 
   private:
+    std::shared_ptr<ChannelInterface> kept_;
     ChannelInterface *channel_;
     size_t first_;
 };

@@ -81,7 +81,7 @@ class ServerReactor {
         served->call->Watch(served->queue, [this, served] {
             served->call->Close([this, served] {
                 internal::React([this, served] {
-                    if (served->call->IsCancelled()) OnCancel();
+                    if (served->call->IsCancelled()) internal::Quietly([this] { OnCancel(); });
                     served->reactions->Leave();
                 });
             });
@@ -224,7 +224,10 @@ template <class Reactor> class FinishingReactor final : public Reactor {
     void OnDone() override { delete this; }
 };
 
-template <class Reactor> void Bind(Reactor *reactor, const std::shared_ptr<ReactingServed> &served) {
+// `make` gives a handler's reactor; null where it throws.
+template <class Make> void Bind(Make make, const std::shared_ptr<ReactingServed> &served) {
+    decltype(make()) reactor = nullptr;
+    Quietly([&] { reactor = make(); });
     if (reactor != nullptr) return reactor->trunkline_bind(served);
     static_cast<ServerReactor *>(new FinishingReactor<ServerUnaryReactor>(
                                      Status(StatusCode::UNIMPLEMENTED, "the handler gave no reactor")))
@@ -278,7 +281,7 @@ ServedMethod::Handler
 CallbackUnaryMethod(std::function<ServerUnaryReactor *(CallbackServerContext *, const Request *, Response *)> act) {
     auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
         Response *response = WithResponse<Response>(served);
-        Bind(act(&served->context, request, response), served);
+        Bind([&] { return act(&served->context, request, response); }, served);
     };
     return ReactingToRequest<Request>(experimental::ServerRpcInfo::Type::UNARY, std::move(reacts));
 }
@@ -287,7 +290,7 @@ template <class Request, class Response>
 ServedMethod::Handler CallbackServerStreamingMethod(
     std::function<ServerWriteReactor<Response> *(CallbackServerContext *, const Request *)> act) {
     auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
-        Bind(act(&served->context, request), served);
+        Bind([&] { return act(&served->context, request); }, served);
     };
     return ReactingToRequest<Request>(experimental::ServerRpcInfo::Type::SERVER_STREAMING, std::move(reacts));
 }
@@ -297,7 +300,7 @@ ServedMethod::Handler
 CallbackClientStreamingMethod(std::function<ServerReadReactor<Request> *(CallbackServerContext *, Response *)> act) {
     auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served) {
         Response *response = WithResponse<Response>(served);
-        Bind(act(&served->context, response), served);
+        Bind([&] { return act(&served->context, response); }, served);
     };
     return ReactingToCall(experimental::ServerRpcInfo::Type::CLIENT_STREAMING, std::move(reacts));
 }
@@ -306,7 +309,7 @@ template <class Request, class Response>
 ServedMethod::Handler
 CallbackBidiMethod(std::function<ServerBidiReactor<Request, Response> *(CallbackServerContext *)> act) {
     auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served) {
-        Bind(act(&served->context), served);
+        Bind([&] { return act(&served->context); }, served);
     };
     return ReactingToCall(experimental::ServerRpcInfo::Type::BIDI_STREAMING, std::move(reacts));
 }

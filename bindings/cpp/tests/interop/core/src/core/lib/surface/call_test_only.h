@@ -10,8 +10,6 @@
 constexpr uint32_t GRPC_WRITE_INTERNAL_COMPRESS = 0x80000000u;
 constexpr uint32_t GRPC_WRITE_INTERNAL_TEST_ONLY_WAS_COMPRESSED = 0x40000000u;
 
-// Of clients the call is a member of its context, of servers there is a pointer to it.
-template <class Call> bool WasCompressed(const Call &call) { return call.WasCompressed(); }
 template <class Call> bool WasCompressed(const std::shared_ptr<Call> &call) { return call->WasCompressed(); }
 
 template <class Call> grpc_compression_algorithm grpc_call_test_only_get_compression_algorithm(const Call &call) {

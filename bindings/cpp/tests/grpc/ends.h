@@ -1,0 +1,192 @@
+// How calls end where a program is not tidy: what nobody reads, what is thrown, and what goes before its calls.
+#pragma once
+
+#include <stdexcept>
+
+#include "common.h"
+
+namespace exam {
+
+// Reads once, and never again.
+class ReadsOnce final : public grpc::ClientBidiReactor<Text, Text> {
+  public:
+    ReadsOnce(v1::Exam::Stub *stub, grpc::ClientContext *context) {
+        stub->async()->Talk(context, this);
+        StartRead(&back_);
+        StartWrite(&say_);
+        StartCall();
+    }
+    void OnWriteDone(bool ok) override {
+        if (ok && ++written_ < 3) StartWrite(&say_);
+    }
+    void OnReadDone(bool ok) override {
+        if (ok) has_read.open();
+    }
+    void OnDone(const grpc::Status &status) override {
+        status_ = status;
+        done_.open();
+    }
+    grpc::StatusCode await() {
+        done_.wait();
+        return status_.error_code();
+    }
+    Gate has_read;
+
+  private:
+    Text say_ = text("word"), back_;
+    int written_ = 0;
+    grpc::Status status_;
+    Gate done_;
+};
+
+// A call that is cancelled, or too late, ends though there is something to be read.
+inline void unread(v1::Exam::Stub *stub) {
+    grpc::ClientContext cancelled;
+    ReadsOnce first(stub, &cancelled);
+    first.has_read.wait();
+    // The next answer comes meanwhile.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    cancelled.TryCancel();
+    CHECK(first.await() == grpc::StatusCode::CANCELLED);
+    grpc::ClientContext late;
+    late.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    ReadsOnce second(stub, &late);
+    CHECK(second.await() == grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
+// What a handler or a reaction throws ends neither the program nor a thread of the library's.
+inline void thrown(v1::Exam::Stub *stub) {
+    for (int round = 0; round < 20; round++) {
+        grpc::ClientContext context;
+        Text request = text("throw"), response;
+        Gate told;
+        grpc::StatusCode code{};
+        stub->async()->Echo(&context, &request, &response, [&](grpc::Status status) {
+            code = status.error_code();
+            told.open();
+            throw std::runtime_error("as the exam wants it");
+        });
+        told.wait();
+        // A queue's handler is the program's own, and throws nothing here.
+        CHECK(code == grpc::StatusCode::UNIMPLEMENTED || code == grpc::StatusCode::UNKNOWN || code == grpc::StatusCode::OK);
+    }
+}
+
+// A context that goes before its stream, as where a program connects anew; and a channel that goes before its calls.
+inline void gone(const std::string &target) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(1 << 20);
+    arguments.SetMaxSendMessageSize(1 << 20);
+    auto connect = [&] {
+        return v1::Exam::NewStub(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+    };
+    auto stub = connect();
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::ClientReader<Number>> reader;
+    for (int round = 0; round < 3; round++) {
+        context = std::make_unique<grpc::ClientContext>();
+        reader = stub->Count(context.get(), number(3));
+        Number next;
+        while (reader->Read(&next)) continue;
+        CHECK(next.value() == 3 && reader->Finish().ok());
+    }
+    reader.reset();
+    grpc::ClientContext left;
+    reader = connect()->Count(&left, number(3));
+    Number next;
+    while (reader->Read(&next)) continue;
+    CHECK(next.value() == 3 && reader->Finish().ok());
+    grpc::ClientContext queued;
+    grpc::CompletionQueue queue;
+    Text response;
+    grpc::Status status;
+    auto call = connect()->PrepareAsyncEcho(&queued, text("hello"), &queue);
+    call->StartCall();
+    call->Finish(&response, &status, &response);
+    void *tag = nullptr;
+    bool ok = false;
+    CHECK(queue.Next(&tag, &ok) && ok && tag == &response && status.ok() && response.text() == "hello");
+    queue.Shutdown();
+    CHECK(!queue.Next(&tag, &ok));
+}
+
+// Of a service in a queue: what tells of the end comes where the call's operations end.
+inline void notified(const std::string &address) {
+    v1::Exam::AsyncService service;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service);
+    auto operations = builder.AddCompletionQueue(), calls = builder.AddCompletionQueue();
+    auto server = builder.BuildAndStart();
+    CHECK(server != nullptr);
+    auto deadline = std::chrono::system_clock::now() + std::chrono::minutes(1);
+    auto next = [deadline](grpc::ServerCompletionQueue &queue) {
+        void *tag = nullptr;
+        bool ok = false;
+        CHECK(queue.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT && ok);
+        return static_cast<int *>(tag);
+    };
+    int come = 0, over = 0, sent = 0;
+    {
+        grpc::ServerContext context;
+        Text request;
+        grpc::ServerAsyncResponseWriter<Text> responder(&context);
+        context.AsyncNotifyWhenDone(&over);
+        service.RequestEcho(&context, &request, &responder, operations.get(), calls.get(), &come);
+        std::thread client([&address] {
+            auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+            grpc::ClientContext asks;
+            Text response;
+            CHECK(stub->Echo(&asks, text("hello"), &response).ok() && response.text() == "hello");
+        });
+        CHECK(next(*calls) == &come);
+        responder.Finish(request, grpc::Status::OK, &sent);
+        for (int count = 0; count < 2; count++) ++*next(*operations);
+        CHECK(over == 1 && sent == 1 && !context.IsCancelled());
+        client.join();
+    }
+    server->Shutdown();
+    for (auto *queue : {operations.get(), calls.get()}) {
+        queue->Shutdown();
+        void *tag;
+        bool ok;
+        while (queue->Next(&tag, &ok)) continue;
+    }
+}
+
+// A call that was answered was not cancelled, whichever thread learns first that it is over.
+inline void answered(const std::string &address) {
+    struct Service final : v1::Exam::CallbackService {
+        struct Answering final : grpc::ServerUnaryReactor {
+            explicit Answering(std::atomic<int> *cancelled) : cancelled_(cancelled) { Finish(grpc::Status::OK); }
+            void OnCancel() override { ++*cancelled_; }
+            void OnDone() override { delete this; }
+            std::atomic<int> *cancelled_;
+        };
+        grpc::ServerUnaryReactor *Echo(grpc::CallbackServerContext *, const Text *, Text *) override {
+            return new Answering(&cancelled);
+        }
+        std::atomic<int> cancelled{0};
+    } service;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service);
+    auto server = builder.BuildAndStart();
+    CHECK(server != nullptr);
+    std::vector<std::thread> clients;
+    for (int client = 0; client < 4; client++) {
+        clients.emplace_back([&address] {
+            auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+            for (int call = 0; call < 500; call++) {
+                grpc::ClientContext context;
+                Text response;
+                CHECK(stub->Echo(&context, text("hello"), &response).ok());
+            }
+        });
+    }
+    for (std::thread &client : clients) client.join();
+    server->Shutdown();
+    CHECK(service.cancelled == 0);
+}
+
+} // namespace exam
