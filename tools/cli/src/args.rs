@@ -559,12 +559,18 @@ fn reservation(text: &str) -> Result<(u8, usize), String> {
     Ok((class, workers.parse().map_err(|_| wrong())?))
 }
 
-/// Reads `key:value`.
+/// Reads `key:value`; binary values in base64, with or without its padding, as gRPC sends them.
 fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
-    use base64::{Engine, prelude::BASE64_STANDARD};
+    use base64::Engine;
+    use base64::alphabet::STANDARD;
+    use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
     let (key, value) = text.split_once(':').map(|(k, v)| (k.trim(), v.trim())).ok_or("write key:value")?;
-    let decoded = key.ends_with("-bin").then(|| BASE64_STANDARD.decode(value)).transpose();
-    let value = decoded.map_err(|error| error.to_string())?.unwrap_or_else(|| value.as_bytes().to_vec());
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let decoded = key.ends_with("-bin").then(|| GeneralPurpose::new(&STANDARD, lenient).decode(value));
+    let decoded = decoded.transpose().map_err(|error| {
+        format!("{value:?} is no base64 ({error}): the value of a key that ends in -bin is written so")
+    })?;
+    let value = decoded.unwrap_or_else(|| value.as_bytes().to_vec());
     // Checked one by one, so that the error stands at the pair at fault.
     Metadata::new().insert(key, &value).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value))
@@ -642,7 +648,10 @@ mod tests {
     #[test]
     fn metadata_is_checked_where_it_stands() {
         assert_eq!(metadata("tenant: blue"), Ok(("tenant".into(), b"blue".to_vec())));
-        assert_eq!(metadata("x-bin:/wA="), Ok(("x-bin".into(), vec![0xff, 0])));
+        for padded_or_not in ["x-bin:/wA=", "x-bin: /wA"] {
+            assert_eq!(metadata(padded_or_not), Ok(("x-bin".into(), vec![0xff, 0])));
+        }
+        assert!(metadata("x-bin: !!").unwrap_err().contains("\"!!\" is no base64"));
         for wrong in ["tenant", "Tenant:blue", "x-bin:?", ":x"] {
             assert!(metadata(wrong).is_err(), "{wrong}");
         }

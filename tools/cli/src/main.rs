@@ -13,7 +13,7 @@
 //! * `insight.rs` leaves the verbs that keep records of calls to `trunkline-insight` (tools/insight).
 //! * `doctor/` looks at this host: socket, rights, limits, kernel, certificates, configuration, clock.
 //! * `manual.rs` makes manual pages and completion scripts of the command line.
-//! * `place.rs` looks at what was named as the daemon's socket.
+//! * `operator.rs` is the way to the admin API, `place.rs` looks at what was named as the daemon's socket.
 //! * `relay.rs` runs the relay for applications of other hosts, `router.rs` the R2P2 router, whose policies `sim.rs`
 //!   simulates.
 //! * `demo/` starts everything on this machine and shows it at work.
@@ -38,6 +38,7 @@ mod list;
 mod manual;
 mod metrics;
 mod numbers;
+mod operator;
 #[cfg(test)]
 mod packaging;
 mod past;
@@ -55,11 +56,12 @@ mod upgrade;
 use admin::proto::admin_client::AdminClient;
 use args::{CallArgs, Trunkline, Verb};
 use clap::{CommandFactory, Parser};
+use operator::{admin_place, operator_channel, refusal};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use trunkline::{Channel, Status};
+use trunkline::Status;
 
 /// Exit code of a call that ended with a status: this plus gRPC's number for it.
 const EXIT_STATUS: u8 = 64;
@@ -89,17 +91,17 @@ fn main() -> ExitCode {
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
         Verb::Upgrade(args) => upgrade::upgrade(&operator(), &args),
-        Verb::List(args) => list::list(&AdminClient::new(operator()), args.json).map_err(explained),
-        Verb::Shards(args) => shards::shards(&operator(), &args).map_err(explained),
+        Verb::List(args) => list::list(&AdminClient::new(operator()), args.json).map_err(refused),
+        Verb::Shards(args) => shards::shards(&operator(), &args).map_err(refused),
         Verb::Doctor(args) => match doctor::doctor(&args, socket) {
             Ok(true) => Ok(()),
             // It has said so.
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        Verb::Explain(args) => explain::explain(&AdminClient::new(operator()), &args).map_err(explained),
+        Verb::Explain(args) => explain::explain(&AdminClient::new(operator()), &args).map_err(refused),
         Verb::Top(args) => {
-            top::top(&AdminClient::new(operator()), &AdminClient::new(operator()), &args).map_err(explained)
+            top::top(AdminClient::new(operator()), &AdminClient::new(operator()), &args).map_err(refused)
         }
         Verb::Policy(verb) => policy::policy(&operator(), verb),
         Verb::Call(args) => match call(args, socket.clone()) {
@@ -110,13 +112,15 @@ fn main() -> ExitCode {
             Ok(true) => Ok(()),
             // The report has said so.
             Ok(false) => return ExitCode::FAILURE,
+            Err(bench::BenchError::Plan(problem)) => return misused(&problem),
             Err(error) => Err(error.to_string()),
         },
         Verb::Relay(args) => relay::relay(&args, socket),
         Verb::Router(args) => router::router(&args),
         Verb::Sim(args) => sim::sim(&args),
         Verb::Completions(args) => {
-            manual::completions(&args, Trunkline::command().subcommands(insight::described()))
+            manual::completions(&args, Trunkline::command().subcommands(insight::described()));
+            Ok(())
         }
         Verb::Man(args) => manual::man(&args, Trunkline::command()),
         Verb::Demo(args) => demo::demo(&args).map_err(explained),
@@ -171,37 +175,6 @@ fn exit_code(status: &Status) -> u8 {
     if status.is_ok() { 0 } else { EXIT_STATUS + status.code().number() as u8 }
 }
 
-/// Environment variable: where operators connect.
-const ADMIN_VARIABLE: &str = "TRUNKLINE_ADMIN_SOCKET";
-
-/// A way to the daemon's admin API: by gRPC to the socket for operators if one is named, with an engine inside this
-/// program; else attached as applications are.
-fn operator_channel(socket: Option<PathBuf>, admin: Option<PathBuf>) -> Channel {
-    match admin_place(socket.as_deref(), admin) {
-        Some(path) => {
-            let target = format!("unix:{}", path.display());
-            Channel::builder().name("trunkline").embedded(true).target(&target).connect_lazy()
-        }
-        None => channel(socket),
-    }
-}
-
-/// The socket for operators, if one is named.
-fn admin_place(socket: Option<&Path>, admin: Option<PathBuf>) -> Option<PathBuf> {
-    let variable = || std::env::var_os(ADMIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    admin.or_else(|| variable().filter(|_| socket.is_none()))
-}
-
-/// Attached to the daemon. Embedded mode would ask a daemon nobody uses.
-fn channel(socket: Option<PathBuf>) -> Channel {
-    let channel = Channel::builder().name("trunkline").embedded(false);
-    let channel = match socket {
-        Some(path) => channel.socket(path),
-        None => channel,
-    };
-    channel.connect_lazy()
-}
-
 /// The standard library panics where it cannot print. A reader that has seen enough (`trunkline list | head -1`) ends
 /// the program quietly, as it ends others; whatever else is wrong with standard output is said in a sentence. (The
 /// daemon, which prints nothing, has a hook of its own.)
@@ -222,6 +195,10 @@ fn end_with_reader() {
 
 fn explained(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+fn refused(status: Status) -> String {
+    refusal(&status)
 }
 
 /// A wrong command line ends as clap's own refusals do.

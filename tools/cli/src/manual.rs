@@ -2,7 +2,6 @@
 //! definition.
 
 use clap::{Args, Command};
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// What the programs are called in scripts and pages.
@@ -27,14 +26,11 @@ pub struct ManArgs {
 }
 
 /// Prints a completion script for a command line.
-///
-/// # Errors
-/// Standard output takes nothing.
-pub fn completions(args: &CompletionsArgs, mut line: Command) -> Result<(), String> {
+pub fn completions(args: &CompletionsArgs, mut line: Command) {
     // Into memory first: the generator does not bear a reader who goes away.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut line, NAME, &mut script);
-    io::stdout().write_all(&script).map_err(|error| format!("cannot write: {error}"))
+    print!("{}", String::from_utf8_lossy(&script));
 }
 
 /// Writes a manual page for the program and one for each of its verbs.

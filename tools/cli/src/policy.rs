@@ -7,6 +7,7 @@ use crate::admin::proto::{
     PolicyChange, PolicySource,
 };
 use crate::args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
+use crate::operator::{reason, refusal};
 use crate::table::{Table, count};
 use serde_json::{Value, json};
 use std::io::Read;
@@ -35,7 +36,7 @@ pub fn policy(channel: &Channel, verb: PolicyVerb) -> Result<(), String> {
     };
     let dry_run = request.dry_run;
     let client = ControlClient::new(channel.clone());
-    let response = client.change_policies(request).wait().map_err(|status| status.message().to_owned())?;
+    let response = client.change_policies(request).wait().map_err(|status| reason(&status))?;
     print!("{}", told(&response.into_inner(), dry_run));
     Ok(())
 }
@@ -58,7 +59,7 @@ fn read(path: &Path) -> std::io::Result<String> {
 fn list(channel: &Channel, args: &PolicyListArgs) -> Result<(), String> {
     let client = AdminClient::new(channel.clone());
     let response = client.list_policies(ListPoliciesRequest::default()).wait();
-    let list = response.map_err(|status| status.to_string())?.into_inner();
+    let list = response.map_err(|status| refusal(&status))?.into_inner();
     match (args.toml, args.json) {
         (true, _) => print!("{}", list.document),
         (_, true) => println!("{:#}", to_json(&list)),

@@ -8,6 +8,7 @@ use crate::admin::proto::admin_client::AdminClient;
 use crate::admin::proto::control_client::ControlClient;
 use crate::admin::proto::{GetUpgradeRequest, GetUpgradeResponse, UpgradeRequest};
 use crate::args::UpgradeArgs;
+use crate::operator::reason;
 use crate::table::count;
 use std::time::{Duration, Instant};
 use trunkline::{Channel, Code, Execution, Request, Status, Wait};
@@ -41,8 +42,7 @@ pub fn upgrade(channel: &Channel, args: &UpgradeArgs) -> Result<(), String> {
     let grace_ms = u32::try_from(args.grace.as_millis()).unwrap_or(u32::MAX).max(1);
     let admin = AdminClient::new(channel.clone());
     // Who is to be replaced is known before anything begins, so that whoever answers later can be told from it.
-    let mut old =
-        ask(&admin).map_err(|status| format!("{}; nothing was begun", status.message()))?.process_id;
+    let mut old = ask(&admin).map_err(|status| format!("{}; nothing was begun", reason(&status)))?.process_id;
     let order = Request::new(UpgradeRequest { binary, grace_ms }).with_timeout(BEGIN);
     let has_begun = match ControlClient::new(channel.clone()).upgrade(order).wait() {
         Ok(begun) => {
@@ -51,7 +51,7 @@ pub fn upgrade(channel: &Channel, args: &UpgradeArgs) -> Result<(), String> {
             true
         }
         Err(status) if may_have_begun(&status) => false,
-        Err(status) => return Err(format!("{}; nothing was begun", status.message())),
+        Err(status) => return Err(format!("{}; nothing was begun", reason(&status))),
     };
     match has_begun {
         true => println!("replacing daemon, process {old}"),

@@ -124,6 +124,12 @@ fn calls_are_kept_sent_again_and_compared() {
         "{}",
         gone.out
     );
+    let all = replay(&made_file, &[]);
+    assert!(
+        all.code == Some(1)
+            && all.err.contains("4 of 4 calls failed, and not as when they were kept; the first: "),
+        "{all:?}"
+    );
     let none = replay(&made_file, &["--method", "absent"]);
     assert!(none.code == Some(1) && none.err.contains("no call could be read"), "{none:?}");
 }

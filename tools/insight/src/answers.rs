@@ -3,7 +3,7 @@
 use crate::say;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trunkline::Code;
+use trunkline::{Code, Status};
 use trunkline_insight::words::time;
 use trunkline_message::{Redaction, first_difference};
 use trunkline_schema::{Method, Schema};
@@ -16,7 +16,7 @@ const TOLD_MAX: usize = 100;
 #[derive(Clone, Debug)]
 pub struct ReplayAnswer {
     /// How it ended.
-    pub code: Code,
+    pub status: Status,
     /// The response, as protobuf.
     pub response: Option<Vec<u8>>,
     /// From when it was due to its end.
@@ -50,6 +50,8 @@ struct Tally {
 #[derive(Clone, Debug, Default)]
 pub struct ReplayAnswers {
     methods: BTreeMap<String, Tally>,
+    /// Calls that failed, and not as when they were kept, and the first of their statuses.
+    worse: Option<(u64, Status)>,
 }
 
 /// Compares an answer with the one in the sample, but for fields that were emptied in that and those that `ignored`
@@ -60,8 +62,8 @@ pub fn compare(
     ignored: &[String],
     answer: &ReplayAnswer,
 ) -> AnswerComparison {
-    if sample.code != answer.code {
-        return AnswerComparison::Status(sample.code.number(), answer.code.number());
+    if sample.code != answer.status.code() {
+        return AnswerComparison::Status(sample.code.number(), answer.status.code().number());
     }
     let (Some(then), Some(now)) = (&sample.response, &answer.response) else {
         return AnswerComparison::EqualStatus;
@@ -82,13 +84,21 @@ impl ReplayAnswers {
         let tally = self.methods.entry(sample.path.clone()).or_default();
         tally.took.push(answer.took);
         tally.then.push(Duration::from_nanos(sample.duration_ns));
-        tally.failed += u64::from(answer.code != Code::Ok);
+        tally.failed += u64::from(!answer.status.is_ok());
+        if !answer.status.is_ok() && answer.status.code() != sample.code {
+            self.worse.get_or_insert_with(|| (0, answer.status.clone())).0 += 1;
+        }
         let Some(compared) = compared else { return };
         if tally.compared.len() < TOLD_MAX || tally.compared.contains_key(&compared) {
             *tally.compared.entry(compared).or_default() += 1;
         } else {
             tally.more += 1;
         }
+    }
+
+    /// Calls that failed, and not as when they were kept, with the status of the first of them, if there are any.
+    pub fn worse(&self) -> Option<(u64, &Status)> {
+        self.worse.as_ref().map(|(count, first)| (*count, first))
     }
 
     /// ReplayAnswers in all, and those that differ.
@@ -209,7 +219,7 @@ mod tests {
     fn answers_are_compared_and_told() {
         let schema = schema();
         let answer = |code, response: Option<&[u8]>| ReplayAnswer {
-            code,
+            status: Status::new(code, "as it is now"),
             response: response.map(<[u8]>::to_vec),
             took: Duration::from_millis(3),
         };
@@ -240,6 +250,8 @@ mod tests {
         assert_eq!(ignored, AnswerComparison::Equal);
         assert_eq!(untyped, payload("field 1"));
         assert_eq!((answers.count(), answers.equal()), ((6, 3), (2, 1)));
+        let (count, first) = answers.worse().unwrap();
+        assert_eq!((count, first.message()), (1, "as it is now"));
         let text = answers.text();
         for line in [
             "t.S/Get: 1 × status differs: OK then, NOT_FOUND now",
@@ -247,6 +259,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+        let mut alike = ReplayAnswers::default();
+        alike.add(&sample(Code::NotFound, None, &[]), &answer(Code::NotFound, None), None);
+        assert_eq!(alike.worse(), None, "it failed when it was kept");
         let row = text.lines().nth(1).unwrap();
         assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..3], ["t.S/Get", "6", "1"], "{text}");
     }

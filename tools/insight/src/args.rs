@@ -71,6 +71,17 @@ pub enum InsightVerb {
     Describe,
 }
 
+/// A file of records to write.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// File to write
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// `trunkline record`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -79,11 +90,10 @@ Files of several hosts are joined by appending one to the other, or by naming th
 Example:
   trunkline record -o alpha.rec --for 1m --rate 500/s")]
 pub struct RecordArgs {
-    /// File to write
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Append to a file that is there
-    #[arg(long)]
+    #[command(flatten)]
+    pub out: OutputArgs,
+    /// Append to a file of records that is there
+    #[arg(long, conflicts_with = "force")]
     pub append: bool,
     /// Calls a second to keep of those that ended well, about; those that failed are all kept
     #[arg(long, value_name = "COUNT/s", default_value = "200/s", value_parser = rate)]
@@ -120,7 +130,7 @@ pub struct CharacterizeArgs {
     /// Files of records
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Folder for the page, index.html; made if it is not there
+    /// Folder for the page, index.html; made if it is not there. A page that is there is replaced
     #[arg(long, short, value_name = "FOLDER", required_unless_present_any = ["check", "publish"])]
     pub output: Option<PathBuf>,
     /// Hold the records against published numbers: print each beside what the records have, and the distance
@@ -144,9 +154,8 @@ Example:
   trunkline synth --methods 300 -o fleet.rec
   trunkline characterize fleet.rec --check")]
 pub struct SynthArgs {
-    /// File to write
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
+    #[command(flatten)]
+    pub out: OutputArgs,
     /// File of published distributions [default: the study's]
     #[arg(long, value_name = "FILE")]
     pub targets: Option<PathBuf>,
@@ -176,14 +185,13 @@ pub struct DriveArgs {
     /// File of records: calls made after them have their method, sizes, calls above and below, outcome and time
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// File to write
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
+    #[command(flatten)]
+    pub out: OutputArgs,
     /// Socket of the daemon that has the servers
     #[arg(long, value_name = "PATH")]
     pub server_socket: PathBuf,
     /// Address of that daemon, as tcp://ADDRESS:PORT
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub to: String,
     /// Let calls take so many times as long; the times in the file that is written are divided by it
     #[arg(long, value_name = "TIMES", default_value = "1", value_parser = times)]
@@ -301,7 +309,7 @@ pub struct ExportArgs {
     /// Trace events in JSON, which Perfetto opens
     #[arg(long, group = "format")]
     pub perfetto: bool,
-    /// File to write [default: standard output]
+    /// File to write, or to replace [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -312,6 +320,9 @@ pub struct ExportArgs {
 The file is what a daemon has written by its keys [samples] and [[sample]]. Calls are made once more: those that change
 something change it again.
 
+Exit code: 0 if every call ended as it did when it was kept, or with OK; 1 if one failed otherwise, or, with --compare,
+was answered otherwise; 2 for a wrong command line.
+
 Example:
   trunkline replay /var/lib/trunkline/samples --to 10.0.0.7:7878 --rate 200/s --compare")]
 pub struct ReplayArgs {
@@ -319,7 +330,7 @@ pub struct ReplayArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Whom to call: a daemon or a gRPC server, as tcp://ADDRESS:PORT, HOST:PORT or unix:PATH
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub to: String,
     /// Calls a second
     #[arg(long, value_name = "COUNT/s", default_value = "20/s", value_parser = rate)]
@@ -355,6 +366,11 @@ fn count(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
 /// Reads a number between these.
 fn upto(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(least..=most)
+}
+
+/// Looks whether somebody may be called there.
+fn address(text: &str) -> Result<String, String> {
+    text.parse::<trunkline_net::Target>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Reads `4bf92f3577b34da6a3ce929d0e0e4736`.
@@ -433,6 +449,8 @@ mod tests {
         assert!(duration("2").is_err() && duration("-2s").is_err() && duration("1e400s").is_err());
         assert_eq!(change("server_application=-30%"), Ok((Component::ServerApplication, 0.7)));
         assert!(change("server_app=-30%").unwrap_err().contains("server_application"));
+        assert_eq!(address("tcp://10.0.0.7:7878"), Ok("tcp://10.0.0.7:7878".to_owned()));
+        assert!(address("127.0.0.1:x").is_err() && address("http://10.0.0.7:80").is_err());
         for wrong in
             ["server_application", "server_application=-101%", "server_application=x%", "request_wire=3"]
         {

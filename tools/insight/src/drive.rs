@@ -8,7 +8,8 @@ mod timer;
 
 use crate::args::DriveArgs;
 use crate::load::load;
-use crate::record::record_all;
+use crate::output;
+use crate::record::{beginning, record_all};
 use acts::{ABOVE, ActService, Acts, CallPlan, REQUEST_BYTES_MIN, TREE};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use trunkline::opaque::Client;
-use trunkline::{Channel, Code, Server, ServerHandle, Wait};
+use trunkline::{Channel, ChannelBuilder, Code, Server, ServerHandle, Status, Wait};
 use trunkline_insight::{DrivenCalls, Fleet, FleetCall, RecordBlock, count_ancestors};
 use trunkline_telemetry::{RecordedCall, Side};
 
@@ -30,6 +31,10 @@ use trunkline_telemetry::{RecordedCall, Side};
 const IN_FLIGHT_MAX: usize = 8192;
 /// Empty calls, whose time says how long an answer is on its way.
 const PROBES: usize = 200;
+/// Time a daemon has to take the services of this program.
+const READY_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether the recording goes on, while the last calls are waited for.
+const LOOK: Duration = Duration::from_millis(200);
 /// So long behind the last call the daemon is asked for what it recorded.
 const LAST_RECORDS: Duration = Duration::from_millis(300);
 /// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
@@ -49,7 +54,7 @@ struct Driven {
     otherwise: BTreeMap<&'static str, usize>,
 }
 
-/// Makes the calls of a file, and writes what was recorded of them.
+/// Makes the calls of a file, and writes what was recorded of them. The file is made when there is something to write.
 ///
 /// # Errors
 /// The file holds no calls that can be made, a daemon does not answer, or the output cannot be written.
@@ -59,37 +64,71 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     if calls.is_empty() {
         return Err(format!("{}: it holds no calls but those to daemons themselves", args.file.display()));
     }
-    let mut output = std::fs::File::create_new(&args.output)
-        .map_err(|error| format!("{}: {error}", args.output.display()))?;
-    let acts = Arc::new(Acts::new(calls, clients(socket.as_deref(), args)));
-    let _servers = serve(socket.as_deref(), args, &acts)?;
-    let is_over = AtomicBool::new(false);
+    output::check(&args.out)?;
+    let socket = socket.as_deref();
+    let from = beginning(operators.clone())?;
+    reach(socket, args)?;
+    let acts = Arc::new(Acts::new(calls, clients(socket, args)));
+    let _servers = serve(socket, args, &acts)?;
+    let first = Client::new(here(socket).wait_for_ready(false).target(&args.to).connect_lazy());
+    acts.reach(&first).wait().map_err(|why| unreached(args, &why))?;
+    let (is_over, is_lost) = (AtomicBool::new(false), AtomicBool::new(false));
     let (driven, bytes) = std::thread::scope(|scope| {
-        let recording = scope.spawn(|| record_all(operators.clone(), || is_over.load(Ordering::Relaxed)));
-        let driven = make_all(&acts, args).wait();
+        let recording = scope.spawn(|| {
+            let recorded = record_all(from, || is_over.load(Ordering::Relaxed));
+            is_lost.store(recorded.is_err(), Ordering::Relaxed);
+            recorded
+        });
+        let driven = make_all(&acts, args, &is_lost).wait();
         std::thread::sleep(LAST_RECORDS);
         is_over.store(true, Ordering::Relaxed);
         let bytes = recording.join().unwrap_or_else(|_| Err("the recording has failed".into()));
         (driven, bytes)
     });
+    // Without its daemon the calls are not made, either.
+    let bytes = bytes?;
     let driven = driven?;
     let mut recorded = Fleet::default();
-    recorded.read(&bytes?);
+    recorded.read(&bytes);
     count_ancestors(&mut recorded);
     let blocks = kept(&planned, &recorded, args);
+    if blocks.is_empty() {
+        return Err("no call was recorded: the daemon that makes them needs recorder.traces = true and \
+                    recorder.sample = 1.0"
+            .into());
+    }
+    let mut file = output::create(&args.out)?;
     for block in &blocks {
-        std::io::Write::write_all(&mut output, &block.encode())
-            .map_err(|error| format!("{}: {error}", args.output.display()))?;
+        std::io::Write::write_all(&mut file, &block.encode())
+            .map_err(|error| output::refusal(&args.out.output, &error))?;
     }
     tell(args, &acts, &driven, &recorded, &blocks);
     Ok(())
+}
+
+/// Attaches to both daemons, so that it is known which of them is not there.
+fn reach(socket: Option<&Path>, args: &DriveArgs) -> Result<(), String> {
+    let connected = |builder: ChannelBuilder| builder.wait_for_ready(false).connect().wait().map(drop);
+    connected(here(socket)).map_err(|status| status.to_string())?;
+    let there = connected(application().socket(&args.server_socket));
+    there.map_err(|status| format!("--server-socket {}: {status}", args.server_socket.display()))
+}
+
+/// Why nobody is reached at the address.
+fn unreached(args: &DriveArgs, why: &Status) -> String {
+    format!(
+        "--to {}: a first call to the servers there ended with {why}; write the address at which the daemon at {} \
+         listens (daemon.listen)",
+        args.to,
+        args.server_socket.display()
+    )
 }
 
 fn tell(args: &DriveArgs, acts: &Acts, driven: &Driven, recorded: &Fleet, blocks: &[RecordBlock]) {
     let kept: usize = blocks.iter().map(|block| block.rows.len()).sum();
     println!(
         "{}: {} calls made in {:.1} s, {kept} of them recorded",
-        args.output.display(),
+        args.out.output.display(),
         acts.calls.len(),
         driven.took.as_secs_f64()
     );
@@ -120,12 +159,20 @@ fn plans(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
     fleet.of_side().filter(is_made).map(plan).collect()
 }
 
+/// As this program calls.
+fn application() -> ChannelBuilder {
+    Channel::builder().name("trunkline drive").embedded(false).wait_for_ready(true)
+}
+
+/// The same, attached to the daemon that makes the calls.
+fn here(socket: Option<&Path>) -> ChannelBuilder {
+    socket.map_or_else(application, |socket| application().socket(socket))
+}
+
 /// Clients across, of the calls above, and of the calls below.
 fn clients(socket: Option<&Path>, args: &DriveArgs) -> [Client; 3] {
-    let channel = || Channel::builder().name("trunkline drive").embedded(false).wait_for_ready(true);
-    let here = || socket.map_or_else(channel, |socket| channel().socket(socket));
-    let there = channel().socket(&args.server_socket);
-    [here().target(&args.to), here(), there].map(|builder| Client::new(builder.connect_lazy()))
+    let there = application().socket(&args.server_socket);
+    [here(socket).target(&args.to), here(socket), there].map(|builder| Client::new(builder.connect_lazy()))
 }
 
 /// Serves the calls above at the first daemon, all others at the second.
@@ -141,14 +188,17 @@ fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[S
     let here = socket.map_or_else(server, |socket| server().socket(socket));
     let start = |server: trunkline::ServerBuilder| {
         let handle = server.spawn().map_err(|status| status.to_string())?;
-        handle.ready().wait().map_err(|status| status.to_string())?;
+        let is_ready = acts.within(READY_MAX, handle.ready()).wait();
+        let is_ready =
+            is_ready.ok_or("a daemon does not take the services of this program: its log says more")?;
+        is_ready.map_err(|status| status.to_string())?;
         Ok::<_, String>(handle)
     };
     Ok([start(here)?, start(there)?])
 }
 
-/// Makes every call once.
-async fn make_all(acts: &Acts, args: &DriveArgs) -> Result<Driven, String> {
+/// Makes every call once, unless the recording of them is lost.
+async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result<Driven, String> {
     acts.set_way_back(way_back(acts).await?);
     let began = Instant::now();
     let mut driven = Driven::default();
@@ -165,6 +215,9 @@ async fn make_all(acts: &Acts, args: &DriveArgs) -> Result<Driven, String> {
             }
         })
         .await;
+        if is_lost.load(Ordering::Relaxed) {
+            return Ok(driven);
+        }
         under_way.push(one(acts, number));
         if let Some(told) = told.as_mut().filter(|told| told.elapsed() >= TOLD_EVERY) {
             *told = Instant::now();
@@ -174,11 +227,14 @@ async fn make_all(acts: &Acts, args: &DriveArgs) -> Result<Driven, String> {
     if told.is_some() {
         eprintln!();
     }
-    poll_fn(|cx| {
-        take_ended(&mut under_way, &mut driven, cx);
-        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    while !under_way.is_empty() && !is_lost.load(Ordering::Relaxed) {
+        let mut look = pin!(acts.until(Instant::now() + LOOK));
+        poll_fn(|cx| {
+            take_ended(&mut under_way, &mut driven, cx);
+            if under_way.is_empty() { Poll::Ready(()) } else { look.as_mut().poll(cx) }
+        })
+        .await;
+    }
     driven.took = began.elapsed();
     // A session says with its next call when the last answer was taken: as tasks, so that it is the one the calls had.
     let mut last: FuturesUnordered<_> =

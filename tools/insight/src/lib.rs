@@ -10,7 +10,8 @@
 //! `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a daemon has kept, and
 //! `answers.rs` holds what comes back against what came then. `drive.rs` makes calls after the shape of recorded ones,
 //! records them and serves them: `drive/acts.rs` is what each has to come to and who does it, `drive/timer.rs` wakes
-//! them. `args.rs` is the command line, and the manual pages come from it.
+//! them. `args.rs` is the command line, and the manual pages come from it. `load.rs` reads files and `output.rs` makes
+//! them; `operator.rs` is the way to the daemon.
 //!
 //! # Limits
 //! * [`FILE_BYTES_MAX`] of a file are read, and as many calls together as `trunkline_insight::fleet::CALLS_MAX`.
@@ -23,6 +24,8 @@ mod args;
 mod drive;
 mod host;
 mod load;
+mod operator;
+mod output;
 mod publish;
 mod record;
 mod replay;

@@ -5,16 +5,20 @@
 //! the last interval's rate; the daemon draws them, so that what is not kept is never sent.
 
 use crate::applications::ApplicationTimes;
-use crate::args::{KeptTail, RecordArgs};
+use crate::args::{KeptTail, OutputArgs, RecordArgs};
 use crate::host::HostReading;
+use crate::operator::refusal;
+use crate::output;
 use proto::admin_client::AdminClient;
 use proto::{CallsRequest, CallsResponse, ListRequest, ShardCalls};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trunkline::{Channel, Status, Wait};
+use trunkline::{Channel, Wait};
 use trunkline_insight::{BlockHead, RecordBlock};
 use trunkline_telemetry::{RecordedCall, RecordedTrace, TaxStage};
 
@@ -48,18 +52,29 @@ struct Tally {
 
 /// Records and says what came of it.
 ///
+/// A signal ends it before its time.
+///
 /// # Errors
 /// The file cannot be written, or the daemon does not answer; what was recorded before is in the file.
 pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
-    let client = AdminClient::new(channel);
     // The first answer before the file: without a daemon there is none.
-    let first = ask(&client, CallsRequest::default())?;
-    let file = open(&args.output, args.append)?;
+    let Beginning { client, first } = beginning(channel)?;
+    let file = match args.append {
+        true => output::append(&args.out.output)?,
+        false => output::create(&args.out).map_err(|why| match args.out.output.exists() {
+            true => why + ", or --append to add to it",
+            false => why,
+        })?,
+    };
+    let stop = stop_signals()?;
     let mut recording = Recording::new(client, args, file, &first);
     let end = Instant::now() + args.time;
-    let outcome = recording.run(|| end.saturating_duration_since(Instant::now()));
+    let outcome = recording.run(|| match stop.load(Ordering::Relaxed) {
+        true => Duration::ZERO,
+        false => end.saturating_duration_since(Instant::now()),
+    });
     let Tally { seen, traced, lost, kept, blocks, bytes } = recording.tally;
-    println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.output.display());
+    println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.out.output.display());
     if traced > 0 {
         println!("{traced} of them belong to a trace");
     }
@@ -69,15 +84,30 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
     outcome
 }
 
-/// Records every call until `is_over`, and returns the blocks as a file has them.
+/// Where the recorders of a daemon stand: what was recorded before is none of a recording's.
+pub struct Beginning {
+    client: AdminClient,
+    first: CallsResponse,
+}
+
+/// Asks the daemon.
 ///
 /// # Errors
-/// The daemon does not answer.
-pub fn record_all(channel: Channel, is_over: impl Fn() -> bool) -> Result<Vec<u8>, String> {
+/// It does not answer, or not to this user.
+pub fn beginning(channel: Channel) -> Result<Beginning, String> {
     let client = AdminClient::new(channel);
     let first = ask(&client, CallsRequest::default())?;
+    Ok(Beginning { client, first })
+}
+
+/// Records every call from there on until `is_over`, and returns the blocks as a file has them.
+///
+/// # Errors
+/// The daemon does not answer any more.
+pub fn record_all(from: Beginning, is_over: impl Fn() -> bool) -> Result<Vec<u8>, String> {
+    let Beginning { client, first } = from;
     let args = RecordArgs {
-        output: PathBuf::from("(memory)"),
+        out: OutputArgs { output: PathBuf::from("(memory)"), force: false },
         append: false,
         rate: f64::INFINITY,
         traces: f64::INFINITY,
@@ -281,7 +311,7 @@ impl<'a, W: Write> Recording<'a, W> {
         self.stages[0] = self.stages[1].clone();
         if head.calls_seen > 0 || self.tally.blocks == 0 {
             let bytes = self.block.encode();
-            let said = |error: std::io::Error| format!("{}: {error}", self.args.output.display());
+            let said = |error: std::io::Error| format!("{}: {error}", self.args.out.output.display());
             self.file.write_all(&bytes).map_err(said)?;
             self.tally.bytes += bytes.len() as u64;
             self.tally.blocks += 1;
@@ -334,20 +364,19 @@ fn numbers(
 }
 
 fn ask(client: &AdminClient, request: CallsRequest) -> Result<CallsResponse, String> {
-    let said = |status: Status| status.to_string();
-    Ok(client.calls(request).wait().map_err(said)?.into_inner())
+    Ok(client.calls(request).wait().map_err(|status| refusal(&status))?.into_inner())
 }
 
-fn open(path: &Path, append: bool) -> Result<File, String> {
-    let mut options = OpenOptions::new();
-    let options =
-        if append { options.append(true).create(true) } else { options.write(true).create_new(true) };
-    options.open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            format!("{}: the file is there already: name another, or say --append", path.display())
-        }
-        _ => format!("{}: {error}", path.display()),
-    })
+/// The first signal ends a recording, which writes what it has; a second ends the program.
+fn stop_signals() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The order counts: what the flag says is looked at before it is set.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| format!("signals cannot be waited for: {error}"))?;
+    }
+    Ok(stop)
 }
 
 fn monotonic_ns() -> u64 {
@@ -357,7 +386,7 @@ fn monotonic_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! Shows how much is kept at which rate, and that a file is not overwritten.
+    //! Shows how much is kept at which rate.
     use super::*;
 
     #[test]
@@ -379,15 +408,6 @@ mod tests {
         assert_eq!(shares(&since, None), BTreeMap::new());
         // Another daemon took its place.
         assert_eq!(seconds_since(&at(7_000_000_000, 0), &at(500_000_000, 9))["copies"], 0.5);
-    }
-
-    #[test]
-    fn a_file_is_not_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.rec");
-        open(&path, false).unwrap();
-        assert!(open(&path, false).unwrap_err().contains("say --append"));
-        open(&path, true).unwrap();
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trunkline::opaque::{Answer as Part, Client};
-use trunkline::{Channel, Code, Status, Wait};
+use trunkline::{Channel, Status, Wait};
 use trunkline_schema::Schema;
 use trunkline_telemetry::{CallSample, SampleEntry, SampleFaults, SampleFileReader};
 
@@ -39,7 +39,7 @@ impl Recorded {
 /// Sends the calls of a file again and says what came of it.
 ///
 /// # Errors
-/// The file holds no calls, nothing could be sent, or answers differ.
+/// The file holds no calls, a call failed otherwise than when it was kept, or answers differ.
 pub fn replay(args: &ReplayArgs) -> Result<(), String> {
     let recorded = read(args)?;
     let client = Client::new(
@@ -88,14 +88,18 @@ fn tell(
             recorded.calls.len()
         );
     }
+    let failed = answers.worse().map(|(count, first)| {
+        format!("{count} of {sent} calls failed, and not as when they were kept; the first: {first}")
+    });
     if !args.compare {
-        return Ok(());
+        return failed.map_or(Ok(()), Err);
     }
     let (equal, status_alone) = answers.equal();
     println!(
         "{equal} answers are equal, {status_alone} have the same status and nothing to compare, {differ} differ"
     );
-    if differ > 0 { Err(format!("{differ} of {sent} answers differ")) } else { Ok(()) }
+    let failed = failed.map_or_else(String::new, |failed| format!("; {failed}"));
+    if differ > 0 { Err(format!("{differ} of {sent} answers differ{failed}")) } else { Ok(()) }
 }
 
 fn read(args: &ReplayArgs) -> Result<Recorded, String> {
@@ -135,18 +139,18 @@ fn read(args: &ReplayArgs) -> Result<Recorded, String> {
 fn call(client: &Client, sample: &CallSample, due: Instant) -> ReplayAnswer {
     let timeout =
         if sample.timeout_ns == 0 { USUAL_TIMEOUT } else { Duration::from_nanos(sample.timeout_ns) };
-    let (code, response) = match exchange(client, sample, timeout) {
+    let (status, response) = match exchange(client, sample, timeout) {
         Ok(answer) => answer,
-        Err(status) => (status.code(), None),
+        Err(status) => (status, None),
     };
-    ReplayAnswer { code, response, took: due.elapsed() }
+    ReplayAnswer { status, response, took: due.elapsed() }
 }
 
 fn exchange(
     client: &Client,
     sample: &CallSample,
     timeout: Duration,
-) -> Result<(Code, Option<Vec<u8>>), Status> {
+) -> Result<(Status, Option<Vec<u8>>), Status> {
     let call = client.call(&sample.path).with_timeout(timeout);
     let (_, mut parts) = call.with_message(sample.request.clone()).with_no_more().open().wait()?;
     let mut response = None;
@@ -154,7 +158,10 @@ fn exchange(
         match parts.next().wait() {
             Some(Part::Headers(_)) => {}
             Some(Part::Message(message)) => response = Some(message.as_ref().to_vec()),
-            Some(Part::End(outcome)) => return Ok((outcome.code, response)),
+            Some(Part::End(mut end)) => {
+                let status = Status::take_from(&mut end.trailers, end.code).with_execution(end.execution);
+                return Ok((status, response));
+            }
             None => return Err(Status::unavailable("the call ended without an answer")),
         }
     }

@@ -1,14 +1,12 @@
 //! From the command line to a verb, and from its outcome to an exit code.
 
 use crate::args::{InsightLine, InsightVerb, PagesArgs};
+use crate::operator::operator_channel;
 use crate::{drive, record, replay, tax, tree, verbs};
 use clap::{CommandFactory, Parser};
-use std::path::PathBuf;
+use std::io::Write;
 use std::process::ExitCode;
-use trunkline::Channel;
 
-/// Environment variable: where operators connect.
-const ADMIN_VARIABLE: &str = "TRUNKLINE_ADMIN_SOCKET";
 /// Exit code of a program whose reader has gone away: what a shell shows where SIGPIPE has ended it.
 const EXIT_PIPE: i32 = 128 + 13;
 
@@ -42,21 +40,6 @@ pub fn run() -> ExitCode {
             eprintln!("trunkline: {problem}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// As `trunkline` itself reaches the daemon for operators: by gRPC to their socket if one is named, else attached as
-/// applications are.
-fn operator_channel(socket: Option<PathBuf>, admin: Option<PathBuf>) -> Channel {
-    let variable = || std::env::var_os(ADMIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let channel = Channel::builder().name("trunkline");
-    match (admin.or_else(|| variable().filter(|_| socket.is_none())), socket) {
-        (Some(path), _) => {
-            let target = format!("unix:{}", path.display());
-            channel.embedded(true).target(&target).connect_lazy()
-        }
-        (None, Some(path)) => channel.embedded(false).socket(path).connect_lazy(),
-        (None, None) => channel.embedded(false).connect_lazy(),
     }
 }
 
@@ -97,15 +80,20 @@ fn description() -> String {
     text
 }
 
-/// A reader that has seen enough (`trunkline export --csv x.rec | head -1`) ends the program quietly.
+/// A reader that has seen enough (`trunkline export --csv x.rec | head -1`) ends the program quietly; whatever else is
+/// wrong with standard output is said in a sentence.
 fn end_with_reader() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let said = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
-            std::process::exit(EXIT_PIPE);
+        match said.strip_prefix("failed printing to stdout: ") {
+            Some(why) if why.contains("Broken pipe") => std::process::exit(EXIT_PIPE),
+            Some(why) => {
+                let _ = writeln!(std::io::stderr(), "trunkline: cannot write: {why}");
+                std::process::exit(1);
+            }
+            None => usual(panic),
         }
-        usual(panic);
     }));
 }
 

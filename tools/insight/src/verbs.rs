@@ -2,7 +2,7 @@
 
 use crate::args::{CharacterizeArgs, DiffArgs, ExportArgs, FilesArgs, SynthArgs, WhatIfArgs};
 use crate::load::load;
-use crate::{publish, say};
+use crate::{output, publish, say};
 use std::collections::BTreeMap;
 use std::path::Path;
 use trunkline_insight::estimate::WeightedValues;
@@ -51,9 +51,9 @@ pub fn characterize(args: &CharacterizeArgs) -> Result<(), String> {
 pub fn synth(args: &SynthArgs) -> Result<(), String> {
     let published = published(args.targets.as_deref())?;
     let how = Synthetic { methods: args.methods as usize, calls: args.calls as usize, seed: args.seed };
+    let said = |error: std::io::Error| output::refusal(&args.out.output, &error);
+    let mut file = std::io::BufWriter::new(output::create(&args.out)?);
     let blocks = draw(&published, &how);
-    let said = |error: std::io::Error| format!("{}: {error}", args.output.display());
-    let mut file = std::io::BufWriter::new(std::fs::File::create_new(&args.output).map_err(said)?);
     for block in &blocks {
         std::io::Write::write_all(&mut file, &block.encode()).map_err(said)?;
     }
@@ -61,7 +61,7 @@ pub fn synth(args: &SynthArgs) -> Result<(), String> {
     let calls: usize = blocks.iter().map(|block| block.rows.len()).sum();
     println!(
         "{}: {calls} generated calls of {} methods; nothing was measured",
-        args.output.display(),
+        args.out.output.display(),
         args.methods
     );
     Ok(())
@@ -76,6 +76,9 @@ fn published(path: Option<&Path>) -> Result<Published, String> {
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
     let path = folder.join(name);
+    if folder.exists() && !folder.is_dir() {
+        return Err(format!("{}: a file is there, and pages need a folder: name another", folder.display()));
+    }
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(&path, text))
         .map_err(|error| format!("{}: {error}", path.display()))

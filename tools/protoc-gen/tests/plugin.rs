@@ -199,6 +199,32 @@ fn the_binary_speaks_through_its_pipes() {
     assert_eq!(CodeGeneratorResponse::decode(output.stdout.as_slice()).unwrap(), answer(&request("")));
 }
 
+/// A person who runs it reads what it is, and not an answer for protoc.
+#[test]
+fn the_binary_says_what_it_is() {
+    let run = |arguments: &[&str]| {
+        let mut plugin = Command::new(env!("CARGO_BIN_EXE_protoc-gen-trunkline"));
+        let output = plugin.args(arguments).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, help, _) = run(&["--help"]);
+    assert!(code == Some(0) && help.starts_with("protoc-gen-trunkline: "), "{help}");
+    for parameter in
+        ["lang", "messages", "surface", "extern_path", "include_file", "btree_maps", "client", "server"]
+    {
+        assert!(help.contains(parameter), "{parameter}: {help}");
+    }
+    assert!(help.contains("shared_types") && help.contains("runtime"), "{help}");
+    let version = format!("protoc-gen-trunkline {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run(&["--version"]), (Some(0), version, String::new()));
+    for wrong in [&["--halp"][..], &[]] {
+        let (code, out, err) = run(wrong);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+        assert!(err.contains("write protoc --trunkline_out=FOLDER FILE.proto"), "{err}");
+    }
+}
+
 /// With protoc where it is installed; where it is not, the test above has shown the same through the pipes.
 #[test]
 fn protoc_takes_the_answer() {

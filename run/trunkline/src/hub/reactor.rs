@@ -290,7 +290,10 @@ impl Reactor {
             .collect();
         for token in late {
             if let Some((lane, _)) = self.attaching.remove(&token) {
-                self.failed(&lane, &unavailable("the daemon did not answer an attach"));
+                self.failed(
+                    &lane,
+                    &unavailable("the daemon did not answer an attach: it is stopped, or hangs"),
+                );
             }
         }
     }

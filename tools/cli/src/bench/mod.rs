@@ -15,4 +15,4 @@ mod report;
 mod verb;
 
 pub use report::Form;
-pub use verb::bench;
+pub use verb::{BenchError, bench};

@@ -45,9 +45,9 @@ pub enum BenchError {
         /// What the kernel says.
         error: io::Error,
     },
-    /// Standard output.
-    #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
+    /// The kernel tells of no signals.
+    #[error("signals cannot be waited for: {0}")]
+    Signals(#[from] io::Error),
 }
 
 impl From<AttachError> for BenchError {
@@ -174,28 +174,45 @@ fn show(
         None => (written, Some(form)),
     };
     if let Some(form) = shown.or(written.is_err().then_some(Form::Text)) {
-        io::stdout().write_all(report.render(form).as_bytes())?;
+        print!("{}", report.render(form));
     }
     written
 }
 
-/// A file for a report. One that is there keeps what it has until there is another report.
+/// A file for a report. One that is there keeps what it has until there is another report; one that is new is there no
+/// more if there is none.
 struct ReportFile {
     path: PathBuf,
     file: File,
+    /// It was made here, and has no report yet.
+    is_empty: bool,
 }
 
 impl ReportFile {
     fn open(path: PathBuf) -> Result<Self, BenchError> {
-        let opened = File::options().write(true).create(true).truncate(false).open(&path);
-        opened.map(|file| Self { path: path.clone(), file }).map_err(|error| BenchError::File { path, error })
+        let new = File::options().write(true).create_new(true).open(&path);
+        let is_empty = new.is_ok();
+        let opened = new.or_else(|_| File::options().write(true).create(true).truncate(false).open(&path));
+        match opened {
+            Ok(file) => Ok(Self { path, file, is_empty }),
+            Err(error) => Err(BenchError::File { path, error }),
+        }
     }
 
     fn write(mut self, report: &str) -> Result<(), BenchError> {
+        self.is_empty = false;
         let is_file = self.file.metadata().is_ok_and(|found| found.is_file());
         let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
         let written = emptied.and_then(|()| self.file.write_all(report.as_bytes()));
-        written.map_err(|error| BenchError::File { path: self.path, error })
+        written.map_err(|error| BenchError::File { path: self.path.clone(), error })
+    }
+}
+
+impl Drop for ReportFile {
+    fn drop(&mut self) {
+        if self.is_empty {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

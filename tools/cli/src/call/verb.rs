@@ -9,7 +9,7 @@ use super::types::{self, TypesError};
 use super::way::{Way, WayError};
 use super::{Sources, show};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,9 +73,14 @@ pub enum CallError {
     /// A response that cannot be shown.
     #[error("response: {0}")]
     Response(String),
-    /// Standard output, or a file.
-    #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
+    /// A file that is to have the types.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
     /// An engine of our own, for want of a daemon, did not start.
     #[error("no daemon, and no engine of our own: {0}")]
     Engine(String),
@@ -116,7 +121,8 @@ fn list(order: &CallOrder) -> Result<(), CallError> {
         None => catalog.services.iter().map(|name| format!("{name}\n")).collect(),
     };
     keep(&catalog.pool, order.how.descriptor_set_out.as_deref())?;
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    print!("{text}");
+    Ok(())
 }
 
 fn describe_symbol(order: &CallOrder) -> Result<(), CallError> {
@@ -133,7 +139,8 @@ fn describe_symbol(order: &CallOrder) -> Result<(), CallError> {
         }
     }
     keep(&catalog.pool, order.how.descriptor_set_out.as_deref())?;
-    Ok(io::stdout().write_all(texts.join("\n").as_bytes())?)
+    print!("{}", texts.join("\n"));
+    Ok(())
 }
 
 /// What is to be listed or described.
@@ -183,7 +190,9 @@ fn make(
 
 /// Writes the types to a file, if that was asked for.
 fn keep(pool: &DescriptorPool, path: Option<&Path>) -> Result<(), CallError> {
-    Ok(path.map_or(Ok(()), |path| std::fs::write(path, pool.encode_to_vec()))?)
+    let Some(path) = path else { return Ok(()) };
+    let written = std::fs::write(path, pool.encode_to_vec());
+    written.map_err(|error| CallError::File { path: path.to_owned(), error })
 }
 
 /// The daemon's session; without a daemon but with a target, one with an engine inside this process.
@@ -196,9 +205,10 @@ pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, 
         Err(AttachError::NoDaemon(_) | AttachError::Unreachable(_))
             if way.socket.is_none() && !way.target.is_empty() =>
         {
+            let failed = |error: io::Error| CallError::Engine(error.to_string());
             let engine =
                 Daemon::embedded(Config::default()).map_err(|error| CallError::Engine(error.to_string()))?;
-            let control = own_engine.insert(engine).connect()?;
+            let control = own_engine.insert(engine).connect().map_err(failed)?;
             Ok(Attachment::over(control, "trunkline call", patience)?)
         }
         attached => Ok(attached?),
@@ -264,7 +274,6 @@ struct Printing {
 }
 
 fn print(mut exchange: Exchange<'_>, responses: &Responses, how: &Printing) -> Result<Status, CallError> {
-    let mut out = io::stdout().lock();
     let mut count = 0;
     loop {
         let answer = exchange.next().map_err(|error| match error {
@@ -275,8 +284,7 @@ fn print(mut exchange: Exchange<'_>, responses: &Responses, how: &Printing) -> R
             Answer::Headers(headers) => how.metadata("header", &headers),
             Answer::Message(payload, bytes) => {
                 let json = responses.json(payload, &bytes, how.style).map_err(CallError::Response)?;
-                writeln!(out, "{json}")?;
-                out.flush()?;
+                println!("{json}");
                 count += 1;
             }
             Answer::End(status, trailers) => {

@@ -33,9 +33,7 @@ pub fn look(named: Option<PathBuf>, config: &Config) -> Look {
     let (mut findings, socket) = match (&connected, elsewhere()) {
         (Err(error), Some(path)) if is_absent(error) => (vec![unseen(&path)], Some(path)),
         (Err(error), _) => (vec![unreached(error, &places)], None),
-        (Ok(_), _) => {
-            (vec![Finding::good("socket", format!("a daemon answers at {}", shown(&places)))], named)
-        }
+        (Ok(_), _) => (vec![Finding::good("socket", format!("a daemon is at {}", shown(&places)))], named),
     };
     if connected.is_err() && socket.is_none() {
         return Look { findings, process: None };
@@ -147,7 +145,8 @@ fn asked(answer: &Result<(u32, String), Status>) -> Finding {
         Err(status) => Finding::problem(
             "socket",
             format!("the daemon does not answer: {status}"),
-            "see the daemon's log; `trunkline upgrade` or a restart helps a daemon that hangs",
+            "see the daemon's log; one that is stopped (state T in ps) goes on by kill -CONT, one that hangs is to be \
+             restarted",
         ),
     }
 }

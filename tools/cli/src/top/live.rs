@@ -1,15 +1,16 @@
 //! The loop of the full screen: pictures, keys and sizes come in, lines go out.
 
-use super::Picture;
 use super::key::{Keystroke, keys};
+use super::picture::Picture;
 use super::screen::{Screen, Wish};
+use super::stream::PictureStream;
 use super::terminal::Terminal;
-use crate::admin::proto::TopResponse;
 use crate::admin::proto::admin_client::AdminClient;
 use crate::explain::explanations;
+use crate::operator::reason;
 use std::io::{self, Read as _};
 use std::sync::mpsc::{Sender, channel};
-use trunkline::{Receiver, Status, Wait};
+use trunkline::Status;
 use trunkline_telemetry::render;
 
 /// What comes.
@@ -18,25 +19,25 @@ enum Event {
     Keys(Vec<Keystroke>),
     Size,
     /// No more pictures come, and why.
-    End(Result<(), Status>),
+    End(Status),
 }
 
 /// Shows pictures until the person leaves; methods' pages are asked of `pages`.
 ///
 /// # Errors
 /// The call's.
-pub fn show(pages: &AdminClient, pictures: Receiver<TopResponse>) -> Result<(), Status> {
+pub fn show(pages: &AdminClient, pictures: PictureStream) -> Result<(), Status> {
     let (events, coming) = channel();
     let (of_keys, of_sizes) = (events.clone(), events.clone());
     let terminal = Terminal::take(move || drop(of_sizes.send(Event::Size)));
     std::thread::spawn(move || read_keys(&of_keys));
-    std::thread::spawn(move || take_pictures(pictures, &events));
+    std::thread::spawn(move || take_pictures(&pictures, &events));
     let mut screen = Screen::default();
     while let Ok(first) = coming.recv() {
         // What has come meanwhile counts at once: keys do not wait for pictures that nobody has seen.
         let wish = match take_in(&mut screen, std::iter::once(first).chain(coming.try_iter())) {
             Ok(wish) => wish,
-            Err(end) => return end,
+            Err(end) => return Err(end),
         };
         match wish {
             Wish::Nothing => {}
@@ -44,7 +45,7 @@ pub fn show(pages: &AdminClient, pictures: Receiver<TopResponse>) -> Result<(), 
             Wish::Page(method) => {
                 let text = match explanations(pages, &method) {
                     Ok(all) => all.iter().map(render::explanation).collect::<Vec<_>>().join("\n"),
-                    Err(status) => status.message().to_owned(),
+                    Err(status) => reason(&status),
                 };
                 screen.show_page(&method, &text);
             }
@@ -58,7 +59,7 @@ pub fn show(pages: &AdminClient, pictures: Receiver<TopResponse>) -> Result<(), 
 }
 
 /// Takes in what has come: all keys, and the last picture. What is wanted then; or how it ends.
-fn take_in(screen: &mut Screen, events: impl Iterator<Item = Event>) -> Result<Wish, Result<(), Status>> {
+fn take_in(screen: &mut Screen, events: impl Iterator<Item = Event>) -> Result<Wish, Status> {
     let (mut wish, mut last) = (Wish::Nothing, None);
     for event in events {
         match event {
@@ -101,13 +102,9 @@ fn read_keys(events: &Sender<Event>) {
     }
 }
 
-fn take_pictures(mut pictures: Receiver<TopResponse>, events: &Sender<Event>) {
+fn take_pictures(pictures: &PictureStream, events: &Sender<Event>) {
     loop {
-        let event = match pictures.recv().wait() {
-            Ok(Some(picture)) => Event::Picture(picture.into_inner().into()),
-            Ok(None) => Event::End(Ok(())),
-            Err(status) => Event::End(Err(status)),
-        };
+        let event = pictures.next().map_or_else(Event::End, Event::Picture);
         let is_over = matches!(event, Event::End(_));
         if events.send(event).is_err() || is_over {
             return;

@@ -1,7 +1,7 @@
 //! What fills the screen, and what keys do to it. It has no terminal: pictures and keys come in, lines go out.
 
-use super::Picture;
 use super::key::Keystroke;
+use super::picture::Picture;
 use std::cmp::Ordering;
 use trunkline_telemetry::{Side, TopRow, render};
 

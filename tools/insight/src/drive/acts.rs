@@ -6,8 +6,10 @@
 
 use super::timer::Timer;
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +27,8 @@ pub const BELOW: &str = "/drive.v1.Tree/Below";
 pub const REQUEST_BYTES_MIN: usize = 18;
 /// Beyond its own time a call may take so long.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Time in which the first call gets to the servers.
+const REACH_MAX: Duration = Duration::from_secs(10);
 /// Calls below one that are under way.
 const BELOW_AT_ONCE: usize = 16;
 
@@ -78,6 +82,34 @@ impl Acts {
     /// Waits until then.
     pub async fn until(&self, at: Instant) {
         self.timer.until(at).await;
+    }
+
+    /// What a future comes to, if it does so in this time.
+    pub async fn within<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
+        let late = self.timer.until(Instant::now() + time);
+        match select(pin!(future), pin!(late)).await {
+            Either::Left((output, _)) => Some(output),
+            Either::Right(_) => None,
+        }
+    }
+
+    /// Makes a first call to the servers by a client that does not wait for them.
+    ///
+    /// # Errors
+    /// Why it did not get there.
+    pub async fn reach(&self, client: &Client) -> Result<(), Status> {
+        let call = client.call(BELOW).with_timeout(REACH_MAX).with_message(Vec::new()).with_no_more();
+        let (_requests, mut answers) = call.open().await?;
+        loop {
+            match answers.next().await {
+                Some(Answer::End(mut end)) if end.code != Code::Ok => {
+                    return Err(Status::take_from(&mut end.trailers, end.code).with_execution(end.execution));
+                }
+                Some(Answer::End(_)) => return Ok(()),
+                Some(Answer::Headers(_) | Answer::Message(_)) => {}
+                None => return Err(Status::unavailable("the daemon went away")),
+            }
+        }
     }
 
     /// Makes a call with those above it that are still missing; what came of it.
