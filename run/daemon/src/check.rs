@@ -45,6 +45,17 @@ pub fn check_relay(config: &Config, text: &str, origin: &str) -> Result<(), Conf
     checked.map_err(|breach| ConfigError::of_rule(breach, text, origin))
 }
 
+/// Why a daemon does not listen at an address, with the place of the key that names it. `origin` is what the text of
+/// the configuration is called.
+pub fn cannot_listen(
+    (key, address): (&str, &str),
+    error: &std::io::Error,
+    text: &str,
+    origin: &str,
+) -> ConfigError {
+    ConfigError::of_rule(sockets::not_listening(key, address, error), text, origin)
+}
+
 fn keys(config: &Config) -> Result<(), Breach> {
     let tls = &config.tls;
     let named = FileKeys {

@@ -32,9 +32,9 @@ const BATCHES_PER_TURN: usize = 8;
 
 impl UdpPorts {
     /// Opens the server's port, if there is one. Sockets that were handed over, of the client and of the server, are
-    /// gone on with; the server's if it still is where it listens.
+    /// gone on with; the server's if it still is where it listens. Else there may be one that was bound before.
     pub fn open(
-        listen: Option<SocketAddrV4>,
+        (listen, early): (Option<SocketAddrV4>, Option<Datagrams>),
         bound: [Option<OwnedFd>; 2],
         poller: &Poller,
         keys: Option<SealKeys>,
@@ -44,7 +44,7 @@ impl UdpPorts {
         let server = match (listen, server?) {
             (None, _) => None,
             (Some(listen), Some(bound)) if is_at(bound.address()?, listen) => Some(bound),
-            (Some(listen), _) => Some(Datagrams::bind(listen)?),
+            (Some(listen), _) => Some(early.map_or_else(|| Datagrams::bind(listen), Ok)?),
         };
         for (socket, port) in [(&client, R2p2Port::Client), (&server, R2p2Port::Server)] {
             if let Some(socket) = socket {
@@ -171,6 +171,6 @@ impl UdpPorts {
 }
 
 /// Whether a socket is where it is configured to be: port 0 is any.
-fn is_at(address: SocketAddrV4, listen: SocketAddrV4) -> bool {
+pub(crate) fn is_at(address: SocketAddrV4, listen: SocketAddrV4) -> bool {
     address.ip() == listen.ip() && (listen.port() == 0 || listen.port() == address.port())
 }

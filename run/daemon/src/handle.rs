@@ -62,7 +62,7 @@ pub struct Daemon {
     names: Arc<Names>,
     threads: Arc<Threads>,
     control_path: Option<PathBuf>,
-    endpoints: Endpoints,
+    pub(crate) endpoints: Endpoints,
     changes: Arc<Changes>,
     pub(crate) modules: Loader,
     /// Where the chain comes from, and where it is kept.
@@ -99,6 +99,9 @@ struct Among {
     load: LoadMeter,
 }
 
+/// The control socket and its path, where there is one.
+type ControlPlace = (Option<ControlListener>, Option<PathBuf>);
+
 /// A daemon whose threads have not begun.
 struct Prepared {
     daemon: Daemon,
@@ -116,7 +119,7 @@ impl Daemon {
     pub fn start(config: Config) -> Result<Self, StartError> {
         let path = config.socket().map(PathBuf::from);
         let listener = path.as_ref().map(|path| control_listener(path, &config)).transpose()?;
-        Self::assemble(config, listener, path)
+        Self::assemble(config, (listener, path))
     }
 
     /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
@@ -124,12 +127,13 @@ impl Daemon {
     /// What was counted when comes along ([`HandOver::past`](crate::HandOver::past)).
     ///
     /// # Errors
-    /// [`StartError`]; the other daemon goes on then.
+    /// [`StartError`]; the other daemon goes on then, and says why if it is told ([`Arrival::refuse`]).
     pub fn take_over(
         mut config: Config,
         arrival: &Arrival,
         build: &str,
     ) -> Result<(Self, TakenOver, CallHistory), StartError> {
+        let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
         let mut inherited = arrival.receive(build, &config.debug)?;
         let past = std::mem::take(&mut inherited.past);
         let listener = inherited.listener.take();
@@ -137,7 +141,7 @@ impl Daemon {
         if let Some(path) = &path {
             config.daemon.socket.clone_from(path);
         }
-        let begun = Self::prepare(config, listener, path, Some(&mut inherited)).and_then(|begun| {
+        let begun = Self::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|begun| {
             let first = begun.shards.first();
             let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
             begun.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
@@ -181,7 +185,7 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::start`].
     pub fn embedded(config: Config) -> Result<Self, StartError> {
-        Self::assemble(config, None, None)
+        Self::assemble(config, (None, None))
     }
 
     /// A fresh control connection to this daemon, as if an application had connected to its socket.
@@ -373,13 +377,9 @@ impl Daemon {
     }
 
     /// Starts the threads of a configuration.
-    fn assemble(
-        config: Config,
-        listener: Option<ControlListener>,
-        control_path: Option<PathBuf>,
-    ) -> Result<Self, StartError> {
-        let prepared = Self::prepare(config, listener, control_path, None)?;
-        let Prepared { daemon, shards, open, control } = prepared;
+    fn assemble(config: Config, control: ControlPlace) -> Result<Self, StartError> {
+        let Prepared { daemon, shards, open, control } =
+            Self::prepare(config, control, Endpoints::default(), None)?;
         daemon.begin(shards, open)?;
         daemon.begin_with_policies()?;
         daemon.threads.spawn("trunkline-control", move || control.run())?;
@@ -397,8 +397,8 @@ impl Daemon {
     /// Makes everything but the threads.
     fn prepare(
         config: Config,
-        listener: Option<ControlListener>,
-        control_path: Option<PathBuf>,
+        (listener, control_path): ControlPlace,
+        endpoints: Endpoints,
         mut inherited: Option<&mut Inherited>,
     ) -> Result<Prepared, StartError> {
         raise_descriptor_limit();
@@ -414,7 +414,7 @@ impl Daemon {
             names: Names::new(),
             threads: Arc::default(),
             control_path,
-            endpoints: Endpoints::default(),
+            endpoints,
             changes: Arc::default(),
             modules: Loader::default(),
             kept,

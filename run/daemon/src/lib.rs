@@ -100,7 +100,7 @@ mod waker;
 mod workload_api;
 
 pub use changes::Watcher;
-pub use check::{check_host, check_relay};
+pub use check::{cannot_listen, check_host, check_relay};
 pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Collector, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode,

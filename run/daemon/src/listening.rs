@@ -117,6 +117,7 @@ pub(crate) fn listen(address: &str, index: usize, count: usize) -> io::Result<Li
     first.and_then(|()| bind(count > 1)).map_err(|error| match error {
         // Its own words say the address again.
         BindError::Kernel { source, .. } => source,
+        BindError::InUse { .. } => io::ErrorKind::AddrInUse.into(),
         error => io::Error::other(error),
     })
 }

@@ -1,6 +1,6 @@
 //! What a listener is for, and who has connected to it: peers, operators, or clients of the gateway.
 
-use crate::config::{Admin, Config, OpenTo, ServiceRule};
+use crate::config::{Address, Admin, Config, OpenTo, ServiceRule};
 use std::io;
 use std::sync::Arc;
 use trunkline_call::Instant;
@@ -42,16 +42,14 @@ pub(crate) struct GatewayConnection {
 }
 
 impl Purpose {
-    /// Every address a configuration listens at, with what it is for.
-    pub fn of_all(config: &Config) -> Vec<(&Endpoint, Self)> {
+    /// Every address a configuration listens at, with the key that names it and what it is for.
+    pub fn of_all(config: &Config) -> Vec<(String, &Endpoint, Self)> {
         let admin = Arc::new(config.admin.clone());
-        let peers = config.daemon.listen.iter().map(|address| (&address.0, Self::Peers));
-        let operators =
-            config.admin.listen.iter().map(|address| (&address.0, Self::Operators(Arc::clone(&admin))));
-        let gateway =
-            config.gateway.listen.iter().map(|address| {
-                (&address.0, Self::Gateway(Arc::new(GatewayListener::of(config, &address.0))))
-            });
+        let peers = named("daemon.listen", &config.daemon.listen).map(|(key, at)| (key, at, Self::Peers));
+        let operators = named("admin.listen", &config.admin.listen)
+            .map(|(key, at)| (key, at, Self::Operators(Arc::clone(&admin))));
+        let gateway = named("gateway.listen", &config.gateway.listen)
+            .map(|(key, at)| (key, at, Self::Gateway(Arc::new(GatewayListener::of(config, at)))));
         peers.chain(operators).chain(gateway).collect()
     }
 
@@ -108,6 +106,11 @@ impl GatewayListener {
         };
         Ok(GatewayConnection { client: rights_of(&self.rules, &user), uid: Some(user.uid), needs_tls })
     }
+}
+
+/// The addresses of a list, and what each is called.
+fn named<'a>(key: &str, addresses: &'a [Address]) -> impl Iterator<Item = (String, &'a Endpoint)> {
+    addresses.iter().enumerate().map(move |(index, address)| (format!("{key}[{index}]"), &address.0))
 }
 
 /// What a user of this host may call by `[[call]]`.

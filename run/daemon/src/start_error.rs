@@ -18,9 +18,11 @@ pub enum StartError {
         /// What the kernel says, or who listens there already.
         why: String,
     },
-    /// An address cannot be listened on.
-    #[error("cannot listen on {endpoint}: {error}")]
+    /// An address cannot be listened on. [`cannot_listen`](crate::cannot_listen) knows the place in the file, too.
+    #[error("{key}: cannot listen on {endpoint}: {error}")]
     Listen {
+        /// The key that names it.
+        key: String,
         /// The address.
         endpoint: String,
         /// What the kernel says.

@@ -27,4 +27,4 @@ mod server;
 pub use places::{PLACES_MAX, PLACES_OF_SOURCE_MAX};
 pub use request::{HEAD_BYTES_MAX, Request};
 pub use response::Page;
-pub use server::{PageServer, TIME_MAX};
+pub use server::{PageServer, ReservedAddress, TIME_MAX};

@@ -27,6 +27,10 @@ pub struct PageServer {
     _open: OwnedFd,
 }
 
+/// An address that is bound, at which nobody is heard yet.
+#[derive(Debug)]
+pub struct ReservedAddress(OwnedFd);
+
 /// Makes the page that is asked for; `None` if there is none.
 type Make = dyn Fn(&Request) -> Option<Page> + Send + Sync;
 
@@ -40,20 +44,7 @@ impl PageServer {
         name: &'static str,
         make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        Self::serve(listen(address, false)?, name, make)
-    }
-
-    /// The same at an address where a server of another process of this user may still listen: that of the daemon whose
-    /// place this one takes. Until it leaves, the kernel gives connections to either.
-    ///
-    /// # Errors
-    /// As those of [`PageServer::bind`].
-    pub fn succeed(
-        address: SocketAddr,
-        name: &'static str,
-        make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        Self::serve(listen(address, true)?, name, make)
+        ReservedAddress::bind(address, false)?.serve(name, make)
     }
 
     fn serve(
@@ -76,18 +67,39 @@ impl PageServer {
     }
 }
 
-/// A socket that listens. Whether it may have an address that is in use is settled when it is bound; that a successor
-/// may have its own is said behind that, so that nobody else is let in by it.
-fn listen(address: SocketAddr, succeeds: bool) -> io::Result<TcpListener> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    set_socket_reuseaddr(&socket, true)?;
-    set_socket_reuseport(&socket, succeeds)?;
-    rustix::net::bind(&socket, &address)?;
-    set_socket_reuseport(&socket, true)?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok(TcpListener::from(socket))
+impl ReservedAddress {
+    /// Binds `address`. With `succeeds`, a server of another process of this user may still listen there: that of the
+    /// daemon whose place this one takes. From [`ReservedAddress::serve`] until it leaves, the kernel gives connections
+    /// to either.
+    ///
+    /// Whether an address may be had that is in use is settled here; that a successor may have it is said behind that,
+    /// so that nobody else is let in by it.
+    ///
+    /// # Errors
+    /// As those of [`PageServer::bind`].
+    pub fn bind(address: SocketAddr, succeeds: bool) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        set_socket_reuseaddr(&socket, true)?;
+        set_socket_reuseport(&socket, succeeds)?;
+        rustix::net::bind(&socket, &address)?;
+        set_socket_reuseport(&socket, true)?;
+        Ok(Self(socket))
+    }
+
+    /// Listens there and has `make` answer, on threads of its own (called `name`).
+    ///
+    /// # Errors
+    /// What the kernel says: somebody else has been quicker.
+    pub fn serve(
+        self,
+        name: &'static str,
+        make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
+    ) -> io::Result<PageServer> {
+        rustix::net::listen(&self.0, BACKLOG)?;
+        PageServer::serve(TcpListener::from(self.0), name, make)
+    }
 }
 
 /// Takes connections until the server is dropped.

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-use trunkline_pages::{HEAD_BYTES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer, Request};
+use trunkline_pages::{HEAD_BYTES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer, Request, ReservedAddress};
 
 /// So long at most a test waits for what has to come.
 const WATCHDOG: Duration = Duration::from_secs(120);
@@ -130,7 +130,16 @@ fn dropped_it_listens_no_longer_and_a_successor_listens_before() {
         std::io::ErrorKind::AddrInUse,
         "who takes nobody's place has no address of another"
     );
-    let second = PageServer::succeed(address, "pages", |_| Some(Page::text("second"))).unwrap();
+    let second = ReservedAddress::bind(address, true).unwrap();
+    let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
+    for _ in 0..20 {
+        assert!(
+            ask(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").ends_with("first"),
+            "who does not listen yet has no readers"
+        );
+    }
+    let second = second.serve("pages", |_| Some(Page::text("second"))).unwrap();
     let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
     drop(first);

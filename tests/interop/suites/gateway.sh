@@ -1,7 +1,7 @@
 # gRPC's interoperability tests through the gateway: clients of grpc-go, grpc-java, grpcio and gRPC C++, which know
 # nothing of Trunkline, over one daemon to servers of their own, over two daemons to ours, and over two that show each
 # other certificates (mutual TLS). Go's and Java's are gRPC's programs; Python's and C++'s are clients/python/interop.py
-# and clients/cpp/interop.cc, as nobody packages gRPC's.
+# and clients/cpp/interop.cc, as nobody packages gRPC's; over Unix sockets Java's is clients/java/UnixClient.java.
 #
 # A case counts if it passes between the same client and server without a daemon; so the cases that a client or a server
 # does not know are left out, and nothing else is.
@@ -14,6 +14,10 @@ java_cases="empty_unary large_unary client_compressed_unary server_compressed_un
     client_compressed_streaming server_streaming server_compressed_streaming ping_pong empty_stream custom_metadata
     status_code_and_message special_status_message unimplemented_method unimplemented_service cancel_after_begin
     cancel_after_first_response timeout_on_sleeping_server very_large_request rpc_soak channel_soak orca_per_rpc orca_oob"
+# Those of java_cases that clients/java/UnixClient.java plays.
+java_unix_cases="empty_unary large_unary client_streaming server_streaming ping_pong empty_stream custom_metadata
+    status_code_and_message special_status_message unimplemented_method unimplemented_service cancel_after_begin
+    cancel_after_first_response timeout_on_sleeping_server"
 python_cases="empty_unary large_unary client_streaming server_streaming ping_pong empty_stream
     cancel_after_begin cancel_after_first_response timeout_on_sleeping_server status_code_and_message
     special_status_message custom_metadata unimplemented_method unimplemented_service"
@@ -60,20 +64,25 @@ cpp_program() {
     make -s -C tests/interop/clients/cpp OUT="$scene/cpp" ROOT="$root" CXX=c++ > "$LOGS/cpp-build.log" 2>&1
 }
 
-# client LANGUAGE PORT CASE: plays a case. Python's takes a Unix socket (unix:PATH) for a port, too.
+# client LANGUAGE PORT CASE: plays a case. Unix sockets (unix:PATH) are taken for ports, too. No client is told what the
+# authority is there.
 client() {
-    local config=
+    local config= host=127.0.0.1 port=$2
     case $3 in orca_*) config=$balancer ;; esac
+    case $2 in unix:*) host=$2 port=0 ;; esac
     if [ "$1" = go ]; then
-        timeout 60 "$go_client" --server_host=127.0.0.1 --server_port="$2" --test_case="$3" \
+        timeout 60 "$go_client" --server_host="$host" --server_port="$port" --test_case="$3" \
             ${config:+--service_config_json="$config"}
     elif [ "$1" = python ]; then
         timeout 60 "$TOOLS/python/bin/python" tests/interop/clients/python/interop.py play "$2" "$3"
     elif [ "$1" = cpp ]; then
         timeout 60 "$scene/cpp/interop" play "$2" "$3"
+    elif [ "$port" = 0 ]; then
+        timeout 60 java -XX:TieredStopAtLevel=1 -cp "$scene/java/*" tests/interop/clients/java/UnixClient.java \
+            "${2#unix:}" "$3"
     else
         timeout 60 java -XX:TieredStopAtLevel=1 -cp "$scene/java/*" io.grpc.testing.integration.TestServiceClient \
-            --server_host=127.0.0.1 --server_port="$2" --test_case="$3" --use_tls=false \
+            --server_host="$host" --server_port="$port" --test_case="$3" --use_tls=false \
             ${config:+--service_config_json="$config"}
     fi
 }
@@ -155,6 +164,7 @@ if [ -n "$go_client" ] && [ -n "$go_server" ]; then
     entrance=$(free_port)
     gateway to-go "$entrance" "tcp://127.0.0.1:$port" || return 1
     through "grpc-go's client, a daemon, grpc-go's server" go "$entrance" "$go_known" go-to-go
+    through "the same, the client over a Unix socket" go "unix:$scene/to-go-gateway.sock" "$go_known" go-over-unix
     to_ours go "$go_known"
 else
     missing gateway "grpc-go" "go install google.golang.org/grpc/interop/client@$version failed"
@@ -183,6 +193,7 @@ if cpp_program; then
     entrance=$(free_port)
     gateway to-cpp "$entrance" "tcp://127.0.0.1:$port" || return 1
     through "gRPC C++'s client, a daemon, its server" cpp "$entrance" "$cpp_known" cpp-to-cpp
+    through "the same, the client over a Unix socket" cpp "unix:$scene/to-cpp-gateway.sock" "$cpp_known" cpp-over-unix
     to_ours cpp "$(known cpp "$our_port" "$cpp_known" cpp-ours)"
 else
     missing gateway "gRPC C++" "there is no C++ compiler with make, or Debian's packages could not be fetched"
@@ -196,6 +207,12 @@ if java_programs; then
     entrance=$(free_port)
     gateway to-java "$entrance" "tcp://127.0.0.1:$port" || return 1
     through "grpc-java's client, a daemon, its server" java "$entrance" "$java_known" java-to-java
+    # A compiler is needed, and the cases that are methods without arguments.
+    if command -v javac > /dev/null; then
+        through "the same, the client over a Unix socket" java "unix:$scene/to-java-gateway.sock" "$java_unix_cases" java-over-unix
+    else
+        missing gateway "grpc-java over a Unix socket" "there is no Java compiler"
+    fi
     to_ours java "$(known java "$our_port" "$java_known" java-ours)"
 else
     missing gateway "grpc-java" "there is no Java with Maven, or it could not fetch them"

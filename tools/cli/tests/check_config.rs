@@ -14,7 +14,7 @@ fn daemon(folder: &Path, more: &[&str]) -> Ended {
 }
 
 /// What is refused: a file, and the sentence about it. `FOLDER` is that of the test.
-const TABLE: [(&str, &str); 17] = [
+const TABLE: [(&str, &str); 19] = [
     (
         "[daemon]\nconnections_max = 10\nconnections_per_source_max = 11",
         ":3:30: daemon.connections_per_source_max: is 11, and daemon.connections_max is 10: one source never has so \
@@ -34,6 +34,15 @@ const TABLE: [(&str, &str); 17] = [
     (
         "[daemon]\nlisten = [\"tcp://127.0.0.1:7878\", \"tcp://127.0.0.1:7878\"]",
         ":2:35: daemon.listen[1]: is tcp://127.0.0.1:7878, as daemon.listen[0] is; write each address once",
+    ),
+    (
+        "[daemon]\nlisten = [\"tcp://127.0.0.1:7878\"]\n[metrics]\nlisten = [\"tcp://0.0.0.0:7878\"]",
+        ":4:11: metrics.listen[0]: is tcp://0.0.0.0:7878, and daemon.listen[0] is tcp://127.0.0.1:7878: one contains \
+         the other; write another port for one of them",
+    ),
+    (
+        "[gateway]\nlisten = [\"tcp://127.0.0.1:9464\"]\n[metrics]\nlisten = [\"tcp://127.0.0.1:9464\"]",
+        ":4:11: metrics.listen[0]: is tcp://127.0.0.1:9464, as gateway.listen[0] is; write each address once",
     ),
     (
         "[daemon]\nsocket = \"FOLDER/a\"\n[admin]\nlisten = [\"unix:FOLDER/a\"]",
@@ -105,7 +114,7 @@ fn what_a_start_would_refuse_is_refused_in_the_same_words() {
     let own = folder.path().to_str().unwrap();
     let filled = |text: &str| text.replace("FOLDER", own).replace("LONG", &"long".repeat(30));
     std::fs::write(folder.path().join("file"), "").unwrap();
-    std::fs::write(folder.path().join("chain.toml"), filled(TABLE[13].0)).unwrap();
+    std::fs::write(folder.path().join("chain.toml"), filled(TABLE[15].0)).unwrap();
     let mut wrong = Vec::new();
     for (text, sentence) in TABLE {
         let text = filled(text);
@@ -186,6 +195,69 @@ fn a_configuration_in_use_is_good() {
         .unwrap();
     let checked = daemon(folder.path(), &["--check-config"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
+}
+
+/// It is found out by the start, which names the place all the same.
+#[test]
+fn an_address_in_use_is_named_with_its_place_and_a_remedy() {
+    watched();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let taken = format!("tcp://{}", holder.local_addr().unwrap());
+    let unix = format!("unix://{}/taken", folder.path().display());
+    let _unix = std::os::unix::net::UnixListener::bind(folder.path().join("taken")).unwrap();
+    for (text, place, address, remedy) in [
+        (
+            "[daemon]\nlisten = [",
+            ":2:32: daemon.listen[1]",
+            &taken,
+            "`ss -ltnp` names it), or write another port",
+        ),
+        (
+            "[gateway]\nlisten = [",
+            ":2:32: gateway.listen[1]",
+            &taken,
+            "`ss -ltnp` names it), or write another port",
+        ),
+        (
+            "[admin]\nlisten = [",
+            ":2:11: admin.listen[0]",
+            &unix,
+            "`ss -lxnp` names it), or write another path",
+        ),
+    ] {
+        let before = if text.starts_with("[admin]") { "" } else { "\"tcp://127.0.0.1:0\", " };
+        std::fs::write(folder.path().join("d.toml"), format!("{text}{before}{address:?}]")).unwrap();
+        let started = daemon(folder.path(), &[]);
+        let wanted = format!(
+            "{place}: is {address}, where another program listens already; end that program ({remedy}"
+        );
+        assert!(started.code == Some(1) && started.err.contains(&wanted), "{started:?}\nwanted {wanted}");
+    }
+}
+
+/// A daemon starts with a certificate that has expired, and every peer refuses it.
+#[test]
+fn a_certificate_out_of_its_time_is_named() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let of_folder = |name: &str| folder.path().join(name).display().to_string();
+    for (from, until, words) in
+        [(1999, 2001, "has expired"), (2999, 3001, "is valid only in"), (1999, 3001, "")]
+    {
+        let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
+        (params.not_before, params.not_after) =
+            (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(until, 1, 1));
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(of_folder("a.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(of_folder("a.key"), key.serialize_pem()).unwrap();
+        let text = format!("[tls]\ncertificate = {:?}\nkey = {:?}", of_folder("a.pem"), of_folder("a.key"));
+        std::fs::write(of_folder("d.toml"), text).unwrap();
+        let checked = daemon(folder.path(), &["--check-config"]);
+        assert!(checked.code == Some(0) && checked.out.contains("d.toml: good"), "{checked:?}");
+        let told = checked.err.contains(&format!("d.toml: tls.certificate: {} {words}", of_folder("a.pem")));
+        assert_eq!((told, checked.err.is_empty()), (!words.is_empty(), words.is_empty()), "{checked:?}");
+    }
 }
 
 /// What the command line says has no place in the file.

@@ -121,12 +121,20 @@ fn nobody_else_listens_at_its_address() {
             ["daemon", "--until-stdin-closes", "--drain", "0s", "--socket", &socket, "--config", &file];
         let router = ["router", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--metrics", &at];
         for (arguments, part) in [
-            (&second[..], format!("metrics.listen: cannot listen at {address}: Address")),
-            (&[&router[..], &["--worker", "127.0.0.1:1"]].concat(), format!("--metrics {address}: Address")),
+            (
+                &second[..],
+                format!(
+                    "d.toml:2:11: metrics.listen[0]: is tcp://{address}, where another program listens already"
+                ),
+            ),
+            (
+                &[&router[..], &["--worker", "127.0.0.1:1"]].concat(),
+                format!("--metrics {address}: Address already in use"),
+            ),
         ] {
             let ended = end(&mut trunkline(arguments), "");
             assert_eq!(ended.code, Some(1), "round {round}: {ended:?}");
-            assert!(ended.err.contains(&part) && ended.err.contains("in use"), "round {round}: {ended:?}");
+            assert!(ended.err.contains(&part), "round {round}: {ended:?}");
         }
         // The next daemon has the address all the same.
         let upgraded = host.verb(&["upgrade"], "");
@@ -297,7 +305,8 @@ fn an_address_that_is_no_place_for_it_is_named() {
     let text = format!("[metrics]\nlisten = [\"tcp://{}\"]\n", taken.local_addr().unwrap());
     let ended = check(&text, "--until-stdin-closes");
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains("metrics.listen: cannot listen at 127.0.0.1:"), "{ended:?}");
+    assert!(ended.err.contains("d.toml:2:11: metrics.listen[0]: is tcp://127.0.0.1:"), "{ended:?}");
+    assert!(ended.err.contains("another program listens already; end that program (`ss -ltnp`"), "{ended:?}");
 }
 
 /// Names of families and of the labels their samples have.

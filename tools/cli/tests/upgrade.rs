@@ -393,6 +393,59 @@ fn why_a_daemon_did_not_take_over_is_said_to_who_asked() {
     assert_eq!(name.trim(), "trunkline", "what process lists show");
 }
 
+/// A port that somebody else has is found out while the old daemon serves, before it stops for anybody.
+#[test]
+fn addresses_that_are_new_are_bound_while_the_old_daemon_serves() {
+    watched();
+    let mut host = Host::start("[daemon]\nnode = \"alpha\"");
+    host.expect(GOES_ON, "the next daemon cannot take over");
+    let before = process(&host);
+    let (file, socket) = (host.folder().join("d.toml"), host.folder().join("new.sock"));
+    let (tcp, udp) = (
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    let (port, datagrams) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+    let unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let path = format!("unix://{}", socket.display());
+    for (text, key, address) in [
+        (format!("[daemon]\nlisten = [\"tcp://{port}\"]"), "daemon.listen[0]", format!("tcp://{port}")),
+        (format!("[gateway]\nlisten = [\"{path}\"]"), "gateway.listen[0]", path.clone()),
+        (format!("[metrics]\nlisten = [\"tcp://{port}\"]"), "metrics.listen[0]", format!("tcp://{port}")),
+        (format!("[r2p2]\nlisten = \"{datagrams}\""), "r2p2.listen", datagrams.to_string()),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let refused = host.verb(&["upgrade"], "");
+        assert_eq!(refused.code, Some(1), "{text}: {refused:?}");
+        let wanted =
+            format!("{key}: is {address}, where another program listens already; end that program (`ss -l");
+        assert!(
+            refused.err.contains("d.toml:2:") && refused.err.contains(&wanted),
+            "{refused:?}\nwanted {wanted}"
+        );
+        assert!(!refused.out.contains("can take over"), "it never said that it can: {refused:?}");
+        assert_eq!(process(&host), before);
+    }
+    drop((unix, udp));
+    let text = format!(
+        "[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n[gateway]\nlisten = [\"{path}\"]\nsocket_mode = \"0600\"\n\
+         [r2p2]\nlisten = \"{datagrams}\""
+    );
+    std::fs::write(&file, text).unwrap();
+    // The second time all of them are the old daemon's.
+    for round in 0..2 {
+        let upgraded = host.verb(&["upgrade"], "");
+        assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
+        std::os::unix::net::UnixStream::connect(&socket).expect("the new daemon listens");
+        assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        std::net::UdpSocket::bind(datagrams).expect_err("the new daemon's");
+        // Its own services attach where the test's folder is.
+        while host.log().matches("daemon is ready").count() < round + 2 {
+            std::thread::yield_now();
+        }
+    }
+}
+
 #[test]
 fn nothing_is_begun_where_nobody_answers() {
     watched();

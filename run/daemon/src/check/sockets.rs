@@ -45,7 +45,22 @@ fn listeners(key: &str, addresses: &[Address]) -> Result<(), Breach> {
     Ok(())
 }
 
-/// One address twice: the second listener would find the first.
+/// What a start that was refused an address says of it.
+pub(super) fn not_listening(key: &str, address: &str, error: &std::io::Error) -> Breach {
+    if error.kind() != std::io::ErrorKind::AddrInUse {
+        let problem = format!("is {address}, where this host cannot listen: {error}");
+        return breach(key, problem, "write an address this host can listen on".into());
+    }
+    let (flag, other) = match address {
+        unix if unix.starts_with("unix") => ('x', "path"),
+        _ if key == "r2p2.listen" => ('u', "port"),
+        _ => ('t', "port"),
+    };
+    let advice = format!("end that program (`ss -l{flag}np` names it), or write another {other}");
+    breach(key, format!("is {address}, where another program listens already"), advice)
+}
+
+/// One address twice, or part of another: the second listener would find the first.
 fn twice(config: &Config) -> Result<(), Breach> {
     let control = config.socket().map(|path| ("daemon.socket".to_owned(), Endpoint::Unix(path.to_owned())));
     let named = |key: &'static str, addresses: &[Address]| {
@@ -61,22 +76,32 @@ fn twice(config: &Config) -> Result<(), Breach> {
         named("admin.listen", &config.admin.listen),
         named("gateway.listen", &config.gateway.listen),
         named("relay.listen", &config.relay.listen),
+        named("metrics.listen", &config.metrics.listen),
     ];
     let all = all.concat();
     for (key, endpoint) in all {
-        let any_port = matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0);
-        match seen.iter().find(|(_, other)| *other == endpoint) {
-            Some((other, _)) if !any_port => {
-                return Err(breach(
-                    &key,
-                    format!("is {endpoint}, as {other} is"),
-                    "write each address once".into(),
-                ));
+        match seen.iter().find(|(_, other)| overlap(other, &endpoint)) {
+            Some((other, same)) if *same == endpoint => {
+                let problem = format!("is {endpoint}, as {other} is");
+                return Err(breach(&key, problem, "write each address once".into()));
             }
-            _ => seen.push((key, endpoint)),
+            Some((other, wider)) => {
+                let problem = format!("is {endpoint}, and {other} is {wider}: one contains the other");
+                return Err(breach(&key, problem, "write another port for one of them".into()));
+            }
+            None => seen.push((key, endpoint)),
         }
     }
     Ok(())
+}
+
+/// Whether somebody who listens at one cannot listen at the other. All addresses of IPv6 are those of IPv4, too.
+fn overlap(one: &Endpoint, other: &Endpoint) -> bool {
+    let (Endpoint::Tcp(one), Endpoint::Tcp(other)) = (one, other) else { return one == other };
+    let covers = |all: &SocketAddr, of: &SocketAddr| {
+        all.ip().is_unspecified() && (all.is_ipv6() || of.is_ipv4()) || all.ip() == of.ip()
+    };
+    one.port() == other.port() && one.port() != 0 && (covers(one, other) || covers(other, one))
 }
 
 /// Whether an address is this host's, and its port one this user may have.

@@ -58,6 +58,8 @@ pub struct Arrival {
     pub from: u32,
     /// Its shards.
     pub shards: usize,
+    /// Where it listens, if it says.
+    pub(crate) listening: Option<Vec<String>>,
 }
 
 /// The descriptor of a new receive heap, its bytes and its number.
@@ -118,10 +120,10 @@ impl Arrival {
         let socket = inherited_socket(descriptor).map_err(TakeOverError::Descriptor)?;
         let channel = Channel::new(socket, STEP_MAX).map_err(TakeOverError::Descriptor)?;
         match channel.next()?.0 {
-            Word::Hello { version, process, shards, .. }
+            Word::Hello { version, process, shards, listening, .. }
                 if version == VERSION && (1..=SHARDS_MAX).contains(&shards) =>
             {
-                Ok(Self { channel, from: process, shards })
+                Ok(Self { channel, from: process, shards, listening })
             }
             Word::Hello { version, shards, .. } if version == VERSION => {
                 let error = TakeOverError::Broken(format!("it has {shards} shards"));

@@ -174,7 +174,13 @@ impl Daemon {
         let own = |error: io::Error| HandOverError::Own(error.to_string());
         let channel = Arc::new(Channel::new(socket, order.start_max).map_err(own)?);
         let (process_id, shards) = (std::process::id(), self.shards().len());
-        let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: process_id, shards };
+        let hello = Word::Hello {
+            version: VERSION,
+            build: order.build.clone(),
+            process: process_id,
+            shards,
+            listening: Some(self.endpoints.names()),
+        };
         let (build, prepares, counts, records) =
             match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
                 Word::Able { build, prepares, counts, records } => (build, prepares, counts, records),

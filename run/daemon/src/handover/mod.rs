@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   old (leave.rs, parts.rs)                 new (arrive.rs)
-//!     Hello: version, build          ──▶       version known? configuration good?
+//!     Hello: version, build          ──▶       version known? configuration good? new addresses free?
 //!                                    ◀──     Able, or Unable with the reason
 //!     Past, Recorded …               ──▶       minutes, and calls that were recorded until now
 //!     Schema, Schema … Prepare       ──▶       builds their tables

@@ -28,8 +28,16 @@ const _: () = assert!(PART_BYTES <= BLOB_BYTES_MAX, "a part fits in a memfd");
 /// One word.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Word {
-    /// Old: who begins.
-    Hello { version: u32, build: String, process: u32, shards: usize },
+    /// Old: who begins, and where it listens, as [`Word::Listener`] and addresses of R2P2 call it; earlier versions do
+    /// not say.
+    Hello {
+        version: u32,
+        build: String,
+        process: u32,
+        shards: usize,
+        #[serde(default)]
+        listening: Option<Vec<String>>,
+    },
     /// New: it can be done. `prepares`: it knows [`Word::Prepare`], and descriptor sets by their numbers.
     Able {
         build: String,

@@ -475,7 +475,8 @@ int Play(const std::string& port, const std::string& name) {
     std::cerr << "there is no case " << name << "\n";
     return 2;
   }
-  const Client client{grpc::CreateChannel("127.0.0.1:" + port, grpc::InsecureChannelCredentials())};
+  const std::string target = port.rfind("unix:", 0) == 0 ? port : "127.0.0.1:" + port;
+  const Client client{grpc::CreateChannel(target, grpc::InsecureChannelCredentials())};
   try {
     found->second(client);
   } catch (const Failed& failed) {

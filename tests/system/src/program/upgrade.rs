@@ -86,8 +86,12 @@ fn name_of(step: &HandOverStep) -> &'static str {
 /// Why not, in words.
 pub fn take_over(config: Config, descriptor: &str) -> Result<(Daemon, String), String> {
     let arrival = arrival(descriptor)?;
-    let (daemon, taken, _) =
-        Daemon::take_over(config, &arrival, "probe").map_err(|error| error.to_string())?;
+    let taken = Daemon::take_over(config, &arrival, "probe");
+    let (daemon, taken, _) = taken.map_err(|error| {
+        let why = error.to_string();
+        arrival.refuse(&why);
+        why
+    })?;
     let process = std::process::id();
     let moved = format!("{} {} {}", taken.sessions, taken.connections, taken.calls);
     Ok((daemon, format!("took-over {process} {} {moved}", taken.paused_ns)))

@@ -107,17 +107,26 @@ fn over_r2p2_what_was_asked_of_one_daemon_is_not_executed_by_the_next() {
 #[test]
 fn a_successor_that_does_not_take_over_changes_nothing() {
     let mut scene = Scene::between_two();
-    // The port is the other host's: this successor has received everything when it finds out.
-    let broken = scene.near.folder().join("broken.toml");
     let text = std::fs::read_to_string(scene.near.folder().join("daemon.toml")).unwrap();
+    // The port is the other host's: this successor finds out before it receives anything.
+    let broken = scene.near.folder().join("broken.toml");
     let elsewhere = text.replace("listen = []", &format!("listen = [{:?}]", scene.far().endpoint()));
     assert_ne!(text, elsewhere);
     std::fs::write(&broken, elsewhere).unwrap();
+    // And this one, which keeps another chain of policies, when it has received everything.
+    let (other, chain) = (scene.near.folder().join("other.toml"), scene.near.folder().join("chain.toml"));
+    std::fs::write(
+        &chain,
+        "[[policy]]\nname = \"own\"\nkind = \"access\"\nside = \"client\"\ndeny = \"false\"\n",
+    )
+    .unwrap();
+    std::fs::write(&other, format!("{text}\n[admin]\npolicies_file = {chain:?}\n")).unwrap();
     let orders = [
         ("replace-by dies".to_owned(), "ended"),
         ("replace-by refuses".to_owned(), "it does not want to"),
         ("replace-by hangs".to_owned(), "the new daemon did not take over"),
         (format!("replace-with {}", broken.display()), "cannot listen on"),
+        (format!("replace-with {}", other.display()), "another chain than the one at work"),
     ];
     for (order, why) in orders {
         scene.go_on();

@@ -70,6 +70,11 @@ impl Loaded {
         Ok(trunkline_daemon::check_relay(&self.config, &self.text, &self.origin())?)
     }
 
+    /// Why a daemon does not listen at an address that a key names.
+    pub fn cannot_listen(&self, key: &str, address: &str, error: &io::Error) -> FileError {
+        trunkline_daemon::cannot_listen((key, address), error, &self.text, &self.origin()).into()
+    }
+
     /// What it is called.
     pub fn origin(&self) -> String {
         self.path.as_ref().map_or_else(|| "no file; the defaults".into(), |path| path.display().to_string())

@@ -8,6 +8,7 @@ use crate::admin::proto::admin_server::AdminServer;
 use crate::admin::proto::control_server::ControlServer;
 use crate::admin::{AdminService, Audit, Chronicle, ControlService, UpgradeState};
 use crate::args::DaemonArgs;
+use crate::metrics::Reserved;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
@@ -17,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
-use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Metrics, Otlp, StartError};
+use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Otlp, StartError};
 use trunkline_net::ClientFiles;
 #[cfg(feature = "otlp")]
 use trunkline_otlp::Exporter;
@@ -44,9 +45,6 @@ pub enum DaemonError {
     /// Shards, sockets.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The metrics listener.
-    #[error("metrics.listen: cannot listen at {0}: {1}")]
-    Metrics(SocketAddr, io::Error),
     /// What sends figures and spans.
     #[error("otlp.endpoint: {0}")]
     Otlp(io::Error),
@@ -81,10 +79,10 @@ struct Running {
     host: Arc<DaemonHost>,
     orders: Receiver<Order>,
     grpc_services: GrpcServices,
-    metrics: Metrics,
+    metrics: Reserved,
     otlp: Otlp,
     collector: Option<ClientFiles>,
-    config: Option<PathBuf>,
+    loaded: Loaded,
 }
 
 /// Starts a daemon, or takes another's place; or does what else the arguments ask for, and then there is none.
@@ -104,34 +102,39 @@ fn begin(
     if args.check_config {
         logging::filter(&loaded.config.log.level)?;
         println!("{}: good", loaded.origin());
+        let warn = |of: String| eprintln!("{}: {of}", loaded.origin());
+        crate::doctor::out_of_time(&loaded.config).into_iter().for_each(warn);
         return Ok(None);
     }
-    let Loaded { config, path, .. } = loaded;
+    let config = loaded.config.clone();
     upgrade::own_binary();
     logging::start(&config.log)?;
     raise_descriptor_limit();
     // Before the daemon is there, so that no signal meets it unprepared.
     let (sender, orders) = orders(args.until_stdin_closes)?;
-    let (grpc_services, metrics, otlp) = (config.grpc_services, config.metrics.clone(), config.otlp.clone());
+    let (grpc_services, otlp) = (config.grpc_services, config.otlp.clone());
     let collector = otlp.files(&config.tls);
-    let host = Arc::new(start(config, arrival, sender)?);
-    Ok(Some(Running { host, orders, grpc_services, metrics, otlp, collector, config: path }))
+    // Before anything is taken over, so that the daemon before this one serves on if it cannot be.
+    let metrics = crate::metrics::reserve(config.metrics.addresses(), arrival.is_some());
+    let metrics = metrics.map_err(|(address, error)| no_metrics(&loaded, address, &error))?;
+    let host = start(config, arrival, sender).map_err(|error| with_place(error, &loaded))?;
+    Ok(Some(Running { host: Arc::new(host), orders, grpc_services, metrics, otlp, collector, loaded }))
 }
 
 /// Serves until there is an order to end.
 fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
-    let Running { host, orders, grpc_services, metrics, otlp, collector, config } = running;
-    let succeeds = host.upgrading().taken.is_some();
+    let Running { host, orders, grpc_services, metrics, otlp, collector, loaded } = running;
     let admin = serve_admin(&host)?;
     let services = serve_grpc(&host, grpc_services)?;
-    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses(), succeeds);
-    let metrics = metrics.map_err(|(address, error)| DaemonError::Metrics(address, error))?;
+    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics);
+    let metrics = metrics.map_err(|(address, error)| no_metrics(&loaded, address, &error))?;
+    let succeeds = host.upgrading().taken.is_some();
     let exporter = export(&host, succeeds, &otlp, collector).map_err(DaemonError::Otlp)?;
     // Ready is who answers whatever a tool asks first.
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
         metrics = ?metrics.iter().map(PageServer::address).collect::<Vec<_>>(),
-        config = config.map(|path| path.display().to_string()), "daemon is ready"
+        config = loaded.path.map(|path| path.display().to_string()), "daemon is ready"
     );
     notify::ready();
     let order = loop {
@@ -157,6 +160,21 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     drop(host);
     tracing::info!("daemon ends");
     Ok(())
+}
+
+fn no_metrics(loaded: &Loaded, address: SocketAddr, error: &io::Error) -> FileError {
+    let index = loaded.config.metrics.addresses().position(|other| other == address).unwrap_or_default();
+    loaded.cannot_listen(&format!("metrics.listen[{index}]"), &format!("tcp://{address}"), error)
+}
+
+/// An address that cannot be had is a key's of the configuration, in whose words it is told.
+fn with_place(error: DaemonError, loaded: &Loaded) -> DaemonError {
+    match error {
+        DaemonError::Start(StartError::Listen { key, endpoint, error }) => {
+            loaded.cannot_listen(&key, &endpoint, &error).into()
+        }
+        error => error,
+    }
 }
 
 /// Whether this program can do what `[otlp]` says.

@@ -1,7 +1,7 @@
 //! Certificates: from when to when they are valid. Whether they can be loaded is the configuration's check.
 
-use super::finding::Finding;
-use std::path::Path;
+use super::finding::{Finding, State};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trunkline_daemon::Config;
 use trunkline_net::{Endpoint, Stream, Validity};
@@ -11,26 +11,40 @@ const DAY_S: i64 = 24 * 3600;
 /// Renewal by ACME begins a third of a certificate's life before its end, a month for most.
 const SOON_S: i64 = 14 * DAY_S;
 
-/// Looks at every file of certificates a configuration names.
+/// Looks at every file of certificates a configuration names, and at who else gives them.
 pub fn look(config: &Config) -> Vec<Finding> {
+    let mut findings: Vec<_> = config.tls.workload_api.0.iter().map(ask).collect();
+    findings.extend(of_files(config));
+    if findings.is_empty() {
+        findings.push(Finding::good(AREA, "none: TLS is not served"));
+    }
+    findings
+}
+
+/// Certificates with which no connection comes about today, though they can be loaded: each in a line.
+pub fn out_of_time(config: &Config) -> Vec<String> {
+    let problems = of_files(config).into_iter().filter(|finding| finding.state == State::Problem);
+    problems.map(|Finding { found, remedy, .. }| format!("{found}; {remedy}")).collect()
+}
+
+fn of_files(config: &Config) -> Vec<Finding> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let tls = &config.tls;
-    let named =
-        [("tls.certificate", &tls.certificate), ("tls.client_ca", &tls.client_ca), ("tls.ca", &tls.ca)];
-    if let Some(agent) = &tls.workload_api.0 {
-        return vec![ask(agent)];
-    }
-    let named: Vec<_> = named.into_iter().filter(|(_, path)| !path.as_os_str().is_empty()).collect();
-    if named.is_empty() {
-        return vec![Finding::good(AREA, "none: TLS is not served")];
-    }
-    let of_file = |(key, path): (&str, &std::path::PathBuf)| match Validity::of_file(path) {
+    let (tls, otlp) = (&config.tls, &config.otlp);
+    let named = [
+        ("tls.certificate", &tls.certificate),
+        ("tls.client_ca", &tls.client_ca),
+        ("tls.ca", &tls.ca),
+        ("otlp.certificate", &otlp.certificate),
+        ("otlp.ca", &otlp.ca),
+    ];
+    let named = named.into_iter().filter(|(_, path)| !path.as_os_str().is_empty());
+    let of_file = |(key, path): (&str, &PathBuf)| match Validity::of_file(path) {
         Ok(validities) => judge(key, path, &validities, now_s),
         // Said with the configuration.
         Err(error) => Finding::problem(AREA, format!("{key}: {error}"), "see configuration"),
     };
-    named.into_iter().map(of_file).collect()
+    named.map(of_file).collect()
 }
 
 /// Whether the agent is there that gives certificates. What it gives is between it and the daemon: it tells callers

@@ -10,4 +10,5 @@ mod kernel;
 mod limits;
 mod verb;
 
+pub use certificates::out_of_time;
 pub use verb::doctor;

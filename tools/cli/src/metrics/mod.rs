@@ -19,25 +19,41 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 #[cfg(feature = "otlp")]
 use trunkline_otlp::Exporter;
-use trunkline_pages::{Page, PageServer, Request};
+use trunkline_pages::{Page, PageServer, Request, ReservedAddress};
 
 /// Reading twice within this time reads the same text.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics`, the live page and its JSON at each address, for as long as what it returns lives. Who `succeeds`
-/// a daemon has its addresses before that one leaves them.
+/// Addresses to serve at, bound: who `succeeds` a daemon has them before that one leaves them.
+pub type Reserved = Vec<(SocketAddr, ReservedAddress)>;
+
+/// Binds every address.
+///
+/// # Errors
+/// The address, and what the kernel says of it.
+pub fn reserve(
+    addresses: impl Iterator<Item = SocketAddr>,
+    succeeds: bool,
+) -> Result<Reserved, (SocketAddr, io::Error)> {
+    let bind = |address| match ReservedAddress::bind(address, succeeds) {
+        Ok(reserved) => Ok((address, reserved)),
+        Err(error) => Err((address, error)),
+    };
+    addresses.map(bind).collect()
+}
+
+/// Serves `/metrics`, the live page and its JSON at each address, for as long as what it returns lives.
 ///
 /// # Errors
 /// The address, and what the kernel says of it.
 pub fn serve<H: Host + Clone>(
     host: &H,
-    addresses: impl Iterator<Item = SocketAddr>,
-    succeeds: bool,
+    addresses: Reserved,
 ) -> Result<Vec<PageServer>, (SocketAddr, io::Error)> {
     let metrics = Arc::new(Latest::default());
     let openmetrics = Arc::new(Latest::default());
     let live = Arc::new(Latest::<Pictures>::default());
-    let bind = |address: SocketAddr| {
+    let serve = |(address, reserved): (SocketAddr, ReservedAddress)| {
         let (host, metrics, live) = (host.clone(), Arc::clone(&metrics), Arc::clone(&live));
         let openmetrics = Arc::clone(&openmetrics);
         let make = move |request: &Request| match &*request.path {
@@ -49,13 +65,9 @@ pub fn serve<H: Host + Clone>(
             "/" => Some(live::page()),
             _ => None,
         };
-        let served = match succeeds {
-            true => PageServer::succeed(address, "metrics", make),
-            false => PageServer::bind(address, "metrics", make),
-        };
-        served.map_err(|error| (address, error))
+        reserved.serve("metrics", make).map_err(|error| (address, error))
     };
-    addresses.map(bind).collect()
+    addresses.into_iter().map(serve).collect()
 }
 
 /// Sends the same to an OpenTelemetry collector, if the configuration names one, for as long as what it returns lives.
