@@ -2,6 +2,7 @@
 
 use crate::admin::proto::admin_client::AdminClient;
 use crate::admin::proto::{Application, ListRequest, ListResponse, Peer, Service, Shard};
+use crate::admin::shown;
 use crate::table::{Table, bytes, count};
 use serde_json::{Value, json};
 use trunkline::{Status, Wait};
@@ -89,7 +90,7 @@ fn applications(rows: &[Application]) -> Table {
             row.completions_queued.to_string(),
             row.messages_parked.to_string(),
             bytes(row.receive_heap_bytes),
-            row.serves.join(", "),
+            shown(&row.serves, row.serves_more),
         ]);
     }
     table
@@ -190,6 +191,7 @@ fn application_json(row: &Application) -> Value {
         "name": row.name,
         "shard": row.shard,
         "serves": row.serves,
+        "servesMore": row.serves_more,
         "callsMade": row.calls_made,
         "callsDelivered": row.calls_delivered,
         "completionsQueued": row.completions_queued,

@@ -2,10 +2,10 @@
 //!
 //! The service is an ordinary application of its own daemon: it attaches over the same socket as everybody and is
 //! called through the same rings. `host.rs` is what a daemon says about itself; `service.rs` answers calls from it,
-//! `looks.rs` says whose question is next, `policies.rs` changes it and `audit.rs` writes down who did; `convert.rs`
-//! turns telemetry into messages and back, so that the verbs render what the telemetry room renders. Services of the
-//! package `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the engine and the
-//! control thread see to that.
+//! `looks.rs` says whose question is next, `served.rs` how many names an answer has, `policies.rs` changes it and
+//! `audit.rs` writes down who did; `convert.rs` turns telemetry into messages and back, so that the verbs render what
+//! the telemetry room renders. Services of the package `trunkline` are unknown to peers, and no other process than the
+//! daemon's may serve them: the engine and the control thread see to that.
 
 mod audit;
 mod convert;
@@ -13,6 +13,7 @@ mod history;
 mod host;
 mod looks;
 mod policies;
+mod served;
 mod service;
 
 pub use audit::Audit;
@@ -20,6 +21,7 @@ pub use convert::{explanation, top_row};
 pub use history::Chronicle;
 pub use host::{Facts, Host, UpgradeState, UpgradeWish};
 pub use policies::ControlService;
+pub use served::{NameRoom, ServedServices, shown};
 pub use service::AdminService;
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.

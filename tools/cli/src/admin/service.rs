@@ -12,12 +12,14 @@ use super::proto::{
     GetUpgradeResponse, HistoryRequest, HistoryResponse, ListPoliciesRequest, ListPoliciesResponse,
     ListRequest, ListResponse, Memory, Peer, Service, Shard, TopRequest, TopResponse,
 };
+use super::served::{NameRoom, ServedServices};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
-use trunkline_engine::{Protocol, SessionKey};
+use trunkline_engine::{Protocol, ServiceRow, SessionRow};
 use trunkline_services::Pause;
 use trunkline_telemetry::{Ask, CallsAsk, Detail, Explanation, RecordedCall, Side, Snapshot, top};
 
@@ -197,6 +199,7 @@ fn list(facts: Facts, shards: &[Observation]) -> ListResponse {
         ..ListResponse::default()
     };
     let mut receive_heap_bytes = 0;
+    let mut room = NameRoom::default();
     for (index, shard) in shards.iter().enumerate() {
         list.calls_in_flight += shard.snapshot.calls as u64;
         list.shards.push(Shard {
@@ -206,32 +209,32 @@ fn list(facts: Facts, shards: &[Observation]) -> ListResponse {
             calls_in_flight: shard.snapshot.calls as u64,
         });
         receive_heap_bytes += shard.snapshot.sessions.iter().map(|row| row.receive_heap_bytes).sum::<u64>();
-        list.applications.extend(applications(index as u32, shard));
+        list.applications.extend(applications(index as u32, shard, &mut room));
         list.peers.extend(peers(index as u32, shard));
-        for service in &shard.snapshot.services {
-            add_service(&mut list.services, service);
-        }
     }
+    list.services = services(shards.iter().flat_map(|shard| &shard.snapshot.services));
     list.memory = Some(Memory { resident_bytes: facts.resident_bytes, receive_heap_bytes });
     list
 }
 
-fn applications(shard: u32, seen: &Observation) -> impl Iterator<Item = Application> {
-    let serves = |key: SessionKey| {
-        let services = seen.snapshot.services.iter().filter(move |row| row.sessions.contains(&key));
-        services.map(|row| row.name.clone()).collect()
+fn applications(shard: u32, seen: &Observation, room: &mut NameRoom) -> Vec<Application> {
+    let served = ServedServices::of(&seen.snapshot.services);
+    let application = |row: &SessionRow| {
+        let (serves, serves_more) = served.names(row.key, room);
+        Application {
+            name: row.label.clone(),
+            shard,
+            serves,
+            serves_more,
+            calls_made: row.calls_made as u64,
+            calls_delivered: row.calls_delivered as u64,
+            completions_queued: row.completions_queued as u64,
+            messages_parked: row.parked as u64,
+            receive_heap_bytes: row.receive_heap_bytes,
+            draining: row.draining,
+        }
     };
-    seen.snapshot.sessions.iter().map(move |row| Application {
-        name: row.label.clone(),
-        shard,
-        serves: serves(row.key),
-        calls_made: row.calls_made as u64,
-        calls_delivered: row.calls_delivered as u64,
-        completions_queued: row.completions_queued as u64,
-        messages_parked: row.parked as u64,
-        receive_heap_bytes: row.receive_heap_bytes,
-        draining: row.draining,
-    })
+    seen.snapshot.sessions.iter().map(application).collect()
 }
 
 fn peers(shard: u32, seen: &Observation) -> impl Iterator<Item = Peer> {
@@ -250,11 +253,16 @@ fn peers(shard: u32, seen: &Observation) -> impl Iterator<Item = Peer> {
     })
 }
 
-/// Several shards may serve one service.
-fn add_service(services: &mut Vec<Service>, row: &trunkline_engine::ServiceRow) {
-    let servers = row.sessions.len() as u32;
-    match services.iter_mut().find(|service| service.name == row.name) {
-        Some(service) => service.servers += servers,
-        None => services.push(Service { name: row.name.clone(), methods: row.methods.clone(), servers }),
+/// Each once, in the order they come in: several shards may serve one.
+fn services<'a>(rows: impl Iterator<Item = &'a ServiceRow>) -> Vec<Service> {
+    let (mut services, mut known): (Vec<Service>, HashMap<&str, usize>) = (Vec::new(), HashMap::new());
+    for row in rows {
+        let servers = row.sessions.len() as u32;
+        let at = *known.entry(&row.name).or_insert(services.len());
+        match services.get_mut(at) {
+            Some(service) => service.servers += servers,
+            None => services.push(Service { name: row.name.clone(), methods: row.methods.clone(), servers }),
+        }
     }
+    services
 }

@@ -4,18 +4,21 @@
 //! and peers: the page puts them in as text, and the response allows it no other script than its own
 //! ([`Page::with_script`]), so that no name can become one.
 
-use crate::admin::{Facts, Host, UpgradeState};
+use crate::admin::{Facts, Host, NameRoom, ServedServices, UpgradeState};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use trunkline_daemon::Observation;
-use trunkline_engine::{AttemptFigures, RemoteState};
+use trunkline_engine::{AttemptFigures, RemoteState, ServiceRow, SessionRow};
 use trunkline_pages::Page;
 use trunkline_policy::PolicyRow;
 use trunkline_telemetry::{Ask, Explanation, Side, Snapshot, Spread, top};
 
 /// Rows of one table of the page, and names of applications, services, endpoints or policies in one family of figures.
 pub const NAMES_MAX: usize = 500;
+
+/// Methods of one service of the page.
+const METHODS_MAX: usize = 100;
 
 const PAGE: &str = include_str!("live.html");
 
@@ -74,6 +77,8 @@ struct Method {
 struct Service {
     name: String,
     methods: Vec<String>,
+    /// Those beside the first.
+    methods_more: usize,
     servers: usize,
     waiting: usize,
 }
@@ -104,6 +109,8 @@ struct Application {
     name: String,
     shard: usize,
     serves: Vec<String>,
+    /// Services beside those.
+    serves_more: u32,
     calls_made: usize,
     calls_delivered: usize,
     completions_queued: usize,
@@ -228,18 +235,23 @@ fn measured(explained: &Explanation) -> String {
 }
 
 fn services(shards: &[Observation]) -> Vec<Service> {
-    let mut found: BTreeMap<&str, Service> = BTreeMap::new();
+    let mut found: BTreeMap<&str, (&ServiceRow, usize)> = BTreeMap::new();
     for row in shards.iter().flat_map(|shard| &shard.snapshot.services) {
-        let (name, methods) = (row.name.clone(), row.methods.clone());
-        let new = Service { name, methods, servers: 0, waiting: 0 };
-        found.entry(&row.name).or_insert(new).servers += row.sessions.len();
+        found.entry(&row.name).or_insert((row, 0)).1 += row.sessions.len();
     }
+    let mut waiting: HashMap<&str, usize> = HashMap::new();
     for (service, calls) in shards.iter().flat_map(|shard| &shard.snapshot.waiting) {
-        if let Some(row) = found.get_mut(service.as_str()) {
-            row.waiting += calls;
-        }
+        *waiting.entry(service).or_default() += calls;
     }
-    found.into_values().take(NAMES_MAX).collect()
+    let shown = found.into_values().take(NAMES_MAX);
+    let service = |(row, servers): (&ServiceRow, usize)| Service {
+        name: row.name.clone(),
+        methods: row.methods.iter().take(METHODS_MAX).cloned().collect(),
+        methods_more: row.methods.len().saturating_sub(METHODS_MAX),
+        servers,
+        waiting: waiting.get(row.name.as_str()).copied().unwrap_or(0),
+    };
+    shown.map(service).collect()
 }
 
 /// Endpoints as shards see them: where one is connected it is, and where one leaves it out it is left out.
@@ -262,7 +274,7 @@ fn endpoints(shards: &[Observation]) -> Vec<Endpoint> {
         known.outstanding = known.outstanding.map(|calls| calls + u64::from(row.outstanding));
         known.ejected = known.ejected.map(|ejected| ejected || row.ejected);
     }
-    let known: Vec<Arc<str>> = found.keys().map(|(endpoint, _)| Arc::clone(endpoint)).collect();
+    let known: HashSet<Arc<str>> = found.keys().map(|(endpoint, _)| Arc::clone(endpoint)).collect();
     let alone = states.into_iter().filter(|(endpoint, _)| !known.contains(endpoint));
     let alone = alone.map(|(endpoint, state)| {
         let (service, outstanding, ejected, weight) = (None, None, None, None);
@@ -306,28 +318,33 @@ fn policy(row: &PolicyRow) -> PolicyLine {
 }
 
 fn applications(shards: &[Observation]) -> Vec<Application> {
-    let of_shard = |(shard, seen): (usize, &Observation)| -> Vec<Application> {
-        let services = &seen.snapshot.services;
-        let sessions = seen.snapshot.sessions.iter().map(|row| {
-            let serves = services.iter().filter(|service| service.sessions.contains(&row.key));
-            Application {
-                name: row.label.clone(),
-                shard,
-                serves: serves.map(|service| service.name.clone()).collect(),
-                calls_made: row.calls_made,
-                calls_delivered: row.calls_delivered,
-                completions_queued: row.completions_queued,
-                messages_parked: row.parked,
-                receive_heap_bytes: row.receive_heap_bytes,
-                draining: row.draining,
-            }
-        });
-        sessions.collect()
+    let mut rows: Vec<(usize, &SessionRow)> = Vec::new();
+    for (shard, seen) in shards.iter().enumerate() {
+        rows.extend(seen.snapshot.sessions.iter().map(|row| (shard, row)));
+    }
+    rows.sort_by(|(_, a), (_, b)| {
+        b.receive_heap_bytes.cmp(&a.receive_heap_bytes).then_with(|| a.label.cmp(&b.label))
+    });
+    rows.truncate(NAMES_MAX);
+    let served: Vec<ServedServices<'_>> =
+        shards.iter().map(|seen| ServedServices::of(&seen.snapshot.services)).collect();
+    let mut room = NameRoom::default();
+    let application = |(shard, row): (usize, &SessionRow)| {
+        let (serves, serves_more) = served[shard].names(row.key, &mut room);
+        Application {
+            name: row.label.clone(),
+            shard,
+            serves,
+            serves_more,
+            calls_made: row.calls_made,
+            calls_delivered: row.calls_delivered,
+            completions_queued: row.completions_queued,
+            messages_parked: row.parked,
+            receive_heap_bytes: row.receive_heap_bytes,
+            draining: row.draining,
+        }
     };
-    let mut all: Vec<Application> = shards.iter().enumerate().flat_map(of_shard).collect();
-    all.sort_by(|a, b| b.receive_heap_bytes.cmp(&a.receive_heap_bytes).then_with(|| a.name.cmp(&b.name)));
-    all.truncate(NAMES_MAX);
-    all
+    rows.into_iter().map(application).collect()
 }
 
 /// Figures of attempts over all shards, by name.
