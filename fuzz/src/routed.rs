@@ -121,7 +121,7 @@ impl Road {
 
     /// What the next of them has to say.
     fn say(&mut self) -> Option<(SocketAddrV4, SocketAddrV4, Vec<u8>)> {
-        if let Some(Forward { client, to, datagram, on_behalf }) = self.router.poll_forward() {
+        if let Some(Forward { client, to, datagram, on_behalf, .. }) = self.router.poll_forward() {
             let setting = self.router_config.on_behalf;
             assert!(if on_behalf { setting != OnBehalf::Never } else { setting != OnBehalf::Only });
             return Some((if on_behalf { address(CONTROL) } else { client }, to, datagram));

@@ -184,7 +184,12 @@ impl<T> Dispatcher<T> {
 
     /// A request given to the worker is done with.
     pub fn release(&mut self, worker: WorkerKey) {
-        self.pool.release(worker);
+        self.release_many(worker, 1);
+    }
+
+    /// So many are done with. It costs what one does.
+    pub fn release_many(&mut self, worker: WorkerKey, count: u32) {
+        self.pool.release(worker, count);
         self.stirred = true;
         if self.pool.outstanding(worker).is_some_and(|count| count > 0) {
             self.begun.push(worker);
@@ -209,9 +214,9 @@ impl<T> Dispatcher<T> {
         self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class))
     }
 
-    /// Something is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
-    pub fn adopt(&mut self, worker: WorkerKey) {
-        self.pool.take(worker, Instant::default());
+    /// So much is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
+    pub fn adopt(&mut self, worker: WorkerKey, count: u32) {
+        self.pool.adopt(worker, count);
     }
 
     /// Takes out of the queue whatever `keep` does not want.

@@ -67,6 +67,9 @@ struct Group {
     members: usize,
 }
 
+/// The load from which on all count as equal: there is a list for each, and workers say themselves what they have.
+const LEVEL_MAX: usize = 1024;
+
 impl Class {
     /// The class of a number.
     pub fn new(number: u8) -> Self {
@@ -174,9 +177,19 @@ impl Pool {
         }
     }
 
-    pub fn release(&mut self, key: WorkerKey) {
+    /// It has so many more, from before anybody here knew of it.
+    pub fn adopt(&mut self, key: WorkerKey, count: u32) {
         if self.find(key).is_some() {
-            self.change(key.index, |worker| worker.outstanding = worker.outstanding.saturating_sub(1));
+            self.change(key.index, |worker| {
+                worker.outstanding = worker.outstanding.saturating_add(count);
+                worker.began = Instant::default();
+            });
+        }
+    }
+
+    pub fn release(&mut self, key: WorkerKey, count: u32) {
+        if self.find(key).is_some() {
+            self.change(key.index, |worker| worker.outstanding = worker.outstanding.saturating_sub(count));
         }
     }
 
@@ -352,7 +365,7 @@ impl Pool {
 
 impl Worker {
     fn level(&self) -> usize {
-        (self.outstanding / self.slots) as usize
+        ((self.outstanding / self.slots) as usize).min(LEVEL_MAX)
     }
 }
 

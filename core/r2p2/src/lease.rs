@@ -174,6 +174,14 @@ impl Leases {
         }
     }
 
+    /// Takes back one that was to go out and did not: its request is not known any more.
+    pub fn withdraw(&mut self, key: &RequestKey) -> Option<Lease> {
+        let lease = self.leases.get(key).copied().filter(|lease| lease.state == State::Out)?;
+        self.remove(key);
+        self.end_timer(&lease);
+        Some(lease)
+    }
+
     /// Ends a lease that is out. With `by`, only if its worker is of that host.
     pub fn end(&mut self, now: Instant, key: RequestKey, by: Option<Ipv4Addr>) -> Ended {
         let is_foreign =
@@ -200,10 +208,7 @@ impl Leases {
             self.over.push_back((now, key));
         }
         self.live -= 1;
-        match lease.timer {
-            Some(timer) => _ = self.shortened.cancel(timer),
-            None => self.end_longest(lease.number),
-        }
+        self.end_timer(&lease);
         Ended::Now(lease)
     }
 
@@ -253,6 +258,14 @@ impl Leases {
     /// When the first lease ends by itself, on the clock leases end by.
     pub fn next_end(&mut self) -> Option<Instant> {
         self.out.front().map(|first| first.at).into_iter().chain(self.shortened.next_due()).min()
+    }
+
+    /// It ends by itself no more.
+    fn end_timer(&mut self, lease: &Lease) {
+        match lease.timer {
+            Some(timer) => _ = self.shortened.cancel(timer),
+            None => self.end_longest(lease.number),
+        }
     }
 
     /// Ends the longest lease of that number.

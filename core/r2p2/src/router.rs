@@ -46,6 +46,8 @@ pub struct Forward {
     /// It says whose it is, and leaves from the control port. Else its source is to be the client's address, if the
     /// host may write that.
     pub on_behalf: bool,
+    /// The request, if no worker can have it before this arrives: see [`Router::unsent`].
+    pub begins: Option<RequestKey>,
 }
 
 /// A request that waits.
@@ -132,7 +134,7 @@ impl Router {
             (Some((State::Out, _)), Some(lease)) => self.send_instead(now, key, lease, &packet, datagram),
             (Some((State::Out | State::Done, Some(worker))), _) if again => {
                 self.counters.duplicates += 1;
-                self.forward_again(key, worker, datagram);
+                self.forward_again(key, worker, datagram, false);
             }
             (Some(_), _) => self.counters.duplicates += 1,
             (None, _) => self.admit(now, key, &packet, part, datagram),
@@ -164,6 +166,18 @@ impl Router {
         self.forwards.pop_front()
     }
 
+    /// A request that [begins](Forward::begins) could not be sent on. Its place at the worker is free, and its client
+    /// hears that the router is busy: nobody has it.
+    pub fn unsent(&mut self, key: RequestKey) {
+        let Some(lease) = self.leases.withdraw(&key) else { return };
+        self.counters.unsent += 1;
+        if let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) {
+            worker.out -= 1;
+            self.dispatcher.release(worker.key);
+        }
+        self.refuse(key, Reason::Busy, 0);
+    }
+
     /// Takes back what has been sent on, so that the next request needs no memory of the allocator.
     pub fn take_back(&mut self, sent: impl Iterator<Item = Forward>) {
         let room = SPARE_MAX.saturating_sub(self.spare.len());
@@ -191,7 +205,7 @@ impl Router {
     /// A client nobody has answered yet gives up: told to the worker that has its request.
     fn handle_cancelled(&mut self, key: RequestKey, datagram: &[u8]) {
         match self.leases.find(&key).and_then(|lease| lease.worker) {
-            Some(to) => self.send_on(key, to, self.workers.takes_on_behalf(to), datagram.to_vec()),
+            Some(to) => self.send_on(key, to, self.workers.takes_on_behalf(to), datagram.to_vec(), false),
             None => self.counters.stray += 1,
         }
     }
@@ -280,7 +294,7 @@ impl Router {
         let (key, print, worker) = (held.key, held.print, (worker, to));
         let lease_ns = self.lease_ns(now, &key);
         self.leases.send_out(now, self.attention.now(), Sent { key, print, worker, waited_ns, lease_ns });
-        self.send_on(held.key, to, takes_on_behalf, held.datagram);
+        self.send_on(held.key, to, takes_on_behalf, held.datagram, true);
     }
 
     /// Extended requests say their deadlines, and their FEEDBACK counts what it does not name.
@@ -307,13 +321,13 @@ impl Router {
         let (print, lease_ns) = (print_of(packet), self.lease_ns(now, &key));
         let sent = Sent { key, print, worker: (worker, to), waited_ns: 0, lease_ns };
         self.leases.send_out(now, self.attention.now(), sent);
-        self.forward_again(key, to, datagram);
+        self.forward_again(key, to, datagram, true);
     }
 
     /// A repetition goes where the request went, and takes no further place there.
-    fn forward_again(&mut self, key: RequestKey, to: SocketAddrV4, datagram: &[u8]) {
+    fn forward_again(&mut self, key: RequestKey, to: SocketAddrV4, datagram: &[u8], begins: bool) {
         let datagram = self.stamped(datagram, key.is_extended(), self.workers.are_all_extended());
-        self.send_on(key, to, self.workers.takes_on_behalf(to), datagram);
+        self.send_on(key, to, self.workers.takes_on_behalf(to), datagram, begins);
     }
 
     /// In whose name: the worker sees the same client either way.
@@ -323,7 +337,9 @@ impl Router {
         to: SocketAddrV4,
         worker_takes_on_behalf: bool,
         mut datagram: Vec<u8>,
+        begins: bool,
     ) {
+        let begins = begins.then_some(key);
         let on_behalf = key.is_extended() && worker_takes_on_behalf;
         if on_behalf {
             write_client(&mut datagram, key.client);
@@ -332,7 +348,7 @@ impl Router {
             // What the worker took so once and takes no more.
             return;
         }
-        self.forwards.push_back(Forward { client: key.client, to, datagram, on_behalf });
+        self.forwards.push_back(Forward { client: key.client, to, datagram, on_behalf, begins });
     }
 
     /// The datagram as it goes on: an extended one says where FEEDBACK goes; a compatible one offers the extended mode

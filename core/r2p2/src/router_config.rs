@@ -115,6 +115,8 @@ pub struct RouterCounters {
     pub stray: u64,
     /// Requests that came too soon after the start to be sure they are new.
     pub unsure: u64,
+    /// Of those forwarded, which the host could not send.
+    pub unsent: u64,
     /// Refused, by reason.
     pub dropped: [u64; Reason::COUNT],
     /// FEEDBACK that ended a lease.

@@ -164,8 +164,10 @@ impl Router {
 
     /// A worker is gone; what it had is over, and nobody else gets it: it may have been executed.
     fn bury(&mut self, now: Instant, worker: WorkerKey) {
-        if self.workers.remove(worker).is_some() {
-            for key in self.leases.at(worker) {
+        if let Some(gone) = self.workers.remove(worker) {
+            // Leases are not looked through for each start of one that has none.
+            let left = if gone.out > 0 { self.leases.at(worker) } else { Vec::new() };
+            for key in left {
                 self.leases.end(now, key, None);
             }
             self.dispatcher.remove(worker);
@@ -201,9 +203,7 @@ impl Router {
             (worker.epoch, worker.served) = (part.epoch, part.served);
             worker.adopted =
                 (part.taken - part.served.min(part.taken)).min(u64::from(part.slots) * 64) as u32;
-            for _ in 0..worker.adopted {
-                self.dispatcher.adopt(worker.key);
-            }
+            self.dispatcher.adopt(worker.key, worker.adopted);
         }
         let gone_at = attended.plus_ns(self.config.silent_ns_max);
         if part.leaving && !worker.leaving {
@@ -287,14 +287,15 @@ impl Router {
         let places = missed.min(self.dispatcher.outstanding(key).unwrap_or(0).into()) as u32;
         worker.ahead += places;
         self.counters.recounted += u64::from(places);
-        for _ in 0..places {
-            self.dispatcher.release(key);
+        if places > 0 {
+            self.dispatcher.release_many(key, places);
         }
         let idle = part.taken == part.served && worker.out == 0;
         if idle {
             (worker.ahead, worker.adopted) = (0, 0);
-            for _ in 0..self.dispatcher.outstanding(key).unwrap_or(0) {
-                self.dispatcher.release(key);
+            let left = self.dispatcher.outstanding(key).unwrap_or(0);
+            if left > 0 {
+                self.dispatcher.release_many(key, left);
             }
         }
         if worker.leaving && worker.out == 0 {

@@ -581,3 +581,93 @@ fn a_server_never_mixes_two_requests_of_one_name() {
         assert_eq!((server.len(), server.poll_event()), (0, None));
     }
 }
+
+/// What a host cannot send on is at nobody: the place is free, its client hears so, and no worker is blamed.
+#[test]
+fn a_request_that_could_not_be_sent_on_takes_no_place() {
+    let workers = vec![(worker(1), 1)];
+    let picking = Picking::Bounded(Bound::Fixed(1));
+    let config = RouterConfig { workers, extended: false, policy: picking, ..router_config() };
+    let (mut router, now) = (Router::new(config, START), START.plus_ns(S));
+    let request = |id: u8| [0xcc, 8, 0, 0xc0, 0, id, 0, 1, 7];
+    for id in 0..3 {
+        router.handle_request(now, address(1, 33_000), &request(id));
+        let forward = router.poll_forward().unwrap();
+        assert_eq!((router.workers()[0].outstanding, router.live()), (1, 1));
+        router.unsent(forward.begins.unwrap());
+        assert_eq!((router.workers()[0].outstanding, router.live()), (0, 0));
+        let said = router.poll_transmit().unwrap().to_vec();
+        assert_eq!(Packet::parse(&said, true).unwrap().header.kind, PacketType::Drop);
+        assert_eq!(router.next_timeout(), None, "no lease is left to lapse");
+    }
+    // One that waited gets the place.
+    router.handle_request(now, address(1, 33_000), &request(8));
+    router.handle_request(now, address(1, 33_000), &request(9));
+    let forward = router.poll_forward().unwrap();
+    assert_eq!(router.poll_forward(), None);
+    router.unsent(forward.begins.unwrap());
+    router.handle_timeout(now);
+    assert_eq!(router.poll_forward().map(|forward| forward.datagram[5]), Some(9));
+    let counters = router.counters();
+    assert_eq!((counters.unsent, counters.lapsed), (4, 0));
+    assert_eq!(counters.dropped[Reason::Busy as usize], 4);
+}
+
+/// Of the extended mode: what is sent again may be at its worker.
+#[test]
+fn a_repetition_that_could_not_be_sent_says_nothing() {
+    let mut router = Router::new(router_config(), START);
+    let now = START.plus_ns(S);
+    router.handle_feedback(now, worker(1), &beat());
+    let mut client = Client::new(Arc::new(extended()), 1);
+    let (target, body) = (address(ROUTER, 8000), vec![7; 8].into());
+    let deadline = trunkline_call::Deadline::NONE;
+    client.call(now, NewCall { tag: 1, target, sticky: false, class: 0, deadline, body }).unwrap();
+    let mut send = |client: &mut Client, now| {
+        router.handle_request(now, address(1, 33_000), &client.poll_transmit().unwrap().to_vec());
+        router.poll_forward().unwrap().begins
+    };
+    let first = send(&mut client, now).expect("nobody has it before");
+    let again = now.plus_ns(20 * MS);
+    client.handle_timeout(again);
+    assert_eq!(send(&mut client, again), None);
+    router.unsent(first);
+    let said = router.poll_transmit().unwrap().to_vec();
+    let part = Packet::parse(&said, true).unwrap().extension.unwrap().part;
+    assert!(matches!(part, Part::Drop { reason: Reason::Busy, .. }), "{part:?}");
+}
+
+/// Nothing is done one by one for what a worker says of itself, and nothing is looked through for a start of it.
+#[test]
+fn a_worker_that_claims_very_much_costs_what_another_does() {
+    for picking in [Picking::Random, Picking::JoinShortestQueue] {
+        let mut router = Router::new(RouterConfig { policy: picking, ..router_config() }, START);
+        let now = START.plus_ns(S);
+        let part = |slots, epoch, taken, served| FeedbackPart {
+            slots,
+            leaving: false,
+            on_behalf: true,
+            queue_ns: 0,
+            service_ns: 0,
+            epoch,
+            taken,
+            served,
+        };
+        let say = |router: &mut Router, part| {
+            router.handle_feedback(now, worker(1), &feedback(part, Identity::default(), NO_REQUEST));
+        };
+        router.handle_feedback(now, worker(2), &beat());
+        for epoch in 0..20_000 {
+            say(&mut router, part(u16::MAX, epoch, 1 << 40, 0));
+        }
+        assert_eq!(router.workers()[0].outstanding, u32::from(u16::MAX) * 64);
+        // With fewer slots its load is the larger.
+        say(&mut router, part(1, 19_999, 1 << 40, 0));
+        for id in 0..200 {
+            router.handle_request(now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, id, 0, 1, 7]);
+            assert!(router.poll_forward().is_some());
+        }
+        say(&mut router, part(1, 19_999, 1 << 40, 1 << 39));
+        assert!(router.workers()[0].outstanding < 200);
+    }
+}

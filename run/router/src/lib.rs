@@ -20,10 +20,12 @@
 //! * Nothing here decides about a request: it could not be simulated.
 //!
 //! # Limits
-//! Client addresses in proxy mode: [`Settings::FLOWS_MAX`], the longest unused goes first after a minute; without one
-//! unused, requests of further clients are lost. One router is one thread.
+//! Client addresses in proxy mode: [`Settings::flows_max`], and no more than the process may have descriptors. One
+//! unused for a minute goes; where there is no room, one of the host that has most of them (`flows.rs`). Where each has
+//! one, requests of further hosts are refused as *busy*. One router is one thread.
 #![forbid(unsafe_code)]
 
+mod flows;
 mod process;
 mod proxy;
 mod report;

@@ -4,6 +4,7 @@ use crate::proxy::Proxy;
 use crate::report::{Report, Shared};
 use crate::seals::Seals;
 use crate::settings::{Forwarding, Settings};
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::sched_yield;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -32,6 +33,8 @@ pub struct RouterProcess {
     batch: DatagramBatch,
     shared: Arc<Shared>,
     reported: Instant,
+    /// Something could not be sent on, whose place others may have now.
+    has_unsent: bool,
 }
 
 /// How requests are sent on.
@@ -65,6 +68,8 @@ pub enum StartError {
 
 const DATA: Token = Token(1 << 32);
 const CONTROL: Token = Token(2 << 32);
+/// Descriptors that are no client's: ports, the poller, the log, those who ask for metrics.
+const OTHER_DESCRIPTORS: usize = 64;
 /// Batches taken from one socket before the others get their turn.
 const BATCHES_PER_TURN: usize = 2;
 /// How often the report is renewed, and at the latest the flag looked at that ends the loop.
@@ -108,6 +113,7 @@ impl RouterProcess {
             batch: DatagramBatch::new(),
             shared: Arc::default(),
             reported: Instant::default(),
+            has_unsent: false,
         })
     }
 
@@ -142,7 +148,9 @@ impl RouterProcess {
     }
 
     fn turn(&mut self) {
+        let has_unsent = std::mem::take(&mut self.has_unsent);
         let due_ns = self.router.next_timeout().map_or(REPORT_NS, |at| at.since_ns(now()));
+        let due_ns = if has_unsent { 0 } else { due_ns };
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = self.wait(due_ns.min(REPORT_NS), &mut ready) {
             tracing::error!(%error, "cannot poll");
@@ -158,7 +166,7 @@ impl RouterProcess {
             }
         }
         self.ready = ready;
-        if self.router.next_timeout().is_some_and(|at| at <= now) {
+        if has_unsent || self.router.next_timeout().is_some_and(|at| at <= now) {
             self.router.handle_timeout(now);
         }
         self.let_out(now);
@@ -186,7 +194,7 @@ impl RouterProcess {
             match passes.then(|| router.worker_of(client, datagram)).flatten() {
                 Some(to) => {
                     let datagram = datagram.to_vec();
-                    forwards.push(Forward { client, to, datagram, on_behalf: false });
+                    forwards.push(Forward { client, to, datagram, on_behalf: false, begins: None });
                 }
                 None => router.handle_request(now, client, datagram),
             }
@@ -245,8 +253,12 @@ impl RouterProcess {
             Way::Proxy(proxy) => {
                 forwards.sort_by_key(|one| one.client);
                 for of_client in forwards.chunk_by(|one, next| one.client == next.client) {
-                    proxy.send(now, &self.poller, of_client);
+                    if !proxy.send(now, &self.poller, of_client) {
+                        self.has_unsent = true;
+                        of_client.iter().filter_map(|one| one.begins).for_each(|key| self.router.unsent(key));
+                    }
                 }
+                proxy.close_idle(now);
             }
         }
         let on_behalf = forwards.iter().filter(|one| one.on_behalf);
@@ -296,7 +308,7 @@ impl Way {
 
     /// `None` if the wanted way needs a right that is missing.
     fn choose(settings: &Settings) -> io::Result<Option<Self>> {
-        let proxy = || Self::Proxy(Proxy::new(*settings.control.ip()));
+        let proxy = || Self::Proxy(Proxy::new(*settings.control.ip(), flows_max(settings.flows_max)));
         Ok(match settings.forwarding {
             Forwarding::Proxy => Some(proxy()),
             Forwarding::OnBehalf => Some(Self::OnBehalf),
@@ -304,6 +316,12 @@ impl Way {
             Forwarding::Auto => Some(RawDatagrams::open()?.map_or_else(proxy, Self::Raw)),
         })
     }
+}
+
+/// So many, or as many as there may be descriptors beside those of the rest.
+fn flows_max(wanted: usize) -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.and_then(|most| usize::try_from(most).ok());
+    descriptors.map_or(wanted, |most| wanted.min(most.saturating_sub(OTHER_DESCRIPTORS)))
 }
 
 /// Sends datagrams from the socket that has this address.

@@ -1,7 +1,6 @@
 //! Proxy mode: a socket of the router's own for every client address.
 
-use crate::settings::Settings;
-use std::collections::HashMap;
+use crate::flows::Flows;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::Instant;
@@ -12,45 +11,44 @@ use trunkline_r2p2::{FeedbackFor, Forward};
 #[derive(Debug)]
 pub(crate) struct Proxy {
     ip: Ipv4Addr,
-    flows: HashMap<SocketAddrV4, Flow>,
-    clients: HashMap<u16, SocketAddrV4>,
+    flows: Flows<Datagrams>,
+    /// Clients that had no socket since that was told last, and when.
+    untold: u64,
+    told: Instant,
 }
 
-#[derive(Debug)]
-struct Flow {
-    socket: Datagrams,
-    port: u16,
-    used: Instant,
-}
-
-/// After this time a client's socket may be given to another.
-const IDLE_NS: u64 = 60_000_000_000;
+/// Clients without a socket are told of once in this time: there may be as many as somebody wants.
+const TOLD_EVERY_NS: u64 = 1_000_000_000;
 
 impl Proxy {
-    /// Sockets will be on `ip`, which workers must reach.
-    pub fn new(ip: Ipv4Addr) -> Self {
-        Self { ip, flows: HashMap::new(), clients: HashMap::new() }
+    /// Sockets will be on `ip`, which workers must reach, and so many at the most.
+    pub fn new(ip: Ipv4Addr, flows_max: usize) -> Self {
+        Self { ip, flows: Flows::new(flows_max), untold: 0, told: Instant::default() }
     }
 
-    /// Sends datagrams of one client to their workers, from the client's socket.
-    pub fn send(&mut self, now: Instant, poller: &Poller, of_client: &[Forward]) {
-        let Some(client) = of_client.first().map(|one| one.client) else { return };
-        if !self.flows.contains_key(&client)
+    /// Sends datagrams of one client to their workers, from the client's socket. `false`: it has none.
+    pub fn send(&mut self, now: Instant, poller: &Poller, of_client: &[Forward]) -> bool {
+        let Some(client) = of_client.first().map(|one| one.client) else { return true };
+        if self.flows.use_of(now, client).is_none()
             && let Err(error) = self.open(now, poller, client)
         {
-            tracing::warn!(%client, %error, "cannot open a socket for a client: its requests are lost");
-            return;
+            self.tell(now, client, &error);
+            return false;
         }
-        let Some(flow) = self.flows.get_mut(&client) else { return };
-        flow.used = now;
+        let Some(socket) = self.flows.use_of(now, client) else { return false };
         let batch = of_client.iter().map(|one| Outgoing { to: one.to, pieces: [&one.datagram, &[]] });
-        flow.socket.send(&batch.collect::<Vec<_>>());
+        socket.send(&batch.collect::<Vec<_>>());
+        true
+    }
+
+    /// Closes the sockets of clients that send nothing any more.
+    pub fn close_idle(&mut self, now: Instant) {
+        self.flows.close_idle(now);
     }
 
     /// A client's socket, where workers answer it, and the client.
     pub fn flow(&self, token: Token) -> Option<(&Datagrams, SocketAddrV4)> {
-        let client = *self.clients.get(&u16::try_from(token.0).ok()?)?;
-        Some((&self.flows.get(&client)?.socket, client))
+        self.flows.at(u16::try_from(token.0).ok()?)
     }
 
     /// The address of the socket a token names.
@@ -65,35 +63,40 @@ impl Proxy {
         if datagram[at + 4..] != self.ip.octets() {
             return;
         }
-        if let Some(client) = self.clients.get(&port) {
+        if let Some((_, client)) = self.flows.at(port) {
             datagram[at + 2..at + 4].copy_from_slice(&client.port().to_be_bytes());
             datagram[at + 4..].copy_from_slice(&client.ip().octets());
         }
     }
 
     fn open(&mut self, now: Instant, poller: &Poller, client: SocketAddrV4) -> io::Result<()> {
-        if self.flows.len() >= Settings::FLOWS_MAX {
-            self.close_idle(now)?;
+        if !self.flows.make_room(*client.ip()) {
+            let why = format!("{} addresses have one each, which is the limit", self.flows.most());
+            return Err(io::Error::other(why));
         }
-        let socket = Datagrams::bind(SocketAddrV4::new(self.ip, 0))?;
-        let port = socket.address()?.port();
-        poller.add(&socket, Token(port.into()), Interest::Read)?;
-        self.clients.insert(port, client);
-        self.flows.insert(client, Flow { socket, port, used: now });
+        let bound = match self.bind(poller) {
+            // No descriptor is left, or no port: somebody else has to do with fewer.
+            Err(_) if self.flows.give_way(*client.ip()) => self.bind(poller),
+            bound => bound,
+        };
+        let (socket, port) = bound?;
+        self.flows.insert(now, client, port, socket);
         Ok(())
     }
 
-    fn close_idle(&mut self, now: Instant) -> io::Result<()> {
-        let idlest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
-        let idle = idlest.filter(|(_, flow)| now.since_ns(flow.used) >= IDLE_NS).map(|(client, _)| *client);
-        match idle.and_then(|client| self.flows.remove(&client)) {
-            Some(flow) => {
-                self.clients.remove(&flow.port);
-                Ok(())
-            }
-            None => {
-                Err(io::Error::other(format!("{} clients are busy, which is the limit", Settings::FLOWS_MAX)))
-            }
+    fn bind(&self, poller: &Poller) -> io::Result<(Datagrams, u16)> {
+        let socket = Datagrams::bind(SocketAddrV4::new(self.ip, 0))?;
+        let port = socket.address()?.port();
+        poller.add(&socket, Token(port.into()), Interest::Read)?;
+        Ok((socket, port))
+    }
+
+    fn tell(&mut self, now: Instant, client: SocketAddrV4, error: &io::Error) {
+        self.untold += 1;
+        if now.since_ns(self.told) >= TOLD_EVERY_NS {
+            let clients = std::mem::take(&mut self.untold);
+            tracing::warn!(%client, clients, %error, "cannot open a socket for a client: its requests are refused");
+            self.told = now;
         }
     }
 }

@@ -84,6 +84,7 @@ impl Report {
             ("requests", c.requests),
             ("forwarded", c.forwarded),
             ("on_behalf", c.on_behalf),
+            ("unsent", c.unsent),
             ("waited", c.waited),
             ("duplicates", c.duplicates),
             ("malformed", c.malformed),

@@ -27,6 +27,8 @@ pub struct Settings {
     pub control: SocketAddrV4,
     /// How requests are sent on.
     pub forwarding: Forwarding,
+    /// Client addresses in proxy mode: each is a socket. Fewer, where the process may not have as many descriptors.
+    pub flows_max: usize,
     /// The keys of the cluster: what is not sealed with one is refused. `None`: everybody is believed.
     pub keys: Option<SealKeys>,
     /// Policy, workers, limits.
@@ -34,7 +36,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Client addresses in proxy mode; each is a socket.
+    /// Client addresses in proxy mode, unless somebody wants it otherwise: a walk through as many sockets that are all
+    /// ready takes some milliseconds.
     pub const FLOWS_MAX: usize = 4096;
     /// The control port of the authors' router.
     pub const CONTROL_PORT: u16 = 9000;

@@ -31,7 +31,14 @@ fn run(forwarding: Forwarding, mode: Mode) -> Report {
         join_from: vec![(Ipv4Addr::LOCALHOST, 8)],
         ..RouterConfig::default()
     };
-    let settings = Settings { listen: ANY, control: ANY, forwarding, keys: None, router: config };
+    let settings = Settings {
+        listen: ANY,
+        control: ANY,
+        forwarding,
+        flows_max: Settings::FLOWS_MAX,
+        keys: None,
+        router: config,
+    };
     let router = RouterProcess::start(settings).unwrap();
     let [listen, control] = router.addresses().unwrap();
     let shared = router.shared();
@@ -143,9 +150,52 @@ fn a_control_address_nobody_reaches_is_refused() {
         listen: ANY,
         control,
         forwarding: Forwarding::Auto,
+        flows_max: Settings::FLOWS_MAX,
         keys: None,
         router: RouterConfig::default(),
     };
     let said = RouterProcess::start(settings).err().unwrap().to_string();
     assert!(said.contains("write the address workers reach"), "{said}");
+}
+
+/// Clients at ports and addresses of their own, through a proxy with few sockets: who comes from ever new ports makes
+/// room for itself; a host for which there is none hears so at once, and takes no place at a worker.
+#[test]
+fn a_proxy_has_so_many_clients_and_refuses_others() {
+    let socket = Datagrams::bind(ANY).unwrap();
+    let config = RouterConfig {
+        delay_ns_max: PATIENCE_NS,
+        lease_ns: PATIENCE_NS,
+        workers: vec![(socket.address().unwrap(), 1)],
+        ..RouterConfig::default()
+    };
+    let (forwarding, flows_max) = (Forwarding::Proxy, 2);
+    let settings = Settings { listen: ANY, control: ANY, forwarding, flows_max, keys: None, router: config };
+    let router = RouterProcess::start(settings).unwrap();
+    let [listen, control] = router.addresses().unwrap();
+    let shared = router.shared();
+    let (stop_worker, stop_router) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let loop_thread = scope.spawn(|| router.run(&stop_router));
+        let worker = Config { routers: vec![control], ..Config::default() };
+        let working = scope.spawn(|| work(&socket, worker, &stop_worker));
+        thread::sleep(Duration::from_millis(50));
+        let call = |host: u8| {
+            let from = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, host), 0);
+            call_all_from(from, listen, Config::default(), &[vec![7; 8]], 1).pop().unwrap()
+        };
+        let is_answered = |event: &ClientEvent| matches!(event, ClientEvent::Replied { .. });
+        for host in [1, 1, 1, 1, 1, 2, 2] {
+            let event = call(host);
+            assert!(is_answered(&event), "host {host}: {event:?}");
+        }
+        let ClientEvent::Failed { failure, .. } = call(3) else { panic!("there is no socket for it") };
+        assert!(matches!(failure, CallFailure::Dropped { .. }), "{failure:?}");
+        assert!(is_answered(&call(1)), "the worker is free");
+        until(&shared, |report| report.counters.unsent == 1 && report.workers[0].outstanding == 0);
+        stop_worker.store(true, Ordering::Relaxed);
+        assert_eq!(working.join().unwrap(), 8);
+        stop_router.store(true, Ordering::Relaxed);
+        loop_thread.join().unwrap();
+    });
 }

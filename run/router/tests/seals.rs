@@ -53,8 +53,14 @@ fn only_who_has_the_key_is_a_worker_and_says_everything_once() {
         silent_ns_max: 300_000_000_000,
         ..RouterConfig::default()
     };
-    let settings =
-        Settings { listen: ANY, control: ANY, forwarding: Forwarding::OnBehalf, keys: Some(keys(1)), router };
+    let settings = Settings {
+        listen: ANY,
+        control: ANY,
+        forwarding: Forwarding::OnBehalf,
+        flows_max: Settings::FLOWS_MAX,
+        keys: Some(keys(1)),
+        router,
+    };
     let process = RouterProcess::start(settings).unwrap();
     let ([data, control], shared) = (process.addresses().unwrap(), process.shared());
     let stop = AtomicBool::new(false);

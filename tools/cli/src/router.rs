@@ -1,7 +1,7 @@
 //! `trunkline router`: the R2P2 router of this host, until SIGINT or SIGTERM.
 
 use crate::args::RouterArgs;
-use crate::daemon::{settle_log, start_log};
+use crate::daemon::{raise_descriptor_limit, settle_log, start_log};
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ fn run(args: &RouterArgs) -> Result<(), String> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(of("cannot handle signals"))?;
     }
+    // As a proxy it has a socket for each client.
+    raise_descriptor_limit();
     let process = RouterProcess::start(settings(args, keys(args)?)).map_err(|error| error.to_string())?;
     let [listen, control] = process.addresses().map_err(of("cannot tell addresses"))?;
     let way = match process.forwarding() {
@@ -96,7 +98,14 @@ fn settings(args: &RouterArgs, keys: Option<SealKeys>) -> Settings {
         seed: RandomState::new().hash_one(args.listen),
         ..RouterConfig::default()
     };
-    Settings { listen: args.listen, control: args.control, forwarding: args.forwarding, keys, router }
+    Settings {
+        listen: args.listen,
+        control: args.control,
+        forwarding: args.forwarding,
+        flows_max: Settings::FLOWS_MAX,
+        keys,
+        router,
+    }
 }
 
 fn show(shared: &Shared) {

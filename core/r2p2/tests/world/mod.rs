@@ -282,7 +282,7 @@ impl World {
         for (at, router) in &mut self.routers {
             forwards.extend(std::iter::from_fn(|| router.poll_forward()).map(|forward| (*at, forward)));
         }
-        for (router, Forward { client, to, datagram, on_behalf }) in forwards {
+        for (router, Forward { client, to, datagram, on_behalf, .. }) in forwards {
             let from = if on_behalf { control_of(router) } else { client };
             self.send(from, to, datagram);
         }

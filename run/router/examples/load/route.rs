@@ -69,7 +69,14 @@ pub fn start(
         join_from: vec![(Ipv4Addr::LOCALHOST, 8)],
         ..RouterConfig::default()
     };
-    let settings = Settings { listen: ANY, control: ANY, forwarding, keys: None, router: config };
+    let settings = Settings {
+        listen: ANY,
+        control: ANY,
+        forwarding,
+        flows_max: Settings::FLOWS_MAX,
+        keys: None,
+        router: config,
+    };
     let router = RouterProcess::start(settings)?;
     let addresses = router.addresses().expect("it has two");
     let (shared, stop, (tell, told)) = (router.shared(), Arc::clone(stop), channel());

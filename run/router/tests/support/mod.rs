@@ -78,7 +78,18 @@ pub fn call_all(
     bodies: &[Vec<u8>],
     at_once: usize,
 ) -> Vec<ClientEvent> {
-    let (socket, time) = (Datagrams::bind(ANY).unwrap(), Time::begin());
+    call_all_from(ANY, target, config, bodies, at_once)
+}
+
+/// The same, from an address of the caller's choice.
+pub fn call_all_from(
+    from: SocketAddrV4,
+    target: SocketAddrV4,
+    config: Config,
+    bodies: &[Vec<u8>],
+    at_once: usize,
+) -> Vec<ClientEvent> {
+    let (socket, time) = (Datagrams::bind(from).unwrap(), Time::begin());
     let poller = poller_of(&socket);
     let mut client = Client::new(Arc::new(config), std::process::id().into());
     let (mut batch, mut ended, mut made) = (DatagramBatch::new(), Vec::new(), 0);

@@ -14,7 +14,14 @@ pub(super) fn router(listen: &str, control: &str) -> Result<(), String> {
     // On a busy machine a worker may get no processor for seconds, and what is tested is not who is refused then.
     let config = RouterConfig { join_from, seed, delay_ns_max: 30_000_000_000, ..RouterConfig::default() };
     let (listen, control) = (address(listen)?, address(control)?);
-    let settings = Settings { listen, control, forwarding: Forwarding::Auto, keys: None, router: config };
+    let settings = Settings {
+        listen,
+        control,
+        forwarding: Forwarding::Auto,
+        flows_max: Settings::FLOWS_MAX,
+        keys: None,
+        router: config,
+    };
     let process = RouterProcess::start(settings).map_err(|error| error.to_string())?;
     let [listen, control] = process.addresses().map_err(|error| error.to_string())?;
     let shared = process.shared();

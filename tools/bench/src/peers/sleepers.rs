@@ -97,8 +97,14 @@ pub fn routers(port_file: &Path, policies: &[&str]) -> Result<(), Failure> {
             lease_ns: LEASE_NS,
             ..RouterConfig::default()
         };
-        let settings =
-            Settings { listen: ANY, control: ANY, forwarding: Forwarding::Auto, keys: None, router };
+        let settings = Settings {
+            listen: ANY,
+            control: ANY,
+            forwarding: Forwarding::Auto,
+            flows_max: Settings::FLOWS_MAX,
+            keys: None,
+            router,
+        };
         let process = RouterProcess::start(settings)?;
         let [listen, control] = process.addresses()?;
         lines += &format!("{listen} {control}\n");
