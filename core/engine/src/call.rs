@@ -394,6 +394,7 @@ impl Call {
     }
 
     /// An item comes: what is waited for, and how long that takes, tells a shard how to wait.
+    #[inline]
     pub fn note_step(&mut self, steps: &mut Steps, now: Instant, direction: Direction, item: &Item<'_>) {
         let back = direction == Direction::Response;
         steps.note(&mut self.last_step, Step { at: now, back, message: item.body().is_some() });

@@ -533,6 +533,7 @@ impl Engine {
     }
 
     /// Queues a completion and puts the session in line for the host.
+    #[inline]
     pub(crate) fn complete(&mut self, key: SessionKey, completion: Completion) {
         if let Some(session) = self.sessions.find_mut(key) {
             let was_empty = session.outbox.is_empty();
@@ -544,6 +545,7 @@ impl Engine {
     }
 
     /// Returns a send block to its session.
+    #[inline]
     pub(crate) fn give_back(&mut self, key: SessionKey, span: Span) {
         if let Some(session) = self.sessions.find_mut(key) {
             let was_empty = session.outbox.is_empty();

@@ -54,8 +54,9 @@ pub(crate) enum Item<'a> {
     },
 }
 
-/// The bytes of a message, wherever they lie.
+/// The bytes of a message, wherever they lie. Which it is is a byte of its own: it is asked all along a call's way.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[repr(u8)]
 pub(crate) enum Body<'a> {
     /// In the sending session's send heap; goes back to it once used.
     Lent { session: SessionKey, payload: Payload },
@@ -90,7 +91,7 @@ pub(crate) enum Body<'a> {
         charged: u32,
     },
     /// A private copy from another shard. Its sender pays for it there until it is used here.
-    Crossed(CrossedBody),
+    Crossed(Box<CrossedBody>),
 }
 
 impl Body<'_> {
@@ -254,11 +255,23 @@ impl<'a> Item<'a> {
     }
 
     /// The same, to be changed.
+    #[inline]
     pub fn body_mut(&mut self) -> Option<&mut Body<'a>> {
         match self {
             Self::Open { body, .. } | Self::Finish { body, .. } => body.as_mut(),
             Self::Message { body, .. } => Some(body),
             Self::HalfClose | Self::Headers { .. } => None,
+        }
+    }
+
+    /// Takes out the private copy from another shard that its message is, if it is one: an empty message is left.
+    #[inline]
+    pub fn take_crossed(&mut self) -> Option<Box<CrossedBody>> {
+        let body = self.body_mut().filter(|body| matches!(body, Body::Crossed(_)))?;
+        let (bytes, encoding) = (Cow::Borrowed(&[][..]), Encoding::Protobuf);
+        match std::mem::replace(body, Body::Wire { bytes, encoding, charged: 0, compressed: false }) {
+            Body::Crossed(crossed) => Some(crossed),
+            _ => None,
         }
     }
 

@@ -21,6 +21,7 @@ use trunkline_call::{
 impl SessionHandler<'_> {
     // LIFE: 14
     /// The whole request of a call of another shard that was given this session just now, by this route of it.
+    #[inline]
     pub(crate) fn deliver_whole(
         &self,
         engine: &mut Engine,
@@ -336,13 +337,19 @@ impl Engine {
             turn.heaps.publish(to, metadata);
         }
         self.note_passed(key, to, direction, item, payload);
-        if let Some(body) = item.body_mut() {
-            self.used(body);
-            if let Body::Crossed(crossed) = body {
-                self.shards.buffers.put_by(std::mem::take(&mut crossed.bytes));
-            }
+        match item.body() {
+            Some(Body::Crossed(_)) => self.used_up(item),
+            Some(body) => self.used(body),
+            None => {}
         }
         Ok(Placed { payload, metadata })
+    }
+
+    /// The message of an item, which has crossed, was used.
+    fn used_up(&mut self, item: &mut Item<'_>) {
+        if let Some(crossed) = item.take_crossed() {
+            self.shards.used_up(crossed);
+        }
     }
 
     /// Moves a message into the session's receive heap, from the form it was sent in.
@@ -382,6 +389,7 @@ impl Engine {
         })
     }
 
+    #[inline]
     fn delivered_call(
         &mut self,
         now: Instant,

@@ -19,10 +19,15 @@ impl Trace {
     ///
     /// # Errors
     /// What is wrong with the metadata.
+    #[inline]
     pub fn read(metadata: &[u8]) -> Result<(Option<Box<Self>>, WorkerChoice), Fault> {
         if metadata.is_empty() {
             return Ok((None, WorkerChoice::default()));
         }
+        Self::read_some(metadata)
+    }
+
+    fn read_some(metadata: &[u8]) -> Result<(Option<Box<Self>>, WorkerChoice), Fault> {
         let malformed = |error: MetadataError| Fault::MalformedMetadata { why: error.to_string() };
         let (mut choice, mut parent, mut states) = (Ok(WorkerChoice::default()), None, Vec::new());
         for pair in MetadataReader::read(metadata).map_err(malformed)? {

@@ -22,6 +22,15 @@ pub(crate) struct SenderAccount {
     pub blocked: VecDeque<(CallKey, bool)>,
 }
 
+impl SenderAccount {
+    #[inline(always)]
+    fn charge_if_room(&mut self, bytes: u64, max: u64) -> bool {
+        let may_cross = self.bytes == 0 || self.bytes + bytes <= max;
+        self.bytes += if may_cross { bytes } else { 0 };
+        may_cross
+    }
+}
+
 impl SenderAccounts {
     /// A sender's account, which is opened if it has none.
     pub fn of(&mut self, payer: Payer) -> &mut SenderAccount {
@@ -35,18 +44,15 @@ impl SenderAccounts {
 
     /// So many bytes more of a sender are under way, if they may be: one message may be, however large, if nothing else
     /// is.
-    #[inline]
+    #[inline(always)]
     pub fn charge_if_room(&mut self, payer: Payer, bytes: u64, max: u64) -> bool {
-        let account = match self.find(payer) {
-            Some(account) => account,
-            None => self.of(payer),
-        };
-        let may_cross = account.bytes == 0 || account.bytes + bytes <= max;
-        account.bytes += if may_cross { bytes } else { 0 };
-        may_cross
+        match self.find(payer) {
+            Some(account) => account.charge_if_room(bytes, max),
+            None => self.of(payer).charge_if_room(bytes, max),
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, payer: Payer) -> Option<&mut SenderAccount> {
         match payer {
             Payer::Session(session) => self.of_sessions.get_mut(session.to_bits()),

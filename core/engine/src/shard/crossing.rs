@@ -34,7 +34,7 @@ pub(crate) enum ShardSaid {
     /// A call begins.
     Open(Box<ShardOpening>),
     /// A message of its request.
-    Message { call: u64, body: CrossedBody, end: bool },
+    Message { call: u64, body: Box<CrossedBody>, end: bool },
     /// No more of them.
     HalfClose { call: u64 },
     /// Nobody waits for it any more.
@@ -50,7 +50,7 @@ pub(crate) enum ShardSaid {
         metadata: Vec<u8>,
     },
     /// A message of its response, and the types of who has sent it.
-    Reply { call: u64, body: CrossedBody, types: Option<Arc<MethodTypes>> },
+    Reply { call: u64, body: Box<CrossedBody>, types: Option<Arc<MethodTypes>> },
     /// Its end.
     Finish(Box<ShardFinish>),
     /// Whoever sends may send so many bytes more: of the response if it goes `back`, else of the request.
@@ -92,7 +92,7 @@ pub(crate) struct ShardOpening {
     pub deadline: Deadline,
     #[serde(with = "serde_bytes")]
     pub metadata: Vec<u8>,
-    pub body: Option<CrossedBody>,
+    pub body: Option<Box<CrossedBody>>,
     pub end: bool,
     /// It has the place that is kept for its shard. Places do not go on in another process.
     #[serde(skip)]
@@ -127,7 +127,7 @@ pub(crate) struct ShardFinish {
     pub execution: Execution,
     #[serde(with = "serde_bytes")]
     pub metadata: Vec<u8>,
-    pub body: Option<CrossedBody>,
+    pub body: Option<Box<CrossedBody>>,
     pub types: Option<Arc<MethodTypes>>,
     /// When things happened there, if its handler has said so.
     pub stamps: ServerStamps,
@@ -165,6 +165,20 @@ pub(crate) struct CrossedBody {
     /// The shard it comes from, which is told when it was used.
     pub from: ShardIndex,
     pub payer: Payer,
+}
+
+impl Default for CrossedBody {
+    /// Of nothing yet: a box to be filled.
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            encoding: Encoding::Protobuf,
+            compression: MessageCompression::Unsaid,
+            charged: 0,
+            from: ShardIndex(0),
+            payer: Payer::R2p2,
+        }
+    }
 }
 
 /// Whose messages they are that are under way between shards.
@@ -311,9 +325,9 @@ impl ShardSaid {
     /// The message in it.
     pub fn body(&self) -> Option<&CrossedBody> {
         match self {
-            Self::Open(opening) | Self::Returned(opening) => opening.body.as_ref(),
+            Self::Open(opening) | Self::Returned(opening) => opening.body.as_deref(),
             Self::Message { body, .. } | Self::Reply { body, .. } => Some(body),
-            Self::Finish(finish) => finish.body.as_ref(),
+            Self::Finish(finish) => finish.body.as_deref(),
             _ => None,
         }
     }

@@ -195,7 +195,7 @@ fn cross(
     ItemWay { key, direction }: ItemWay,
     to: ShardIndex,
     item: &mut Item<'_>,
-    copy: &mut Option<CrossedBody>,
+    copy: &mut Option<Box<CrossedBody>>,
 ) -> Result<(), Refusal> {
     if engine.shards.is_full(to) {
         return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Link(to))));
@@ -213,7 +213,7 @@ fn cross(
                 _ => payer_of(engine, key, direction),
             };
             let Some(payer) = payer else { return Err(Refusal::Fault(Fault::Ended)) };
-            let (bytes, max) = (crossing_bytes(body), engine.limits.parked_bytes_per_session);
+            let (bytes, max) = (crossing_bytes(body, len), engine.limits.parked_bytes_per_session);
             if !engine.shards.charge_if_room(payer, bytes, max) {
                 return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
             }
@@ -241,9 +241,10 @@ fn cross(
 }
 
 /// Bytes of a body's private copy: a linear message has its header there.
-fn crossing_bytes(body: &Body<'_>) -> u64 {
+#[inline(always)]
+fn crossing_bytes(body: &Body<'_>, len: u32) -> u64 {
     let header = if let Body::Wire { encoding, .. } = body { Body::header_bytes(*encoding) } else { 0 };
-    u64::from(body.len()) + u64::from(header)
+    u64::from(len) + u64::from(header)
 }
 
 #[inline(always)]
@@ -254,16 +255,17 @@ fn private_copy(
     direction: Direction,
     payer: Payer,
     body: &Body<'_>,
-) -> Result<CrossedBody, Fault> {
+) -> Result<Box<CrossedBody>, Fault> {
     // What a session lends has its header.
     let is_headerless = matches!(body, Body::Wire { .. });
     let types = if is_headerless { sent_types(engine, key, direction) } else { None };
     let sent = types.as_ref().map(|types| types.of(direction));
-    let mut bytes = engine.shards.buffers.take();
-    let encoding =
-        private(turn.heaps, sent, body, &mut bytes).map_err(|error| conversion_fault(error, direction))?;
-    let (from, charged, compression) = (engine.shards.own(), body.window_cost(), body.compression());
-    Ok(CrossedBody { bytes, encoding, compression, charged, from, payer })
+    let mut copy = engine.shards.bodies.take();
+    copy.encoding = private(turn.heaps, sent, body, &mut copy.bytes)
+        .map_err(|error| conversion_fault(error, direction))?;
+    (copy.charged, copy.compression) = (body.window_cost(), body.compression());
+    (copy.from, copy.payer) = (engine.shards.own(), payer);
+    Ok(copy)
 }
 
 /// Who sends in this direction.
@@ -333,7 +335,7 @@ fn fill_opening(engine: &mut Engine, now: Instant, key: CallKey, opening: &mut S
     }
     let is_logged = matches!(call.client, ClientEnd::Shard { logged: true, .. });
     opening.logged = is_logged || call.policies.as_ref().is_some_and(|policies| policies.is_logged());
-    opening.trace.clone_from(&call.trace);
+    opening.trace = call.trace.clone();
     (opening.call, opening.choice, opening.deadline) = (key.to_bits(), call.choice, call.deadline);
     opening.kept = call.kept_at.take().is_some();
     call.handed_over = true;
@@ -554,27 +556,29 @@ fn note_types(engine: &mut Engine, key: CallKey, said: Option<Arc<MethodTypes>>)
 }
 
 fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut finish: Box<ShardFinish>) {
-    let ShardFinish { call, code, execution, stamps, measured, .. } = *finish;
-    let (metadata, types) = (std::mem::take(&mut finish.metadata), finish.types.take());
-    let body = finish.body.take().map(Body::Crossed);
-    engine.shards.spent_finish(from, finish);
+    let key = made(engine, from, finish.call);
+    let (metadata, body) = (std::mem::take(&mut finish.metadata), finish.body.take().map(Body::Crossed));
+    let (code, execution, types) = (finish.code, finish.execution, finish.types.take());
     let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
-    let Some(key) = made(engine, from, call) else { return engine.drop_item(&mut item) };
-    if let Some(call) = engine.calls.find_mut(key) {
+    if let Some(call) = key.and_then(|key| engine.calls.find_mut(key)) {
         if let (Some(said), ServerEnd::Shard { types, .. }) = (types, &mut call.server) {
             *types = said;
         }
         (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
         let own = call.server_stamps;
-        call.server_stamps = stamps;
+        call.server_stamps = finish.stamps;
         if call.maker().is_none() {
             // It came from elsewhere: it is served since it came here.
             (call.server_stamps.k7, call.server_stamps.d8) = (own.k7, own.d8);
         }
-        call.server_stamps.wait_ns = stamps.wait_ns.saturating_add(own.wait_ns);
-        call.server_measured = measured;
+        call.server_stamps.wait_ns = finish.stamps.wait_ns.saturating_add(own.wait_ns);
+        call.server_measured = finish.measured;
     }
-    engine.pass(turn, key, Direction::Response, &mut item);
+    engine.shards.spent_finish(from, finish);
+    match key {
+        Some(key) => engine.pass(turn, key, Direction::Response, &mut item),
+        None => engine.drop_item(&mut item),
+    }
 }
 
 fn wrong_way() -> Fault {

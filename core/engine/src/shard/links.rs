@@ -8,7 +8,7 @@ use super::crossing::{
 use super::deferred::Deferred;
 use super::elsewhere::{Elsewhere, ServingShard};
 use super::majority::Majority;
-use super::spares::{SpareBuffers, Spares};
+use super::spares::{SpareBodies, Spares};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey, SessionKey};
 use serde::{Deserialize, Serialize};
@@ -39,9 +39,9 @@ pub(crate) struct ShardLinks {
     /// Whose calls most of those are that cross from connections, since this was asked last.
     #[serde(skip)]
     pub crossing_peers: Majority<PeerKey>,
-    /// Buffers of messages that were used, for those that cross from here.
+    /// Private copies of messages that were used, for those that cross from here.
     #[serde(skip)]
-    pub buffers: SpareBuffers,
+    pub bodies: SpareBodies<CrossedBody>,
     /// Boxes for openings and ends that cross from here.
     #[serde(skip)]
     pub spares: Spares<ShardOpening, ShardFinish>,
@@ -297,6 +297,13 @@ impl ShardLinks {
             Some((_, taken)) => *taken += bytes,
             None => link.taken.push((body.payer, bytes)),
         }
+    }
+
+    /// The same of a copy that nobody needs any more: it is memory for the next.
+    #[inline]
+    pub fn used_up(&mut self, body: Box<CrossedBody>) {
+        self.used(&body);
+        self.bodies.put_by(body.bytes.capacity(), body);
     }
 
     /// A list of what was used, read and empty: memory for what is said to that shard next.

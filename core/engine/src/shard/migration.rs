@@ -252,7 +252,8 @@ fn privatize(
         engine.shards.charge(payer, bytes.len() as u32);
         freed.push(payload.span);
         let (charged, compression) = (body.window_cost(), payload.compression);
-        *body = Body::Crossed(CrossedBody { bytes, encoding, compression, charged, from, payer });
+        let copy = CrossedBody { bytes, encoding, compression, charged, from, payer };
+        *body = Body::Crossed(Box::new(copy));
     }
     freed.into_iter().for_each(|span| engine.give_back(session, span));
     Ok(())

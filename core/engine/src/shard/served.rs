@@ -134,6 +134,7 @@ fn serve_as_it_came(
 }
 
 /// A call is over, and its shard is told. Mostly there is nothing to be given up but its place at its session.
+#[inline]
 pub(super) fn leave(engine: &mut Engine, now: Instant, key: CallKey, code: Code) {
     let Some((session, shard, number)) = engine.calls.find(key).and_then(handled_alone) else {
         engine.end_policies(now, key, code);

@@ -11,13 +11,13 @@ pub(crate) struct Spares<O, F> {
     finishes: Vec<Box<F>>,
 }
 
-/// Buffers of messages that were used: as many come as go.
-#[derive(Debug, Default)]
-pub(crate) struct SpareBuffers(Vec<Vec<u8>>);
+/// Boxes of messages that were used, with the bytes they held last: as many come as go.
+#[derive(Debug)]
+pub(crate) struct SpareBodies<B>(Vec<Box<B>>);
 
-/// Buffers that are kept, and how large each may be: 256 KiB.
-const BUFFERS_MAX: usize = 256;
-const BUFFER_BYTES_MAX: usize = 1024;
+/// Messages that are kept, and how large each may be: 256 KiB.
+const BODIES_MAX: usize = 256;
+const BODY_BYTES_MAX: usize = 1024;
 /// Boxes of each kind that are kept: 64 KiB.
 const BOXES_MAX: usize = 256;
 /// Boxes that go back together.
@@ -58,19 +58,25 @@ impl<O, F> Spares<O, F> {
     }
 }
 
-impl SpareBuffers {
-    /// A buffer to be written over: the message that it held last is in it.
+impl<B: Default> SpareBodies<B> {
+    /// One to be written over: the message that it held last is in it.
     #[inline]
-    pub fn take(&mut self) -> Vec<u8> {
+    pub fn take(&mut self) -> Box<B> {
         self.0.pop().unwrap_or_default()
     }
 
-    /// One that is not used any more. Large ones go back to the allocator.
+    /// One that is not used any more, and holds so many bytes. Large ones go back to the allocator.
     #[inline]
-    pub fn put_by(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() <= BUFFER_BYTES_MAX && self.0.len() < BUFFERS_MAX {
-            self.0.push(buffer);
+    pub fn put_by(&mut self, held_bytes: usize, body: Box<B>) {
+        if held_bytes <= BODY_BYTES_MAX && self.0.len() < BODIES_MAX {
+            self.0.push(body);
         }
+    }
+}
+
+impl<B> Default for SpareBodies<B> {
+    fn default() -> Self {
+        Self(Vec::new())
     }
 }
 
