@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, stat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -137,7 +138,8 @@ impl ControlSocket {
     /// Connects to the daemon at `path`. The socket is blocking.
     ///
     /// # Errors
-    /// [`ControlError::Path`]; [`ControlError::System`] with `ENOENT` or `ECONNREFUSED` when no daemon serves it.
+    /// [`ControlError::Path`]; [`ControlError::NotASocket`]; [`ControlError::System`] with `ENOENT` or
+    /// `ECONNREFUSED` when no daemon serves it.
     pub fn connect(path: impl AsRef<Path>) -> Result<ControlSocket, ControlError> {
         let address = address(path.as_ref())?;
         let fd = seqpacket()?;
@@ -146,6 +148,9 @@ impl ControlSocket {
         connect(&fd, &address).map_err(|errno| match errno {
             Errno::ACCESS | Errno::PERM => {
                 ControlError::Denied { path: path.as_ref().to_owned(), uid: getuid().as_raw() }
+            }
+            Errno::CONNREFUSED if is_no_socket(path.as_ref()) => {
+                ControlError::NotASocket { path: path.as_ref().to_owned() }
             }
             errno => ControlError::System { what: "connect", errno },
         })?;
@@ -294,6 +299,11 @@ pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix, ControlError> {
         return Err(too_long());
     }
     SocketAddrUnix::new(path).map_err(|_| too_long())
+}
+
+/// Whether something else lies there, which the kernel refuses as it refuses the socket of a daemon that has died.
+fn is_no_socket(path: &Path) -> bool {
+    stat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) != FileType::Socket)
 }
 
 fn descriptors(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {

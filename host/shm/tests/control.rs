@@ -167,6 +167,7 @@ fn only_stale_sockets_are_replaced() {
 
     std::fs::write(&path, "precious").unwrap();
     assert!(matches!(ControlListener::bind(&path, 0o600), Err(ControlError::NotASocket { .. })));
+    assert!(matches!(ControlSocket::connect(&path), Err(ControlError::NotASocket { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     assert!(matches!(ControlSocket::connect(Path::new(&"x".repeat(108))), Err(ControlError::Path { .. })));
 }

@@ -119,7 +119,7 @@ impl Scenario {
         let mut latencies = Vec::with_capacity(requests.len());
         for request in requests {
             let Reverse(idle) = free.pop().expect("there is a worker");
-            let end = idle.max(request.arrives) + request.takes_ns;
+            let end = idle.max(request.arrives).saturating_add(request.takes_ns);
             free.push(Reverse(end));
             latencies.push(end - request.arrives);
         }
@@ -185,14 +185,14 @@ impl Run<'_> {
 
     fn begin(&mut self, at: u64, worker: usize, request: usize) {
         self.workers[worker].busy = true;
-        self.book(at + self.requests[request].takes_ns, Event::Done(worker, request));
+        self.book(at.saturating_add(self.requests[request].takes_ns), Event::Done(worker, request));
     }
 
     fn done(&mut self, at: u64, worker: usize, request: usize) {
         if request >= self.scenario.requests / 10 {
             self.latencies.push(at - self.requests[request].arrives);
         }
-        self.book(at + self.scenario.travel_ns / 2, Event::Word(worker, request));
+        self.book(at.saturating_add(self.scenario.travel_ns / 2), Event::Word(worker, request));
         self.workers[worker].busy = false;
         if let Some(next) = self.workers[worker].waiting.pop_front() {
             self.begin(at, worker, next);
@@ -211,7 +211,7 @@ impl Run<'_> {
 
     fn hand_over(&mut self, at: u64, worker: WorkerKey, request: usize) {
         let worker = self.by_key[&worker];
-        self.book(at + self.scenario.travel_ns / 2, Event::Reach(worker, request));
+        self.book(at.saturating_add(self.scenario.travel_ns / 2), Event::Reach(worker, request));
     }
 
     fn book(&mut self, at: u64, event: Event) {

@@ -5,7 +5,7 @@ use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::relay::RelayArgs;
 use crate::sim::SimArgs;
-pub use crate::times::duration;
+pub use crate::times::{duration, interval, some_time};
 use clap::{Args, Parser, Subcommand};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -78,6 +78,23 @@ impl Verb {
             Self::Explain(_) | Self::Top(_) | Self::Policy(_) => true,
             Self::Daemon(_) | Self::Doctor(_) | Self::Router(_) | Self::Relay(_) | Self::Sim(_) => false,
             Self::Demo(_) | Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
+
+    /// What is wrong with `--admin-socket` where it is none of the verb's.
+    pub fn refuses_operators(&self) -> Option<&'static str> {
+        match self {
+            Self::Call(_) | Self::Bench(_) => Some("calls are made by applications: use --socket"),
+            Self::Daemon(_) => {
+                Some("a daemon lets operators in where admin.listen of its configuration says")
+            }
+            Self::Doctor(_) => Some("the daemon is looked for as applications look for it: use --socket"),
+            Self::Router(_) | Self::Relay(_) | Self::Sim(_) => Some("this verb asks no daemon for its state"),
+            Self::Demo(_) | Self::Completions(_) | Self::Man(_) => {
+                Some("this verb asks no daemon for its state")
+            }
+            Self::Upgrade(_) | Self::List(_) | Self::Shards(_) | Self::Explain(_) | Self::Top(_) => None,
+            Self::Policy(_) => None,
         }
     }
 }
@@ -300,7 +317,7 @@ pub struct WayArgs {
     )]
     pub metadata: Vec<(String, Vec<u8>)>,
     /// Time a call may take, such as 500ms or 2s
-    #[arg(long, value_name = "TIME", visible_alias = "max-time", value_parser = duration)]
+    #[arg(long, value_name = "TIME", visible_alias = "max-time", value_parser = some_time)]
     pub timeout: Option<Duration>,
     #[command(flatten)]
     pub tls: TlsArgs,
@@ -407,10 +424,10 @@ pub struct BenchArgs {
     #[arg(long, short, value_name = "COUNT", default_value = "1", value_parser = positive, requires = "closed")]
     pub concurrency: usize,
     /// Time in which calls are made [default: 10s, unless --count or steps end the run]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub duration: Option<Duration>,
     /// Calls made at most
-    #[arg(long, short = 'n', value_name = "COUNT")]
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Time before calls count
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
@@ -436,7 +453,7 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 pub struct TopArgs {
     /// Time between two pictures
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
     /// One picture, then end
     #[arg(long)]
@@ -594,9 +611,11 @@ mod tests {
         {
             assert_eq!(duration(text).ok().map(|time| time.as_millis()), ms, "{text}");
         }
-        for text in ["", "5", "ms", "-1s", "1.2.3s", "1e9s", "99999999999999999999h"] {
+        for text in ["", "5", "ms", "-1s", "1.2.3s", "1e9s", "99999999999999999999h", "8761h"] {
             assert!(duration(text).is_err(), "{text}");
         }
+        assert!(duration("8760h").is_ok() && duration("0s").is_ok() && some_time("0s").is_err());
+        assert!(interval("100ms").is_ok() && interval("99ms").is_err() && interval("61s").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::admin::explanation;
 use crate::admin::proto::ExplainRequest;
 use crate::admin::proto::admin_client::AdminClient;
 use crate::past;
-use crate::times::{ago, duration};
+use crate::times::{ago, some_time};
 use clap::Args;
 use std::time::Duration;
 use trunkline::{Status, Wait};
@@ -20,7 +20,7 @@ pub struct ExplainArgs {
     #[arg(long)]
     pub json: bool,
     /// Only the last minutes, of two hours and a half at most: 5m, 1h
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub last: Option<Duration>,
     /// Beside as long a time that ended so long ago: 1h-ago [with --last 10m, if that is not said]
     #[arg(long, value_name = "TIME-ago", value_parser = ago)]

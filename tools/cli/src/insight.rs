@@ -87,6 +87,10 @@ fn program() -> PathBuf {
 pub fn verb_of(arguments: &[OsString]) -> Option<&str> {
     let mut words = arguments.iter().skip(1).map(OsString::as_os_str);
     while let Some(word) = words.next() {
+        // `trunkline help record`: that program has a verb of this name, too.
+        if word == OsStr::new("help") {
+            return words.next()?.to_str().filter(|word| VERBS.contains(word));
+        }
         if WITH_VALUE.iter().any(|option| word == OsStr::new(option)) {
             words.next();
         } else if !word.as_encoded_bytes().starts_with(b"-") {
@@ -125,7 +129,15 @@ mod tests {
         assert_eq!(verb("trunkline record -o x"), Some("record".into()));
         assert_eq!(verb("trunkline --socket record diff a b"), Some("diff".into()));
         assert_eq!(verb("trunkline --admin-socket=x tree a"), Some("tree".into()));
-        for other in ["trunkline", "trunkline list record", "trunkline --help", "trunkline explain tree"] {
+        assert_eq!(verb("trunkline help record"), Some("record".into()));
+        for other in [
+            "trunkline",
+            "trunkline help",
+            "trunkline help list",
+            "trunkline list record",
+            "trunkline --help",
+            "trunkline explain tree",
+        ] {
             assert_eq!(verb(other), None, "{other}");
         }
         assert_eq!(VERBS, trunkline_insight_verbs::VERBS);

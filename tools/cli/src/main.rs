@@ -81,6 +81,9 @@ fn main() -> ExitCode {
     if attaches && let Err(problem) = place::check(socket.as_deref()) {
         return misused(&problem);
     }
+    if let Some(problem) = verb.refuses_operators().filter(|_| admin_socket.is_some()) {
+        return misused(&format!("--admin-socket: {problem}"));
+    }
     let operator = || operator_channel(socket.clone(), admin_socket.clone());
     let (named, admin) = (socket.clone(), admin_place(socket.as_deref(), admin_socket.clone()));
     // Two sockets of one daemon are easily mixed up, and the kernel's word for that says nothing.

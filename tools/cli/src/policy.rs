@@ -14,6 +14,9 @@ use std::io::Read;
 use std::path::Path;
 use trunkline::{Channel, Wait};
 
+/// No file of policies is read that is larger: a message for the daemon has to have room for it.
+const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
+
 /// Does what the verb says.
 ///
 /// # Errors
@@ -48,11 +51,16 @@ fn of_file(change: PolicyChange, args: &PolicyFileArgs) -> Result<ChangePolicies
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    if path != Path::new("-") {
-        return std::fs::read_to_string(path);
-    }
     let mut text = String::new();
-    std::io::stdin().lock().read_to_string(&mut text)?;
+    let mut take = |input: &mut dyn Read| input.take(DOCUMENT_BYTES_MAX + 1).read_to_string(&mut text);
+    match path == Path::new("-") {
+        true => take(&mut std::io::stdin().lock())?,
+        false => take(&mut std::fs::File::open(path)?)?,
+    };
+    if text.len() as u64 > DOCUMENT_BYTES_MAX {
+        let problem = format!("it has more than {DOCUMENT_BYTES_MAX} bytes, the most that policies may have");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem));
+    }
     Ok(text)
 }
 

@@ -23,7 +23,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
     pub travel: Duration,
     /// Loads, in hundredths of what the workers can do
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,60,70,80,85,90,95")]
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,60,70,80,85,90,95",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub load: Vec<u32>,
     /// Policies to compare
     #[arg(

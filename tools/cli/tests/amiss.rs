@@ -34,7 +34,7 @@ fn a_reader_that_goes_away_ends_every_verb_quietly() {
         &["--socket", &own, "list"],
         &["--socket", &own, "policy", "list"],
         &["--socket", &own, "shards"],
-        &["--socket", &own, "top", "--interval", "50ms"],
+        &["--socket", &own, "top", "--interval", "100ms"],
         &["--socket", &own, "call", "list"],
         &["--socket", &own, "call", "describe", "search.v1.Search"],
         &["--socket", &own, "call", "Search/Query", "{\"query\": \"ring\"}"],
@@ -89,7 +89,7 @@ fn top_follows_a_daemon_that_is_replaced() {
     let (host, admin) = host_with_operators(folder.path());
     let own = host.socket().display().to_string();
     for way in [["--socket", &own], ["--admin-socket", &admin]] {
-        let mut top = trunkline(&[&way[..], &["top", "--json", "--interval", "50ms"]].concat());
+        let mut top = trunkline(&[&way[..], &["top", "--json", "--interval", "100ms"]].concat());
         let mut top = top.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut pictures = BufReader::new(top.stdout.take().unwrap()).lines();
         let mut picture = || {
@@ -101,7 +101,7 @@ fn top_follows_a_daemon_that_is_replaced() {
             let upgraded = host.verb(&["upgrade", "--grace", "200ms"], "");
             assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
             // Of those that the daemon before has sent a few may still be under way.
-            (0..50).for_each(|_| picture());
+            (0..12).for_each(|_| picture());
         }
         kill_process(Pid::from_child(&top), Signal::TERM).unwrap();
         top.wait().unwrap();
@@ -219,6 +219,41 @@ fn a_drive_and_a_replay_say_where_nobody_is() {
     }
     let wrong = end(&mut trunkline(&["replay", &fleet, "--to", "http://10.0.0.7:80"]), "");
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}
+
+/// What means nothing is refused where it stands, with what to write instead.
+#[test]
+fn what_means_nothing_is_refused() {
+    watched();
+    let host = Host::start("");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file").display().to_string();
+    std::fs::write(&file, "").unwrap();
+    let own = host.socket().display().to_string();
+    for (line, code, says) in [
+        (&["sim", "--load", "0"][..], 2, "0 is not in 1..=1000"),
+        (&["daemon", "--drain", "9000h"], 2, "write 8760h at most"),
+        (&["daemon", "--admin-socket", &file], 2, "where admin.listen of its configuration says"),
+        (&["call", "--admin-socket", &file, "list"], 2, "use --socket"),
+        (&["record", "-o", &file, "--for", "0s"], 2, "write a time of more than nothing"),
+        (&["demo", &file], 1, "name a folder whose text is to be searched"),
+        (&["--socket", &file, "list"], 1, "exists and is not a socket"),
+        (&["--socket", &own, "top", "--interval", "0s"], 2, "write a time from 100ms to 60s"),
+        (&["--socket", &own, "explain", "--last", "0s"], 2, "is no time at all"),
+        (&["--socket", &own, "call", "--timeout", "0s", "Health/Check"], 2, "is no time at all"),
+        (&["--socket", &own, "call", "Health/Check", "-d", "@/"], 1, "cannot read /: is a directory"),
+        (&["--socket", &own, "call", "grpc.health.v1.Health"], 1, "write grpc.health.v1.Health/METHOD"),
+        (&["--socket", &own, "bench", "-n", "0", "Health/Check"], 2, "0 is not in 1.."),
+        (&["--socket", &own, "bench", "--rate", "1e10", "Health/Check"], 2, "at most 1000000000"),
+        (&["--socket", &own, "policy", "apply", "/dev/zero"], 1, "the most that policies may have"),
+        (&["--socket", &own, "record", "-o", "/"], 1, "/: that is a folder: name a file in it"),
+    ] {
+        let ended = end(&mut trunkline(line), "");
+        assert_eq!(ended.code, Some(code), "{line:?}: {ended:?}");
+        assert!(ended.err.contains(says), "{line:?}: {ended:?}");
+    }
+    let helped = end(&mut trunkline(&["help", "record"]), "");
+    assert!(helped.code == Some(0) && helped.out.contains("--append"), "{helped:?}");
 }
 
 #[test]

@@ -393,6 +393,9 @@ fn times(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("{text:?}: write a number from 0.001 to 1000"))
 }
 
+/// No clock overflows by this: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
 /// Reads `250ms`, `10s`, `2m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write 500ms, 10s, 2m or 1h");
@@ -406,7 +409,11 @@ fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * unit_s).map_err(|_| wrong())
+    let time = Duration::try_from_secs_f64(number * unit_s).map_err(|_| wrong())?;
+    if time.is_zero() || time > LONGEST {
+        return Err(format!("{text:?}: write a time of more than nothing and of 8760h, a year, at most"));
+    }
+    Ok(time)
 }
 
 /// Reads `server_application=-30%` as the component and what it is multiplied with.
@@ -446,6 +453,7 @@ mod tests {
         assert!(["0/s", "-1/s", "1e-300/s", "1e10/s", "NaN"].iter().all(|wrong| rate(wrong).is_err()));
         assert!(rate("fast").unwrap_err().contains("write 200/s"));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("0s").is_err() && duration("8761h").is_err() && duration("8760h").is_ok());
         assert!(duration("2").is_err() && duration("-2s").is_err() && duration("1e400s").is_err());
         assert_eq!(change("server_application=-30%"), Ok((Component::ServerApplication, 0.7)));
         assert!(change("server_app=-30%").unwrap_err().contains("server_application"));

@@ -59,6 +59,7 @@ pub fn append(path: &Path) -> Result<File, String> {
 /// Why a file is not written, and what to do.
 pub fn refusal(path: &Path, error: &Error) -> String {
     match error.kind() {
+        _ if path.is_dir() => format!("{}: that is a folder: name a file in it", path.display()),
         ErrorKind::AlreadyExists => {
             format!("{}: a file is there already: name another, or say --force to replace it", path.display())
         }
@@ -89,6 +90,8 @@ mod tests {
         assert_eq!(std::fs::read(&output).unwrap(), b"kept");
         create(&args).unwrap();
         assert_eq!(std::fs::read(&output).unwrap(), b"");
+        args.output = folder.path().to_owned();
+        assert!(create(&args).unwrap_err().contains("that is a folder: name a file in it"));
         args.output = folder.path().join("absent/a.rec");
         assert!(check(&args).unwrap_err().contains("absent/a.rec: No such file"));
     }

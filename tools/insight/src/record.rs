@@ -61,7 +61,7 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
     let Beginning { client, first } = beginning(channel)?;
     let file = match args.append {
         true => output::append(&args.out.output)?,
-        false => output::create(&args.out).map_err(|why| match args.out.output.exists() {
+        false => output::create(&args.out).map_err(|why| match args.out.output.is_file() {
             true => why + ", or --append to add to it",
             false => why,
         })?,

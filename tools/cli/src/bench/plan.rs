@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Most steps of one run: more cannot be told apart in a plot.
 pub const STEPS_MAX: usize = 1000;
+/// No rate is higher: calls are due at whole nanoseconds.
+const RATE_MAX: f64 = 1e9;
 
 /// How calls follow each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,17 +54,21 @@ impl Loop {
     /// # Errors
     /// What is wrong, and what to write.
     pub fn steps(rate: f64, end: Option<f64>, by: Option<f64>, every: Duration) -> Result<Self, String> {
-        let positive = |rate: f64| rate.is_finite() && rate > 0.0;
+        let positive = |rate: f64| rate > 0.0 && rate <= RATE_MAX;
         let Some(end) = end else {
             if !positive(rate) {
-                return Err(format!("--rate {rate}: write calls per second, more than 0"));
+                return Err(format!(
+                    "--rate {rate}: write calls per second, more than 0, at most {RATE_MAX}"
+                ));
             }
             return Ok(Self::Open(vec![Step { rate, time: Duration::MAX }]));
         };
         let by = by.unwrap_or((end - rate) / 10.0).abs();
         if !positive(rate) || !positive(end) || !positive(by) || every.is_zero() {
             let what = "write --rate, --rate-end and --rate-step in calls per second, more than 0";
-            return Err(format!("from {rate} to {end} by {by}: {what}, and --step-time more than 0"));
+            return Err(format!(
+                "from {rate} to {end} by {by}: {what}, at most {RATE_MAX}, and a --step-time"
+            ));
         }
         let count = ((end - rate).abs() / by).ceil() as usize + 1;
         if count > STEPS_MAX {

@@ -17,6 +17,11 @@ pub enum TypesError {
     /// Not from this host's daemon, which may know where the service is without knowing its types.
     #[error("{0}; if another host serves it, name that host: --target HOST:PORT")]
     NotHere(Box<TypesError>),
+    /// The name of a service stands where a method's is to be.
+    #[error(
+        "{0} is a service, and no method of it is named: write {0}/METHOD; `trunkline call list {0}` shows them"
+    )]
+    IsService(String),
 }
 
 /// The services there are, and their types if they had to be looked at.
@@ -39,7 +44,7 @@ pub fn of_method(sources: &Sources, way: &Way, name: &str) -> Result<DescriptorP
     if let Some(pool) = own(service) {
         return Ok(pool);
     }
-    reflected(way, service).map_err(|error| match error {
+    reflected(way, service, name).map_err(|error| match error {
         TypesError::Descriptor(DescriptorError::Service { .. })
         | TypesError::Reflect(ReflectError::Unknown { .. })
             if way.target.is_empty() =>
@@ -51,8 +56,11 @@ pub fn of_method(sources: &Sources, way: &Way, name: &str) -> Result<DescriptorP
 }
 
 /// The types of the services of this name, from whoever is called.
-fn reflected(way: &Way, service: &str) -> Result<DescriptorPool, TypesError> {
+fn reflected(way: &Way, service: &str, name: &str) -> Result<DescriptorPool, TypesError> {
     let mut reflection = Reflection::open(way)?;
+    if reflection.services().iter().any(|known| known == name) {
+        return Err(TypesError::IsService(name.to_owned()));
+    }
     let fits = |known: &&String| *known == service || known.rsplit('.').next() == Some(service);
     let wanted: Vec<String> = reflection.services().iter().filter(fits).cloned().collect();
     if wanted.is_empty() && !service.contains('.') {

@@ -245,7 +245,10 @@ fn requests(
 }
 
 fn opened(path: &str) -> Result<io::BufReader<std::fs::File>, CallError> {
-    let file = std::fs::File::open(path);
+    let file = std::fs::File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    });
     file.map(io::BufReader::new).map_err(|error| CallError::Request(format!("cannot read {path}: {error}")))
 }
 

@@ -15,6 +15,14 @@ pub enum DemoError {
         /// Where it was looked for.
         folder: PathBuf,
     },
+    /// There is no text to search.
+    #[error("{}: {error}: name a folder whose text is to be searched", folder.display())]
+    Folder {
+        /// What was named.
+        folder: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
     /// A process did not start.
     #[error("{name} did not become ready\n{log}")]
     NotReady {

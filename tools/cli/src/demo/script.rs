@@ -29,6 +29,9 @@ const QUESTIONS: [&str; 4] = [":complete doorb", "\"shared memory\" in:docs", "+
 /// [`DemoError`]; every process has ended by then.
 pub fn demo(args: &DemoArgs) -> Result<(), DemoError> {
     let began = Instant::now();
+    if let Err(error) = std::fs::read_dir(&args.folder) {
+        return Err(DemoError::Folder { folder: args.folder.clone(), error });
+    }
     let stage = Stage::new(args.programs.as_deref())?;
     stage.end_on_signals()?;
     let played = play(&stage, &args.folder, began);
