@@ -53,8 +53,8 @@ impl Server {
             self.live += 1;
             self.held.change(peer, 0, bytes);
             request.headway = Headway::since(now);
-            let outgoing = Outgoing::new(body, cut, 0, self.config.rto_ns);
-            request.stage = Stage::Replying { outgoing: outgoing.expect("it was counted above") };
+            let outgoing = Outgoing::new(body, cut, 0, self.config.rto_ns).expect("it was counted above");
+            request.stage = Stage::Replying { outgoing: Box::new(outgoing) };
             self.pump(now, key);
             self.finish(key);
             self.arm(key);

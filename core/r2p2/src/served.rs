@@ -25,14 +25,16 @@ pub struct RequestKey {
 ///      │             └────────▶ Kept ──────▶┘           a repetition is never executed
 ///      └──▶ Abandoned
 /// ```
+///
+/// Nearly all that are known are over: what only the others have is apart from them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// Some of it is here.
-    Receiving { incoming: Incoming, last: Instant },
+    Receiving { incoming: Box<Incoming>, last: Instant },
     /// The owner has it.
     Executing { cancelled: bool },
     /// A reply of several packets is on its way (extended).
-    Replying { outgoing: Outgoing },
+    Replying { outgoing: Box<Outgoing> },
     /// The reply is out, one packet, and kept for whoever asks again (extended).
     Kept,
     /// It is over.

@@ -259,7 +259,8 @@ impl Server {
         }
         self.held.change(*key.client.ip(), 0, incoming.held_bytes());
         let ack = incoming.ack(false);
-        let served = Served::new(Stage::Receiving { incoming, last: now }, offers, router);
+        let served =
+            Served::new(Stage::Receiving { incoming: Box::new(incoming), last: now }, offers, router);
         self.requests.insert(key, Served { class, deadline, headway: Headway::since(now), ..served });
         self.send_ack(key, ack);
     }

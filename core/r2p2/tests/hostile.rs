@@ -96,8 +96,20 @@ fn at_router() -> impl Strategy<Value = AtRouter> {
 }
 
 fn config(mode: Mode) -> Arc<Config> {
-    Arc::new(Config { mode, calls_max: 8, remembered_max: 8, routers: vec![from(3)], ..Config::default() })
+    Arc::new(Config {
+        mode,
+        calls_max: 8,
+        remembered_max: 8,
+        routers: vec![from(3)],
+        held_bytes_per_peer_max: 12_000,
+        held_bytes_max: HELD_BYTES_MAX,
+        ..Config::default()
+    })
 }
+
+const HELD_BYTES_MAX: usize = 16_000;
+/// What shows that no more is to be held.
+const PACKET_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 64;
 
 proptest! {
     #[test]
@@ -139,6 +151,7 @@ proptest! {
                 prop_assert!(transmit.len() <= HEADER_BYTES + PAYLOAD_BYTES_MAX);
             }
             prop_assert!(server.len() <= 8);
+            prop_assert!(server.held_bytes() <= HELD_BYTES_MAX + PACKET_BYTES_MAX);
         }
         for key in held {
             server.refuse(now, key, Reason::Busy);
@@ -148,6 +161,7 @@ proptest! {
             server.handle_timeout(now);
         }
         prop_assert!(server.is_empty(), "nothing is held for ever");
+        prop_assert_eq!((server.held_bytes(), server.remembered_bytes()), (0, 0));
     }
 
     #[test]
@@ -229,6 +243,7 @@ proptest! {
                 let (ClientEvent::Replied { tag, .. } | ClientEvent::Failed { tag, .. }) = event;
                 prop_assert!(ended.insert(tag), "call {} ended twice", tag);
             }
+            prop_assert!(client.held_bytes() <= HELD_BYTES_MAX + PACKET_BYTES_MAX);
         }
         client.handle_timeout(now.plus_ns(6_000_000_000));
         while let Some(event) = client.poll_event() {
@@ -236,6 +251,6 @@ proptest! {
             prop_assert!(ended.insert(tag), "call {} ended twice", tag);
         }
         prop_assert_eq!(ended.len() as u64, made, "every call ends");
-        prop_assert!(client.is_empty());
+        prop_assert!(client.is_empty() && client.held_bytes() == 0);
     }
 }

@@ -36,8 +36,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Client addresses in proxy mode, unless somebody wants it otherwise: a walk through as many sockets that are all
-    /// ready takes some milliseconds.
+    /// The same, unless somebody wants it otherwise.
     pub const FLOWS_MAX: usize = 4096;
     /// The control port of the authors' router.
     pub const CONTROL_PORT: u16 = 9000;

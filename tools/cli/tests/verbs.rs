@@ -4,7 +4,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{ADMIN_PROTO, Ended, Host, SEARCH_PROTO, end, trunkline, watched};
@@ -703,6 +703,26 @@ fn a_router_that_hosts_may_join_says_how_they_prove_who_they_are() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(says), "{more:?}: {said}");
     }
+}
+
+/// As a proxy it has a socket for each client, and the soft limit is for programs that use select(2).
+#[test]
+fn a_router_may_have_as_many_descriptors_as_the_hard_limit_says() {
+    watched();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -Sn 100; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_trunkline"), "router"]);
+    command.args(["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--worker", "127.0.0.1:1"]);
+    let mut router = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(router.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("routing udp"), "{line}");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", router.id())).unwrap();
+    router.kill().unwrap();
+    router.wait().unwrap();
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let words: Vec<&str> = files.split_whitespace().collect();
+    assert_eq!(words[0], words[1], "soft and hard: {files}");
+    assert_ne!(words[0], "100");
 }
 
 #[test]
