@@ -86,6 +86,11 @@ impl Engine {
                 let applicant = Applicant { side: Side::Client, application };
                 applicant.plan(self.admission.chain(), types, path).0
             }
+            ClientEnd::Shard { types: Some(types), origin, .. } if call.has_moved() => {
+                let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
+                let applicant = Applicant { side: Side::Client, application: origin.application() };
+                applicant.plan(self.admission.chain(), types, path).0
+            }
             // Who makes it through a gateway stays behind, and it ends.
             _ => None,
         };
@@ -219,7 +224,7 @@ impl Engine {
         let maker = call.maker().and_then(|(session, _)| sessions.find(session));
         let handler = call.handler().and_then(|session| sessions.find(session));
         let mut facts = CallFacts {
-            applications: [application(call, maker), application(call, handler)],
+            applications: [applicant(call, maker), application(call, handler)],
             peer_address: Cow::Borrowed(""),
             peer_identity: "",
             caller: None,
@@ -570,5 +575,13 @@ fn application<'s>(call: &Call, session: Option<&'s Session>) -> &'s str {
         Some(session) => session.application(),
         None if call.is_forwarded() => APPLICATION,
         None => "",
+    }
+}
+
+/// The same of the one that makes a call: it may be on another shard by now.
+fn applicant<'s>(call: &'s Call, maker: Option<&'s Session>) -> &'s str {
+    match &call.client {
+        ClientEnd::Shard { origin, .. } if call.has_moved() => origin.application(),
+        _ => application(call, maker),
     }
 }

@@ -21,8 +21,6 @@ use trunkline_telemetry::{MethodIndex, PeerIndex};
 /// Where reports have no number left for another method or host, so many are given back at once: each time, all calls
 /// that are kept one by one are looked through.
 const NUMBERS_AT_ONCE: usize = 64;
-/// Shards of one host, at most.
-const SHARDS_MAX: u32 = 64;
 
 /// What a session wants to call and serve.
 #[derive(Debug)]
@@ -423,9 +421,7 @@ impl Engine {
     }
 
     fn numbered(&mut self, types: MethodTypes) -> Arc<MethodTypes> {
-        self.types_bound = self.types_bound.wrapping_add(1);
-        // Each shard has numbers of its own: types go along with calls from one to another.
-        let number = self.types_bound.wrapping_mul(SHARDS_MAX).wrapping_add(self.shards.own().0.into());
+        let number = MethodTypes::next_number(&mut self.types_bound, self.shards.own().0);
         Arc::new(MethodTypes { number, ..types })
     }
 

@@ -275,11 +275,11 @@ impl Engine {
             let plan = self.gateway.plan_of(self.admission.chain(), &types, path);
             return (types, plan);
         }
-        let Self { gateway: Gateway { settings, methods, .. }, registry, admission, .. } = self;
+        let Self { gateway: Gateway { settings, methods, .. }, registry, admission, shards, .. } = self;
         let types_bound = &mut self.types_bound;
         let known = methods.entry(called.method).or_insert_with(|| {
-            *types_bound = types_bound.wrapping_add(1);
-            Forwarded::new(*types_bound, registry.path(called.method), settings)
+            let number = MethodTypes::next_number(types_bound, shards.own().0);
+            Forwarded::new(number, registry.path(called.method), settings)
         });
         let Forwarded { types, message, plan } = known;
         let plan = plan.get_or_insert_with(|| {

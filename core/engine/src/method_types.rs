@@ -90,7 +90,17 @@ pub struct MethodTypes {
     pub whole_service: bool,
 }
 
+/// Shards of one host, at most.
+const SHARDS_MAX: u32 = 64;
+
 impl MethodTypes {
+    /// The number of what is bound next on a shard. Each shard has numbers of its own: types go along with calls from
+    /// one to another.
+    pub(crate) fn next_number(bound: &mut u32, own: u16) -> u32 {
+        *bound = bound.wrapping_add(1);
+        bound.wrapping_mul(SHARDS_MAX).wrapping_add(own.into())
+    }
+
     /// A method, or a whole service, of which nothing is known but the path.
     pub fn opaque(path: &str, whole_service: bool) -> Self {
         let pattern = Pattern::Bidirectional;

@@ -332,11 +332,13 @@ impl Engine {
     /// One end of a call becomes another: what waits for it is counted where it waits from now on.
     pub(crate) fn change_end(&mut self, key: CallKey, direction: Direction, change: impl FnOnce(&mut Call)) {
         let Some(call) = self.calls.find_mut(key) else { return };
-        let waiting = std::mem::take(&mut call.half(direction).backlog);
+        let mut waiting = std::mem::take(&mut call.half(direction).backlog);
         waiting.iter().for_each(|item| self.unaccount(key, direction, item));
         if let Some(call) = self.calls.find_mut(key) {
             call.half(direction).large_waits = false;
             change(call);
+            // What was gathered for the one it was before.
+            waiting.append(&mut call.half(direction).backlog);
         }
         for item in &waiting {
             // Whoever changes it has seen that there is room.

@@ -5,7 +5,7 @@ use crate::held::Holding;
 use crate::item::Direction;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
-use crate::shard::{Majority, ShardIndex};
+use crate::shard::{Majority, ShardIndex, application_of};
 use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl Session {
 
     /// Its application's name: the label without the process id.
     pub(crate) fn application(&self) -> &str {
-        self.label.rsplit_once('[').map_or(&self.label, |(name, _)| name)
+        application_of(&self.label)
     }
 
     /// Whether one more call may be delivered to it.

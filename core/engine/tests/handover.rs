@@ -230,7 +230,13 @@ struct House {
 
 impl House {
     fn new() -> Self {
-        let mut world = World::new();
+        Self::of_shards(1)
+    }
+
+    /// Of a host of so many shards. Both are on the first, as the daemon's own services are.
+    fn of_shards(count: usize) -> Self {
+        let mut world = World::with_shards(Limits::default(), count);
+        world.placed = Some(0);
         let (client, own) = (world.attach(0, PROTO, None, false), world.attach_standing_by(0));
         Self { world, client, own }
     }
@@ -400,6 +406,21 @@ fn grpc_clients_ask_the_daemons_own_services_to_the_end() {
     house.settle();
     house.answer();
     assert_eq!(house.world.webs[web].take(late).code(), 0);
+}
+
+/// A client that is connected to another shard than theirs cannot follow either.
+#[test]
+fn grpc_clients_of_every_shard_ask_the_daemons_own_services_to_the_end() {
+    let mut house = House::of_shards(2);
+    let (web, tag) = (house.world.web(2), StreamTag(1));
+    for shard in [0, 2] {
+        assert_eq!(house.world.hosts[shard].engine.leave_grpc(true).calls, 0);
+    }
+    house.world.request(web, tag, ONCE, &[], false);
+    house.world.body(web, tag, &blob(b"how are you?"), true);
+    house.settle();
+    house.answer();
+    assert_eq!(house.world.webs[web].take(tag).code(), 0);
 }
 
 /// Sessions that stay behind are parted with before anything goes on: what waited for one of them would be handed to

@@ -5,9 +5,10 @@ mod world;
 
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
-use trunkline_engine::{Limits, ShardIndex, Stays, Turn, release_session};
+use trunkline_engine::{Engine, Limits, ShardIndex, Stays, Turn, release_session};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason};
+use trunkline_policy::{Chain, Definition, Side};
 use world::*;
 
 /// The shards of the near host in a world of three, by their places among its hosts.
@@ -252,6 +253,133 @@ fn a_call_that_has_moved_is_given_up_by_its_attempt() {
     assert_eq!(world.webs[0].take(stream).reset, Some(Reason::CANCEL), "its server hears of it");
     world.bury();
     assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// An answer that comes in parts waits for its end where the call began.
+#[test]
+fn an_answer_in_parts_is_whole_though_its_session_moves() {
+    for serves_at in 0..2 {
+        let mut world = world();
+        world.placed = Some(SHARDS[serves_at]);
+        let mut server = world.attach_opaque(0, None, true);
+        let mut client = attach(&mut world, SHARDS[0], false);
+        let made = open(&mut world, &mut client, 0, b"asked", true);
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = take(&mut world, &mut server).0[0];
+        let payload = world.message(&mut server, b"answer");
+        world
+            .submit(&server, Submission::Message { call: delivered, payload, end: false, a1: Instant(1) })
+            .unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(client.inbox.is_empty(), "its end is not there");
+        assert!(world.migrate(&mut client, SHARDS[2]));
+        end(&mut world, &server, delivered);
+        world.settle(&mut [&mut client, &mut server]);
+        let (_, messages, ended) = take(&mut world, &mut client);
+        assert_eq!((messages, ended), (vec![b"answer".to_vec()], vec![(made, Code::Ok)]), "{serves_at}");
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(world.leftovers(), (0, 0));
+        world.audit();
+    }
+}
+
+/// What a policy of the client's side knows of an application it knows though that is on another shard by now, or the
+/// engine is another.
+#[test]
+fn a_call_that_has_moved_is_judged_as_its_applications() {
+    for (allow, expected) in
+        [("application == 'app0'", Code::Ok), ("application != 'app0'", Code::PermissionDenied)]
+    {
+        for is_replaced in [false, true] {
+            let mut world = world();
+            let made_by = Definition {
+                name: "made".into(),
+                side: Side::Client,
+                allow: Some(allow.into()),
+                ..Definition::default()
+            };
+            for host in SHARDS {
+                let chain = Chain::build(std::slice::from_ref(&made_by)).unwrap();
+                world.hosts[host].engine.apply_policies(chain).unwrap();
+            }
+            let mut client = attach(&mut world, SHARDS[0], false);
+            let mut server = attach(&mut world, SHARDS[0], true);
+            let made = open(&mut world, &mut client, 0, b"whole", false);
+            world.settle(&mut [&mut client, &mut server]);
+            assert!(world.migrate(&mut client, SHARDS[1]));
+            if is_replaced {
+                world.replace_engines();
+            }
+            world.submit(&client, Submission::HalfClose { call: made }).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            for call in take(&mut world, &mut server).0 {
+                end(&mut world, &server, call);
+            }
+            world.settle(&mut [&mut client, &mut server]);
+            assert_eq!(take(&mut world, &mut client).2, [(made, expected)], "{allow} {is_replaced}");
+        }
+    }
+}
+
+/// A session whose call was judged and waits for room stays: where the call crossed anew it would be judged anew.
+#[test]
+fn a_call_is_judged_once_though_its_server_is_to_move() {
+    let mut world = world();
+    let served = Definition {
+        name: "served".into(),
+        side: Side::Server,
+        allow: Some("true".into()),
+        ..Definition::default()
+    };
+    for host in SHARDS {
+        let chain = Chain::build(std::slice::from_ref(&served)).unwrap();
+        world.hosts[host].engine.apply_policies(chain).unwrap();
+    }
+    // The message of one call fills the server's heap: another waits until it is released.
+    world.placed = Some(SHARDS[0]);
+    let mut server = world.attach_sized(0, PROTO, None, true, 96 << 10);
+    let mut client = attach(&mut world, SHARDS[0], false);
+    for _ in 0..2 {
+        open(&mut world, &mut client, 0, &[7; 60_000], true);
+    }
+    world.settle(&mut [&mut client, &mut server]);
+    assert!(!world.migrate(&mut server, SHARDS[1]), "one waits");
+    for _ in 0..2 {
+        for call in take(&mut world, &mut server).0 {
+            end(&mut world, &server, call);
+        }
+        world.settle(&mut [&mut client, &mut server]);
+    }
+    let seen = |host: usize| -> u64 {
+        world.hosts[host].engine.policy_rows().iter().map(|row| row.figures.seen).sum()
+    };
+    assert_eq!(SHARDS.map(seen).iter().sum::<u64>(), 2);
+    assert_eq!(take(&mut world, &mut client).2.len(), 2);
+}
+
+/// A call whose server has left comes back, and goes on where it was made, as if it had crossed: a daemon of one shard
+/// has no way for it.
+#[test]
+fn a_call_that_came_back_needs_a_second_shard() {
+    let mut world = world();
+    let gone = attach(&mut world, SHARDS[1], true);
+    let mut client = attach(&mut world, SHARDS[0], false);
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.crossings_max = 0;
+    let mut server = attach(&mut world, SHARDS[0], true);
+    world.detach(&gone);
+    world.crossings_max = usize::MAX;
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = take(&mut world, &mut server).0[0];
+    let needed = |world: &World| {
+        Engine::shards_needed(&world.hosts[SHARDS[0]].engine.export().unwrap().state).unwrap()
+    };
+    assert_eq!(needed(&world), 2);
+    end(&mut world, &server, delivered);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(needed(&world), 0);
 }
 
 /// The other host sends its messages without their headers by then.

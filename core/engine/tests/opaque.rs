@@ -369,7 +369,7 @@ fn peers_name_no_more_methods_than_they_may() {
 fn names_that_cannot_be_bound_are_refused() {
     let mut world = World::new();
     let app = world.attach_opaque(0, None, false);
-    let engine = &mut world.hosts[0].engine;
+    let engine = &mut world.hosts[app.host].engine;
     for path in ["", "world.Echo/Once", "/world.Echo", "/a/b/c", "/a b/c"] {
         let calls = [(path.to_owned(), None)];
         let refused =

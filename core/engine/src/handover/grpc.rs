@@ -12,6 +12,7 @@ use crate::call::{Call, ClientEnd, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_peer::GrpcLeaving;
 use crate::registry::{MethodKey, Server};
+use crate::shard::Origin;
 use crate::target::Target;
 use crate::{CallKey, RemoteKey, SessionKey};
 use std::collections::HashSet;
@@ -86,7 +87,11 @@ impl Engine {
     /// gRPC client, which cannot follow, those of this process are there until it ends.
     pub(crate) fn is_awaited(&self, key: CallKey, method: MethodKey, target: Target) -> bool {
         let servers = self.registry.servers(method);
-        let follows = self.calls.find(key).is_none_or(|call| !matches!(call.client, ClientEnd::Grpc { .. }));
+        let follows = self.calls.find(key).is_none_or(|call| match &call.client {
+            ClientEnd::Grpc { .. } => false,
+            ClientEnd::Shard { origin, .. } => !matches!(**origin, Origin::Grpc { .. }),
+            _ => true,
+        });
         let is_away = |server: &Server| {
             self.awaited.is_away(server.session, follows) && self.registry.is_of_the_house(method, server)
         };

@@ -217,6 +217,11 @@ pub(crate) enum Origin {
     Gone,
 }
 
+/// What policies know an application by: its label without the process.
+pub(crate) fn application_of(label: &str) -> &str {
+    label.rsplit_once('[').map_or(label, |(name, _)| name)
+}
+
 /// How far a call is at the shard it goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ShardStage {
@@ -250,6 +255,14 @@ pub(crate) struct MethodOffer {
 }
 
 impl Origin {
+    /// What policies know the application by; empty if it is none of this host.
+    pub fn application(&self) -> &str {
+        match self {
+            Self::Application { label, .. } => application_of(label),
+            Self::Daemon { .. } | Self::Grpc { .. } | Self::R2p2 { .. } | Self::Gone => "",
+        }
+    }
+
     /// Of who comes by a connection.
     pub fn of(caller: Option<Caller>) -> Self {
         match caller {

@@ -2,6 +2,7 @@
 
 use super::crossing::{Crossing, ShardIndex, ShardOpening, ShardSaid};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// Their openings, by the shards they come from. As many as those have calls.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -24,9 +25,9 @@ impl Deferred {
         }
     }
 
-    /// All of them, in the order in which they came.
-    pub fn take(&mut self) -> Vec<(ShardIndex, Crossing)> {
-        std::mem::take(&mut self.0)
+    /// All of them go on, in the order in which they came, and before what was said of them since.
+    pub fn go_on(&mut self, inbox: &mut VecDeque<(ShardIndex, Crossing)>) {
+        std::mem::take(&mut self.0).into_iter().rev().for_each(|one| inbox.push_front(one));
     }
 
     /// What waits.
@@ -37,5 +38,28 @@ impl Deferred {
     /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Crossing> {
         self.0.iter_mut().map(|(_, crossing)| crossing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows in which order calls go on that have waited.
+    use super::*;
+
+    #[test]
+    fn openings_come_before_what_was_said_of_them() {
+        let opening = |call| Box::new(ShardOpening { call, ..ShardOpening::default() });
+        let from = ShardIndex(1);
+        let mut deferred = Deferred::default();
+        (1..=2).for_each(|call| deferred.push(from, opening(call)));
+        let mut inbox = VecDeque::from([(from, Crossing(ShardSaid::HalfClose { call: 1 }))]);
+        deferred.go_on(&mut inbox);
+        let said = inbox.iter().map(|(_, crossing)| match &crossing.0 {
+            ShardSaid::Open(opening) => (true, opening.call),
+            ShardSaid::HalfClose { call } => (false, *call),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(said.collect::<Vec<_>>(), [(true, 1), (true, 2), (false, 1)]);
+        assert!(deferred.iter().next().is_none());
     }
 }

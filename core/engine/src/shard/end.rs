@@ -371,8 +371,9 @@ pub(crate) fn find_shard(engine: &Engine, key: CallKey, stands_by: bool) -> Opti
 /// and nobody has seen it. Whether it has gone, and its opening is used up.
 pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) -> bool {
     let Some(call) = engine.calls.find(key) else { return false };
-    let (&ClientEnd::Shard { shard, call: number, .. }, None, false) =
-        (&call.client, call.handler(), call.handed_over)
+    // One that was made here, by a session that has moved, is judged here or was.
+    let (&ClientEnd::Shard { shard, call: number, .. }, None, false, false) =
+        (&call.client, call.handler(), call.handed_over, call.has_moved())
     else {
         return false;
     };
@@ -540,7 +541,7 @@ fn next_server(engine: &Engine, key: CallKey, end: bool) -> Result<ServerEnd, Fa
     let found = find_shard(engine, key, false).or_else(here).or_else(|| find_shard(engine, key, true));
     match found {
         Some(server) => Ok(server),
-        None if end && call.maker().is_some() => {
+        None if end && call.is_made_here() => {
             Ok(ServerEnd::Cluster { cluster: engine.find_cluster(call.method)? })
         }
         None => Err(engine.unserved_call(key)),

@@ -141,17 +141,18 @@ impl ShardLinks {
         if usize::from(from.busy()) > count.max(1) {
             return false;
         }
-        let before = from.links.len();
         *self = from;
-        if before == count {
+        if self.links.len() == count {
             return true;
         }
         self.links.resize_with(count, Link::default);
-        if count == 0 {
-            // What the others have said last is of things that are over.
-            self.inbox.clear();
+        let is_here = |shard: ShardIndex| usize::from(shard.0) < count;
+        // What the others have said last is of things that are over, and nobody arrives there.
+        self.inbox.retain(|(from, _)| is_here(*from));
+        self.moving.retain(|moving| is_here(moving.to));
+        if self.moving.is_empty() {
+            self.deferred.go_on(&mut self.inbox);
         }
-        let is_here = |shard: ShardIndex| usize::from(shard.0) < count.max(1);
         self.elsewhere.retain(is_here);
         self.stirred.retain(|line| !matches!(line, ShardLine::Link(shard) if !is_here(*shard)));
         // Those that are new have not heard.
@@ -164,10 +165,9 @@ impl ShardLinks {
         !std::mem::replace(&mut self.ids_name_shard, true) && self.own > 0
     }
 
-    /// How many shards there must be: up to the last with which this one has calls.
+    /// How many shards there must be: up to the last with which this one has calls. Alone it has no way to itself.
     pub fn busy(&self) -> u16 {
-        let last = self.links.iter().rposition(|link| !link.is_idle());
-        last.map_or(0, |last| last as u16 + 1)
+        self.links.iter().rposition(|link| !link.is_idle()).map_or(0, |last| (last as u16 + 1).max(2))
     }
 
     /// Queues something for a shard.
@@ -447,7 +447,7 @@ impl ShardLinks {
         let first = self.moving.iter().position(|moving| moving.to == at)?;
         let offers = self.moving.remove(first)?.offers;
         self.told = None;
-        self.inbox.extend(self.deferred.take());
+        self.deferred.go_on(&mut self.inbox);
         Some(offers)
     }
 

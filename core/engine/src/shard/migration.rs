@@ -36,6 +36,7 @@ use crate::{CallKey, SessionKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::Instant;
+use trunkline_policy::Side;
 use trunkline_telemetry::PeerIndex;
 
 /// Calls made on the shard a session has left have numbers of that shard at the one it goes to: with this bit they are
@@ -74,8 +75,8 @@ pub enum Stays {
     /// A connection reads from its send heap, or a socket is read into its receive heap.
     #[error("the session's memory is in use by a connection")]
     Lent,
-    /// A call of it looks for an endpoint.
-    #[error("a call of the session looks for an endpoint")]
+    /// A call of it looks for an endpoint, or was judged and is not delivered.
+    #[error("a call of the session begins")]
     Begins,
     /// A call of it has followed it as often as calls do: each time, a call more hands on what it says.
     #[error("a call of the session has moved with it {CALL_MOVES_MAX} times")]
@@ -83,6 +84,13 @@ pub enum Stays {
     /// More of it waits than may between shards.
     #[error("more messages of the session wait than may between shards")]
     Full,
+}
+
+/// What calls are that have moved, by what they were: one that a session makes and handles itself has become two.
+#[derive(Default)]
+struct NowIs {
+    made: HashMap<CallKey, CallKey>,
+    delivered: HashMap<CallKey, CallKey>,
 }
 
 #[derive(Debug)]
@@ -176,10 +184,18 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
             }
         }
     }
-    let now_is: HashMap<CallKey, CallKey> =
-        calls.into_iter().map(|call| (call.was, bring(engine, key, from, call))).collect();
-    for call in now_is.values() {
-        relate(engine, *call, &now_is);
+    let mut now_is = NowIs::default();
+    let brought: Vec<CallKey> = calls
+        .into_iter()
+        .map(|call| {
+            let (was, is_made) = (call.was, call.call.maker().is_some());
+            let now = bring(engine, key, from, call);
+            if is_made { &mut now_is.made } else { &mut now_is.delivered }.insert(was, now);
+            now
+        })
+        .collect();
+    for call in brought {
+        relate(engine, call, &now_is);
     }
     if engine.has_completions(key) {
         engine.completing.push_back(key);
@@ -213,7 +229,11 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
         let made = call.maker().is_some_and(|(session, _)| session == key);
         let looks = matches!(call.server, ServerEnd::Cluster { .. } | ServerEnd::Attempts);
         let is_copy = matches!(call.client, ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. });
-        if made && looks || is_copy && !call.handed_over {
+        // Where its call crosses anew it would be judged anew.
+        let is_judged = call.handler() == Some(key)
+            && !call.handed_over
+            && engine.admission.chain().stands_on(Side::Server);
+        if made && looks || is_copy && !call.handed_over || is_judged {
             return Err(Stays::Begins);
         }
         for half in [&call.request, &call.response] {
@@ -485,8 +505,8 @@ fn method_of(engine: &mut Engine, path: &Arc<str>, named: Option<Box<str>>) -> (
 }
 
 /// Calls that handlers of the session have made name each other by what they are called here.
-fn relate(engine: &mut Engine, key: CallKey, now_is: &HashMap<CallKey, CallKey>) {
+fn relate(engine: &mut Engine, key: CallKey, now_is: &NowIs) {
     let Some(call) = engine.calls.find_mut(key) else { return };
-    call.parent = call.parent.and_then(|parent| now_is.get(&parent).copied());
-    call.children = call.children.iter().filter_map(|child| now_is.get(child).copied()).collect();
+    call.parent = call.parent.and_then(|parent| now_is.delivered.get(&parent).copied());
+    call.children = call.children.iter().filter_map(|child| now_is.made.get(child).copied()).collect();
 }

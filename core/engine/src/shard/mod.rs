@@ -51,7 +51,7 @@ mod spares;
 
 pub use audit::audit_crossings;
 pub(crate) use counts::note_stays;
-pub(crate) use crossing::{CrossedBody, Origin, ShardStage};
+pub(crate) use crossing::{CrossedBody, Origin, ShardStage, application_of};
 pub use crossing::{Crossing, ShardIndex};
 pub use end::{handle_crossing, has_crossings, park_crossing, send_crossings};
 pub use joint::{ask_to_redial, join_shards, share_limits, take_crossing_peer, take_partner};

@@ -28,7 +28,7 @@ pub(super) fn open(
     mut opening: Box<ShardOpening>,
 ) {
     let Some((method, path)) = method_served(engine, from, &opening.path) else {
-        if opening.kept {
+        if std::mem::take(&mut opening.kept) {
             engine.workers.free_kept(service_of(&opening.path), from.0);
         }
         if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
