@@ -158,26 +158,30 @@ inline void notified(const std::string &address) {
 inline void answered(const std::string &address) {
     struct Service final : v1::Exam::CallbackService {
         struct Answering final : grpc::ServerUnaryReactor {
-            explicit Answering(std::atomic<int> *cancelled) : cancelled_(cancelled) { Finish(grpc::Status::OK); }
-            void OnCancel() override { ++*cancelled_; }
-            void OnDone() override { delete this; }
-            std::atomic<int> *cancelled_;
+            explicit Answering(Service *of) : of_(of) { Finish(grpc::Status::OK); }
+            void OnCancel() override { of_->cancelled++; }
+            void OnDone() override {
+                of_->ended++;
+                delete this;
+            }
+            Service *of_;
         };
         grpc::ServerUnaryReactor *Echo(grpc::CallbackServerContext *, const Text *, Text *) override {
-            return new Answering(&cancelled);
+            return new Answering(this);
         }
-        std::atomic<int> cancelled{0};
+        std::atomic<int> cancelled{0}, ended{0};
     } service;
+    constexpr int kClients = 4, kCalls = 500;
     grpc::ServerBuilder builder;
     builder.AddListeningPort(address, grpc::InsecureServerCredentials());
     builder.RegisterService(&service);
     auto server = builder.BuildAndStart();
     CHECK(server != nullptr);
     std::vector<std::thread> clients;
-    for (int client = 0; client < 4; client++) {
+    for (int client = 0; client < kClients; client++) {
         clients.emplace_back([&address] {
             auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
-            for (int call = 0; call < 500; call++) {
+            for (int call = 0; call < kCalls; call++) {
                 grpc::ClientContext context;
                 Text response;
                 CHECK(stub->Echo(&context, text("hello"), &response).ok());
@@ -185,6 +189,8 @@ inline void answered(const std::string &address) {
         });
     }
     for (std::thread &client : clients) client.join();
+    // The reactors' last reactions come after the answers.
+    while (service.ended < kClients * kCalls) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     server->Shutdown();
     CHECK(service.cancelled == 0);
 }
