@@ -6,7 +6,7 @@
 use super::error::nearest;
 
 /// Our crates, as the log calls them. (Others have theirs: `h2`, `rustls`.)
-const CRATES: [&str; 25] = [
+const CRATES: [&str; 30] = [
     "trunkline",
     "trunkline_balance",
     "trunkline_call",
@@ -15,6 +15,7 @@ const CRATES: [&str; 25] = [
     "trunkline_dispatch",
     "trunkline_engine",
     "trunkline_grpc",
+    "trunkline_insight",
     "trunkline_message",
     "trunkline_module",
     "trunkline_module_abi",
@@ -23,10 +24,14 @@ const CRATES: [&str; 25] = [
     "trunkline_policy",
     "trunkline_policy_module",
     "trunkline_r2p2",
+    "trunkline_otlp",
     "trunkline_pages",
+    "trunkline_plot",
+    "trunkline_relay",
     "trunkline_router",
     "trunkline_schema",
     "trunkline_services",
+    "trunkline_share",
     "trunkline_shm",
     "trunkline_sim",
     "trunkline_telemetry",
@@ -168,12 +173,15 @@ mod tests {
     fn every_crate_that_logs_is_known() {
         let manifest = include_str!("../../../../Cargo.toml");
         let ours = manifest.lines().filter_map(|line| {
-            let (name, rest) = line.split_once(" = { path = \"")?;
+            let (name, rest) = line.split_once(" = { version = ")?;
+            let (_, rest) = rest.split_once("path = \"")?;
             ["core/", "host/", "run/", "tools/services"]
                 .iter()
                 .any(|folder| rest.starts_with(folder))
                 .then_some(name)
         });
+        let ours: Vec<&str> = ours.collect();
+        assert!(ours.len() > 20, "{ours:?}");
         for name in ours {
             assert!(CRATES.contains(&name.replace('-', "_").as_str()), "{name}");
         }

@@ -207,7 +207,7 @@ impl Config {
         let r2p2 = &self.r2p2;
         let problem = |key, what: String, advice| Err(breach(key, what, advice));
         if r2p2.listen.0.is_some() && self.tls.required {
-            let what = "would be a door without TLS, and tls.required is set".into();
+            let what = "is a port without TLS, and tls.required is set".into();
             return problem("r2p2.listen", what, "leave out one of the two");
         }
         if !r2p2.key_file.as_os_str().is_empty() && r2p2.mode == R2p2Mode::Compatible {

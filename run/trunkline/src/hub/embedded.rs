@@ -28,7 +28,8 @@ pub(crate) fn connect() -> Result<ControlSocket, Status> {
 }
 
 fn start() -> Result<Daemon, Status> {
-    let config = match std::env::var_os(CONFIG_VARIABLE) {
+    // Empty is as good as unset, as for the daemon.
+    let config = match std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {
         None => Config::default(),
         Some(path) => {
             let path = path.to_string_lossy();
