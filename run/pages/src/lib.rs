@@ -14,7 +14,8 @@
 //! * The owner's function is called for well-formed requests only, and never while the place of another is waited for.
 //!
 //! # Limits
-//! [`PLACES_MAX`] connections at once, [`PLACES_OF_SOURCE_MAX`] of them from one address, others hear 503; a request
+//! [`PLACES_MAX`] connections at once, [`PLACES_OF_SOURCE_MAX`] of them from one address. For one more the oldest that
+//! has not asked gives way, of its address or of the one with the most; where all have asked, it hears 503. A request
 //! head of [`HEAD_BYTES_MAX`] bytes, longer ones hear 431. When the server is dropped, it listens no longer; exchanges
 //! that have begun end by themselves.
 #![forbid(unsafe_code)]

@@ -1,54 +1,105 @@
-//! Places for connections: so many in all, and so many from one source.
+//! Places for connections: so many in all, and so many from one source. Where one more comes, the oldest that has not
+//! asked yet gives way: of its own source, or of the source with the most.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Connections that are answered at once.
 pub const PLACES_MAX: usize = 8;
-/// Those of them that may come from one address (of IPv6: one /64): whoever is slow on purpose leaves places to others.
+/// Those of them that may come from one address (of IPv6: one /64; this host is one): whoever is slow on purpose leaves
+/// places to others.
 pub const PLACES_OF_SOURCE_MAX: usize = 4;
 
 /// The places. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReaderLimit(Arc<Mutex<Vec<IpAddr>>>);
+pub(crate) struct ReaderLimit(Arc<Mutex<ReaderPlaces>>);
+
+#[derive(Debug, Default)]
+struct ReaderPlaces {
+    /// The oldest first.
+    taken: Vec<ReaderPlace>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct ReaderPlace {
+    number: u64,
+    source: IpAddr,
+    stream: Arc<TcpStream>,
+    /// Its request has come: it is answered, and gives way to nobody.
+    has_asked: bool,
+}
 
 /// A connection's place; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReaderPermit {
     places: ReaderLimit,
-    source: IpAddr,
+    number: u64,
 }
 
 impl ReaderLimit {
-    /// A place for a connection from this address, if there is one.
-    pub fn admit(&self, address: IpAddr) -> Option<ReaderPermit> {
+    /// A place for a connection from this address, if there is one or another gives way: that one is shut down.
+    pub fn admit(&self, address: IpAddr, stream: &Arc<TcpStream>) -> Option<ReaderPermit> {
         let source = source_of(address);
-        let mut taken = self.taken();
-        let of_source = taken.iter().filter(|one| **one == source).count();
-        if taken.len() >= PLACES_MAX || of_source >= PLACES_OF_SOURCE_MAX {
-            return None;
+        let mut places = self.lock();
+        if places.is_full_for(source) {
+            let at = places.one_to_give_way(source)?;
+            let _ = places.taken.remove(at).stream.shutdown(Shutdown::Both);
         }
-        taken.push(source);
-        Some(ReaderPermit { places: self.clone(), source })
+        let number = places.next;
+        places.next += 1;
+        places.taken.push(ReaderPlace { number, source, stream: Arc::clone(stream), has_asked: false });
+        Some(ReaderPermit { places: self.clone(), number })
     }
 
-    fn taken(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+    fn lock(&self) -> MutexGuard<'_, ReaderPlaces> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReaderPlaces {
+    fn of_source(&self, source: IpAddr) -> usize {
+        self.taken.iter().filter(|one| one.source == source).count()
+    }
+
+    fn is_full_for(&self, source: IpAddr) -> bool {
+        self.taken.len() >= PLACES_MAX || self.of_source(source) >= PLACES_OF_SOURCE_MAX
+    }
+
+    /// Where the oldest is that has not asked: of this source if it has all it may have, else of the one with the most
+    /// such connections, of which one more of this source is one.
+    fn one_to_give_way(&self, source: IpAddr) -> Option<usize> {
+        let silent = || self.taken.iter().enumerate().filter(|(_, one)| !one.has_asked);
+        if self.of_source(source) >= PLACES_OF_SOURCE_MAX {
+            return silent().find(|(_, one)| one.source == source).map(|(at, _)| at);
+        }
+        let mut counts: HashMap<IpAddr, usize> = HashMap::from([(source, 1)]);
+        silent().for_each(|(_, one)| *counts.entry(one.source).or_default() += 1);
+        let most = silent().map(|(_, one)| counts[&one.source]).max()?;
+        silent().find(|(_, one)| counts[&one.source] == most).map(|(at, _)| at)
+    }
+}
+
+impl ReaderPermit {
+    /// The connection's request has come.
+    pub fn has_asked(&self) {
+        let mut places = self.places.lock();
+        let own = places.taken.iter_mut().find(|one| one.number == self.number);
+        own.into_iter().for_each(|one| one.has_asked = true);
     }
 }
 
 impl Drop for ReaderPermit {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
-        if let Some(at) = taken.iter().position(|one| *one == self.source) {
-            taken.swap_remove(at);
-        }
+        self.places.lock().taken.retain(|one| one.number != self.number);
     }
 }
 
-/// Of IPv6 the first half: a host has the other half for itself.
+/// Of IPv6 the first half: a host has the other half for itself. All of this host's own addresses are one.
 fn source_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
@@ -56,21 +107,60 @@ fn source_of(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that no source has all places, and that they are given back.
+    //! Shows that no source has all places, who gives way, and that places are given back.
     use super::*;
+    use std::io::{ErrorKind, Read};
+    use std::net::TcpListener;
+
+    /// Connections: each end that has a place, with the other, which does not wait.
+    struct Ends(TcpListener);
+
+    impl Ends {
+        fn new() -> Self {
+            Self(TcpListener::bind("127.0.0.1:0").unwrap())
+        }
+
+        fn admit(&self, places: &ReaderLimit, address: &str) -> (Option<ReaderPermit>, TcpStream) {
+            let reader = TcpStream::connect(self.0.local_addr().unwrap()).unwrap();
+            let stream = Arc::new(self.0.accept().unwrap().0);
+            reader.set_nonblocking(true).unwrap();
+            let permit = places.admit(address.parse().unwrap(), &stream);
+            // What is not shut down stays open, as it does while it is answered.
+            std::mem::forget(stream);
+            (permit, reader)
+        }
+    }
+
+    fn is_open(reader: &TcpStream) -> bool {
+        let mut reader = reader;
+        matches!(reader.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
 
     #[test]
-    fn a_source_leaves_places_to_others() {
-        let places = ReaderLimit::default();
-        let admit = |address: &str| places.admit(address.parse().unwrap());
-        let own: Vec<_> = (0..PLACES_OF_SOURCE_MAX).map(|_| admit("10.0.0.1").unwrap()).collect();
-        assert!(admit("10.0.0.1").is_none() && admit("::ffff:10.0.0.1").is_none());
-        let others: Vec<_> =
-            (0..PLACES_OF_SOURCE_MAX).map(|n| admit(&format!("2001:db8::{n}")).unwrap()).collect();
-        assert!(admit("10.0.0.2").is_none(), "all are taken");
-        drop(own);
-        assert!(admit("2001:db8::99").is_none() && admit("2001:db8:0:1::").is_some());
-        drop(others);
-        assert!(places.taken().is_empty());
+    fn who_has_not_asked_gives_way_the_oldest_of_the_source_with_the_most() {
+        let (places, ends) = (ReaderLimit::default(), Ends::new());
+        let silent: Vec<_> = (0..4).map(|_| ends.admit(&places, "10.0.0.1")).collect();
+        let others: Vec<_> = (0..4).map(|n| ends.admit(&places, &format!("2001:db8:0:{n}::1"))).collect();
+        // One more of the crowd takes the place of its first; and so does one of a new source, of the next.
+        let (more, _more) = ends.admit(&places, "::ffff:10.0.0.1");
+        let (new, _new) = ends.admit(&places, "10.0.0.2");
+        assert!(more.is_some() && new.is_some());
+        let open: Vec<bool> = silent.iter().map(|(_, reader)| is_open(reader)).collect();
+        assert_eq!(open, [false, false, true, true]);
+        assert!(others.iter().all(|(_, reader)| is_open(reader)));
+        assert_eq!(places.lock().taken.len(), PLACES_MAX);
+        drop((silent, others, more, new));
+        assert!(places.lock().taken.is_empty());
+    }
+
+    #[test]
+    fn who_has_asked_keeps_its_place() {
+        let (places, ends) = (ReaderLimit::default(), Ends::new());
+        let local = ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.3"];
+        let asked: Vec<_> = local.map(|address| ends.admit(&places, address)).into_iter().collect();
+        asked.iter().for_each(|(permit, _)| permit.as_ref().unwrap().has_asked());
+        assert!(ends.admit(&places, "127.0.0.4").0.is_none(), "this host is one source");
+        assert!(asked.iter().all(|(_, reader)| is_open(reader)));
+        assert!(ends.admit(&places, "10.0.0.1").0.is_some());
     }
 }

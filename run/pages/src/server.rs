@@ -114,7 +114,11 @@ fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &A
             return;
         }
         match listener.accept() {
-            Ok((stream, from)) => begin(stream, name, make, places.admit(from.ip())),
+            Ok((stream, from)) => {
+                let stream = Arc::new(stream);
+                let place = places.admit(from.ip(), &stream);
+                begin(stream, name, make, place);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 tracing::debug!(%error, "a reader of pages could not be accepted");
@@ -125,16 +129,16 @@ fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &A
 }
 
 /// Has a connection answered on a thread of its own, which holds `place` for as long.
-fn begin(stream: TcpStream, name: &'static str, make: &Arc<Make>, place: Option<ReaderPermit>) {
+fn begin(stream: Arc<TcpStream>, name: &'static str, make: &Arc<Make>, place: Option<ReaderPermit>) {
     let Some(place) = place else {
         let refused = Page::text("too many readers at once; ask again");
         let _ = stream.set_nonblocking(true);
-        let _ = (&stream).write(&response("503 Service Unavailable", &refused, false));
+        let _ = (&*stream).write(&response("503 Service Unavailable", &refused, false));
         return;
     };
     let make = Arc::clone(make);
     let answered = std::thread::Builder::new().name(name.into()).spawn(move || {
-        if let Err(error) = answer(stream, &*make, Instant::now() + TIME_MAX) {
+        if let Err(error) = answer(stream, &place, &*make, Instant::now() + TIME_MAX) {
             tracing::debug!(%error, "a reader of pages went away");
         }
         drop(place);
@@ -145,16 +149,19 @@ fn begin(stream: TcpStream, name: &'static str, make: &Arc<Make>, place: Option<
 }
 
 /// Reads a request, and answers it.
-fn answer(stream: TcpStream, make: &Make, until: Instant) -> io::Result<()> {
+fn answer(stream: Arc<TcpStream>, place: &ReaderPermit, make: &Make, until: Instant) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut timed = Timed { stream, until };
     let mut bytes = Vec::new();
     let (status, page, head_only) = loop {
         match Request::read(&bytes) {
-            Ok(request) => match make(&request) {
-                Some(page) => break ("200 OK", page, request.head_only),
-                None => break ("404 Not Found", Page::text("there is no such page"), request.head_only),
-            },
+            Ok(request) => {
+                place.has_asked();
+                match make(&request) {
+                    Some(page) => break ("200 OK", page, request.head_only),
+                    None => break ("404 Not Found", Page::text("there is no such page"), request.head_only),
+                }
+            }
             Err(Unread::More) => timed.read_more(&mut bytes)?,
             Err(Unread::Malformed) => {
                 break ("400 Bad Request", Page::text("this is no request of HTTP/1"), false);
@@ -176,7 +183,7 @@ fn answer(stream: TcpStream, make: &Make, until: Instant) -> io::Result<()> {
 
 /// A connection until a point in time.
 struct Timed {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     until: Instant,
 }
 
@@ -190,7 +197,7 @@ impl Timed {
     fn read_more(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         self.stream.set_read_timeout(Some(self.left()?))?;
         let mut piece = [0; 1024];
-        match self.stream.read(&mut piece)? {
+        match (&*self.stream).read(&mut piece)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 bytes.extend_from_slice(&piece[..count]);
@@ -202,7 +209,7 @@ impl Timed {
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.stream.set_write_timeout(Some(self.left()?))?;
-            match self.stream.write(bytes)? {
+            match (&*self.stream).write(bytes)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => bytes = &bytes[count..],
             }

@@ -82,23 +82,26 @@ impl<H: Host> pb::health_server::Health for HealthService<H> {
         request: Incoming<HealthCheckRequest>,
         mut out: Sender<HealthCheckResponse>,
     ) -> Result<(), Status> {
-        let _slot = self.streams.take()?;
+        let slot = self.streams.take(request.caller());
         let service = request.into_inner().service;
         let gone = || Status::unavailable("the daemon is draining");
         let mut watcher = self.known.host().watch().ok_or_else(gone)?;
         let mut told = None;
-        loop {
-            let known = self.known();
-            let status = known.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
-            if told.replace(status) != Some(status) {
-                out.send(HealthCheckResponse { status }).await?;
+        slot.run(async {
+            loop {
+                let known = self.known();
+                let status = known.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
+                if told.replace(status) != Some(status) {
+                    out.send(HealthCheckResponse { status }).await?;
+                }
+                if known.draining {
+                    // Said, and nothing better will follow: a stream that stayed would hold up the daemon's end.
+                    return Err(gone());
+                }
+                watcher.changed().await;
             }
-            if known.draining {
-                // Said, and nothing better will follow: a stream that stayed would hold up the daemon's end.
-                return Err(gone());
-            }
-            watcher.changed().await;
-        }
+        })
+        .await
     }
 }
 

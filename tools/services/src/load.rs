@@ -85,12 +85,15 @@ impl<L: ReportLoad> pb::open_rca_service_server::OpenRcaService for LoadService<
         request: Incoming<pb::OrcaLoadReportRequest>,
         mut out: Sender<OrcaLoadReport>,
     ) -> Result<(), Status> {
-        let _slot = self.streams.take()?;
+        let slot = self.streams.take(request.caller());
         let interval = interval(request.into_inner().report_interval);
-        loop {
-            out.send(message(self.load.report())).await?;
-            Pause::of(interval).await;
-        }
+        slot.run(async {
+            loop {
+                out.send(message(self.load.report())).await?;
+                Pause::of(interval).await;
+            }
+        })
+        .await
     }
 }
 

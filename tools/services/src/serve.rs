@@ -14,10 +14,11 @@ use std::sync::Arc;
 use trunkline::ServerBuilder;
 use trunkline_daemon::GrpcServices;
 
-/// Adds the services that are wanted to a server, which is to [stand by](ServerBuilder::stand_by).
+/// Adds the services that are wanted to a server, which is to [stand by](ServerBuilder::stand_by). It is told who
+/// calls: streams that wait are counted by caller.
 pub fn add_to(server: ServerBuilder, host: &impl Host, wanted: &GrpcServices) -> ServerBuilder {
     let streams = Slots::default();
-    let mut server = server;
+    let mut server = server.tell_callers(true);
     if wanted.health {
         server = server.add_service(HealthServer::new(HealthService::new(host.clone(), streams.clone())));
     }

@@ -3,7 +3,8 @@
 //! Every user who may look may ask as often as it likes, and an answer takes a shard's report, which has a tenth of the
 //! shard's time. So questions wait in a line of their own, in which users take turns by the time their answers take
 //! (`FairQueue`): however many one asks, another waits for one answer of each. A thread answers them one after the
-//! other; the server's own thread stays free, for changes among others.
+//! other; the server's own thread stays free. Changes and moves wait in another such line, with a thread of its own: a
+//! move takes up to a second for each session, and no question waits for it.
 //!
 //! # Limits
 //! [`WAITING_PER_USER_MAX`] questions of one user wait; more are refused. What nobody waits for any more is not asked.
@@ -59,15 +60,15 @@ struct Answerer<T>(Arc<Slot<T>>);
 struct Answered<T>(Arc<Slot<T>>);
 
 impl<H: Send + Sync + 'static> Looks<H> {
-    /// Begins to answer from what is known of `host`.
+    /// Begins to answer from what is known of `host`, on a thread of this name.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn begin(host: Arc<H>) -> io::Result<Self> {
+    pub fn begin(host: Arc<H>, thread_name: &str) -> io::Result<Self> {
         let state = LineState { queue: FairQueue::new(), has_ended: false };
         let line = Arc::new(Line { state: Mutex::new(state), news: Condvar::new() });
         let own = Arc::clone(&line);
-        std::thread::Builder::new().name("admin looks".into()).spawn(move || own.run(&*host))?;
+        std::thread::Builder::new().name(thread_name.into()).spawn(move || own.run(&*host))?;
         Ok(Self { line })
     }
 
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn users_take_turns_and_a_flood_is_refused() {
-        let looks = Arc::new(Looks::begin(Arc::new(())).unwrap());
+        let looks = Arc::new(Looks::begin(Arc::new(()), "looks").unwrap());
         let (go_on, first) = busy(&looks);
         let order = Arc::new(Mutex::new(Vec::new()));
         let note = |user: u32| {
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_lost_is_known_to_be() {
-        let looks = Arc::new(Looks::begin(Arc::new(())).unwrap());
+        let looks = Arc::new(Looks::begin(Arc::new(()), "looks").unwrap());
         let lost = ask(&looks, 1, |()| panic!("as is wanted here")).join().unwrap().unwrap_err();
         assert!(lost.message().contains("the answer was lost"), "{lost}");
         assert_eq!(ask(&looks, 1, |()| 7).join().unwrap().unwrap(), 7, "and others are answered");

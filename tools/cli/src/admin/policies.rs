@@ -2,13 +2,15 @@
 
 use super::audit::Audit;
 use super::host::{Host, UpgradeWish};
+use super::looks::Looks;
 use super::proto::control_server::Control;
 use super::proto::{
     ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, MoveApplicationRequest,
     MoveApplicationResponse, Policy, PolicyChange, PolicySource, UpgradeRequest, UpgradeResponse,
 };
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use trunkline::{Code, Incoming, Metadata, Response, Status};
 use trunkline_daemon::{ChangeError, Config, PoliciesSource};
@@ -23,9 +25,17 @@ pub(super) fn caller(metadata: &Metadata) -> &str {
     metadata.text(CALLER).unwrap_or("unknown")
 }
 
-/// Changes a daemon for those who may.
+/// Changes a daemon for those who may: in the order in which users take turns, on a thread of its own. The server's
+/// thread stays free, so an upgrade begins while sessions move.
 #[derive(Debug)]
 pub struct ControlService<H> {
+    changer: Arc<Changer<H>>,
+    line: Looks<Changer<H>>,
+}
+
+/// Who does it.
+#[derive(Debug)]
+struct Changer<H> {
     host: H,
     audit: Audit,
     /// One change at a time: each begins with the chain the one before it left.
@@ -34,10 +44,17 @@ pub struct ControlService<H> {
 
 impl<H: Host> ControlService<H> {
     /// Changes `host` and writes down who did.
-    pub fn new(host: H, audit: Audit) -> Self {
-        Self { host, audit, changing: Mutex::new(()) }
+    ///
+    /// # Errors
+    /// There is no thread to be had for it.
+    pub fn new(host: H, audit: Audit) -> io::Result<Self> {
+        let changer = Arc::new(Changer { host, audit, changing: Mutex::new(()) });
+        let line = Looks::begin(Arc::clone(&changer), "admin changes")?;
+        Ok(Self { changer, line })
     }
+}
 
+impl<H: Host> Changer<H> {
     fn change(&self, asked: ChangePoliciesRequest, identity: &str) -> Result<ChangePoliciesResponse, Status> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (name, dry_run) = (name_of(asked.change), asked.dry_run);
@@ -84,7 +101,7 @@ impl<H: Host> ControlService<H> {
     }
 }
 
-impl<H: Host> ControlService<H> {
+impl<H: Host> Changer<H> {
     fn begin_upgrade(&self, asked: UpgradeRequest, identity: &str) -> Result<UpgradeResponse, Status> {
         /// As the field says.
         const GRACE_MS: u32 = 30_000;
@@ -99,7 +116,7 @@ impl<H: Host> ControlService<H> {
     }
 }
 
-impl<H: Host> ControlService<H> {
+impl<H: Host> Changer<H> {
     fn moves(
         &self,
         asked: &MoveApplicationRequest,
@@ -120,7 +137,7 @@ impl<H: Host> ControlService<H> {
 impl<H: Host> Control for ControlService<H> {
     async fn upgrade(&self, request: Incoming<UpgradeRequest>) -> Result<Response<UpgradeResponse>, Status> {
         let identity = caller(request.metadata()).to_owned();
-        self.begin_upgrade(request.into_inner(), &identity).map(Response::new)
+        self.changer.begin_upgrade(request.into_inner(), &identity).map(Response::new)
     }
 
     async fn move_application(
@@ -128,7 +145,8 @@ impl<H: Host> Control for ControlService<H> {
         request: Incoming<MoveApplicationRequest>,
     ) -> Result<Response<MoveApplicationResponse>, Status> {
         let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
-        self.moves(&request.into_inner(), &identity).map(Response::new)
+        let (asked, user) = (request.into_inner(), identity.clone());
+        self.line.ask(&user, move |changer| changer.moves(&asked, &identity)).await?.map(Response::new)
     }
 
     async fn change_policies(
@@ -136,7 +154,8 @@ impl<H: Host> Control for ControlService<H> {
         request: Incoming<ChangePoliciesRequest>,
     ) -> Result<Response<ChangePoliciesResponse>, Status> {
         let identity = caller(request.metadata()).to_owned();
-        self.change(request.into_inner(), &identity).map(Response::new)
+        let (asked, user) = (request.into_inner(), identity.clone());
+        self.line.ask(&user, move |changer| changer.change(asked, &identity)).await?.map(Response::new)
     }
 }
 

@@ -48,7 +48,7 @@ impl<H: Host> AdminService<H> {
     /// There is no thread to be had for it.
     pub fn new(host: H, history: Chronicle) -> io::Result<Self> {
         let host = Arc::new(host);
-        let looks = Looks::begin(Arc::clone(&host))?;
+        let looks = Looks::begin(Arc::clone(&host), "admin looks")?;
         Ok(Self { host, history, looks })
     }
 }
@@ -127,9 +127,9 @@ impl<H: Host> Admin for AdminService<H> {
 
     async fn list_policies(
         &self,
-        _: Incoming<ListPoliciesRequest>,
+        request: Incoming<ListPoliciesRequest>,
     ) -> Result<Response<ListPoliciesResponse>, Status> {
-        Ok(Response::new(listed(&*self.host)))
+        Ok(Response::new(self.looks.ask(caller(request.metadata()), listed).await?))
     }
 
     async fn get_upgrade(

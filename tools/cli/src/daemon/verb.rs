@@ -259,7 +259,9 @@ fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
     let service = AdminService::new(Arc::downgrade(host), history)
         .map_err(|error| Status::internal(format!("admin looks: {error}")))?;
     let service = AdminServer::new(service);
-    let control = ControlServer::new(ControlService::new(Arc::downgrade(host), Audit::new(&host.audit_log)));
+    let control = ControlService::new(Arc::downgrade(host), Audit::new(&host.audit_log))
+        .map_err(|error| Status::internal(format!("admin changes: {error}")))?;
+    let control = ControlServer::new(control);
     let server = Server::builder()
         .name("admin")
         .socket(&host.socket)

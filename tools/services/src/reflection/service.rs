@@ -36,14 +36,17 @@ macro_rules! version {
                     mut input: Receiver<pb::ServerReflectionRequest>,
                     mut out: Sender<pb::ServerReflectionResponse>,
                 ) -> Result<(), Status> {
-                    let _slot = self.streams.take()?;
+                    let slot = self.streams.take(input.caller());
                     let mut told = Told::default();
-                    while let Some(request) = input.recv().await? {
-                        let request = request.into_inner();
-                        let answer = self.answer(&question(&request), &mut told);
-                        out.send(response(request, answer)).await?;
-                    }
-                    Ok(())
+                    slot.run(async {
+                        while let Some(request) = input.recv().await? {
+                            let request = request.into_inner();
+                            let answer = self.answer(&question(&request), &mut told);
+                            out.send(response(request, answer)).await?;
+                        }
+                        Ok(())
+                    })
+                    .await
                 }
             }
 
