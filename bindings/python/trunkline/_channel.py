@@ -9,7 +9,7 @@ import grpc
 
 from . import _library
 from ._errors import FailedCall, code_of
-from ._library import Ending, Options, as_slice, call_back, end_of, ffi, lib, pairs
+from ._library import Ending, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
 
 _LOG = logging.getLogger(__name__)
 
@@ -286,7 +286,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         with self._receiving:
             while self._last is None and self._ending is None:
                 self._receive()
-        if self._ending is None and not (self._waiting and self._last.execution == lib.TL_EXECUTED):
+        if self._ending is None and not (self._waiting and is_answer(self._last)):
             self._end(self._last)
 
     def __iter__(self):

@@ -144,6 +144,11 @@ def ending_of(status, release=True):
     return ending
 
 
+def is_answer(ending):
+    """Whether a handler has said so: not cancelled, too late (servers of gRPC say so themselves), or cut off."""
+    return ending.execution == lib.TL_EXECUTED and ending.code not in (lib.TL_CANCELLED, lib.TL_DEADLINE_EXCEEDED)
+
+
 def end_of(event):
     """How an event says that a call ended."""
     if event.code:
@@ -182,18 +187,21 @@ class Cancellation:
     """By which the calls of one thread that waits for them are cancelled, one after the other."""
 
     def __init__(self):
+        self.handle = None
         out, status = ffi.new("tl_call *"), ffi.new("tl_status *")
         check(lib.tl_cancellation_new(out, status), status)
         self.handle = out[0]
         # What a call has to say that says nothing else.
         self.options = Options(None, None, cancellation=self.handle)
 
-    def cancel(self):
-        lib.tl_call_cancel(self.handle, ffi.NULL)
+    def release(self):
+        """Cancels what is under way, and lets go of it."""
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            lib.tl_call_release(handle)
 
     def __del__(self):
-        if hasattr(self, "handle"):
-            lib.tl_call_release(self.handle)
+        self.release()
 
 
 class Options:
@@ -307,7 +315,7 @@ class Library:
         """Lets no more calls begin, and ends those that threads wait for. The others, to be ended by who knows how."""
         self.is_closed = True
         for cancellation in self._cancellations.all():
-            cancellation.cancel()
+            cancellation.release()
         return self.calls.all() + [call for typed in list(self._typed.values()) for call in typed.close()]
 
     def release(self):

@@ -28,6 +28,7 @@ from ._library import (
     call_back,
     end_of,
     ffi,
+    is_answer,
     lib,
     message_of,
     pairs,
@@ -346,7 +347,7 @@ class _Call:
             return
         if not self._finished.done():
             self._finished.set_result(self._last)
-        if not self._unread or self._last.execution != lib.TL_EXECUTED:
+        if not self._unread or not is_answer(self._last):
             self._end(self._last)
 
     def _end(self, ending):

@@ -370,11 +370,12 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         PumpReceive(then);
     }
 
-    // Tells of an end that is no answer of the server's: cancelled, too late, or cut off. What was not read until then
-    // is let go, as gRPC does.
+    // Tells of an end that is no answer of a handler's: cancelled, too late (servers of gRPC say so themselves), or cut
+    // off. What was not read until then is let go, as gRPC does.
     void WatchForEnd() {
         uint64_t tag = TagOf(queue_, [self = shared_from_this()](tl_event &event) {
-            if (event.code == TL_OK || tl_status_execution(event.status) == TL_EXECUTED) return;
+            bool has_ended_by_time = event.code == TL_CANCELLED || event.code == TL_DEADLINE_EXCEEDED;
+            if (!has_ended_by_time && tl_status_execution(event.status) == TL_EXECUTED) return;
             Then then;
             std::unique_lock<std::mutex> lock(self->mutex_);
             self->discards_ = true;
