@@ -76,6 +76,17 @@ pub enum BindError {
         "session would have more than {0} routes: methods it calls and serves (limits.routes_per_session)"
     )]
     Routes(usize),
+    /// The sessions of the user have too many routes.
+    #[error(
+        "applications of {user} would have more than {limit} routes on one shard: methods they call and serve \
+         (limits.routes_per_user)"
+    )]
+    RoutesOfUser {
+        /// The user, as the host knows it.
+        user: String,
+        /// The limit.
+        limit: usize,
+    },
     /// The host knows too many endpoints.
     #[error("host would know more than {0} endpoints (limits.endpoints)")]
     Endpoints(usize),
@@ -383,6 +394,12 @@ impl Engine {
         let limit = self.limits.routes_per_session;
         if session.routes.len() + routes > limit {
             return Err(BindError::Routes(limit));
+        }
+        let (user, limit) = (&session.identity, self.limits.routes_per_user);
+        let of_user = self.sessions.iter().filter(|(_, other)| other.identity == *user);
+        let held: usize = of_user.map(|(_, other)| other.routes.len()).sum();
+        if held + routes > limit {
+            return Err(BindError::RoutesOfUser { user: user.to_string(), limit });
         }
         Ok(())
     }

@@ -38,6 +38,9 @@ pub struct Limits {
     pub stream_window_bytes: u32,
     /// Routes of one session: methods it may call and serves.
     pub routes_per_session: usize,
+    /// Routes of all sessions of one user. Their names are of the applications' making, some as long as a path may be:
+    /// two thousand processes that call and serve sixty methods each.
+    pub routes_per_user: usize,
     /// Methods peers may name of a service that is served as a whole (`opaque.rs`) before further ones share one name
     /// in reports. Services have tens of methods.
     pub methods_learned_per_service: usize,
@@ -119,6 +122,7 @@ impl Default for Limits {
             calls_delivered_per_session: 4096,
             stream_window_bytes: 1 << 20,
             routes_per_session: 4096,
+            routes_per_user: 1 << 17,
             methods_learned_per_service: 256,
             parked_bytes_per_session: 16 << 20,
             assembling_bytes_per_peer: MESSAGE_BYTES_MAX as usize,

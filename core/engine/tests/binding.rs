@@ -4,9 +4,9 @@
 mod world;
 
 use std::sync::Arc;
-use trunkline_engine::{BindError, BindRequest, Binding, BoundSchema, Limits, SessionKey};
+use trunkline_engine::{BindError, BindRequest, Binding, BoundSchema, Limits, SessionKey, Turn};
 use trunkline_schema::Schema;
-use world::World;
+use world::{Host, World};
 
 const ROUTES: usize = 8;
 
@@ -65,6 +65,26 @@ fn a_service_without_methods_counts_as_a_route() {
     assert_eq!(refused, Err(BindError::Routes(ROUTES)));
     let (.., services) = world.hosts[0].engine.standing_of(session);
     assert_eq!(services, [Box::from("bind.None")], "it is served, once");
+}
+
+#[test]
+fn the_routes_of_a_user_are_counted_over_its_sessions_and_leave_with_them() {
+    let limits = Limits { routes_per_session: ROUTES, routes_per_user: 12, ..Limits::default() };
+    let mut world = World::with_limits(limits);
+    let [first, second, other] =
+        [("a[1]", "uid:1"), ("a[2]", "uid:1"), ("b[3]", "uid:2")].map(|(label, user)| {
+            let session = world.hosts[0].engine.attach(label.into(), 0);
+            world.hosts[0].engine.identify(session, user, "");
+            session
+        });
+    bind(&mut world, first, None, &[], &["/bind.Other/A"; ROUTES]).unwrap();
+    bind(&mut world, second, None, &[], &["/bind.Other/A"; 4]).unwrap();
+    let refused = bind(&mut world, second, None, &[], &["/bind.Other/A"]).unwrap_err().to_string();
+    assert!(refused.contains("uid:1") && refused.contains("limits.routes_per_user"), "{refused}");
+    bind(&mut world, other, None, &[], &["/bind.Other/A"; ROUTES]).unwrap();
+    let Host { engine, heaps } = &mut world.hosts[0];
+    engine.detach(&mut Turn { now: world.now, heaps }, first);
+    bind(&mut world, second, None, &[], &["/bind.Other/A"]).unwrap();
 }
 
 /// Whoever serves a service as a whole is among the servers of each of its methods: once, however often it says so.

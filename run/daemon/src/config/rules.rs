@@ -135,6 +135,7 @@ impl Config {
         within("limits.calls_made_per_session", l.calls_made_per_session, 1, COUNT_MAX)?;
         within("limits.calls_delivered_per_session", l.calls_delivered_per_session, 1, COUNT_MAX)?;
         within("limits.routes_per_session", l.routes_per_session, 1, COUNT_MAX)?;
+        within("limits.routes_per_user", l.routes_per_user, 1, 16 * COUNT_MAX)?;
         let learned = l.methods_learned_per_service;
         within("limits.methods_learned_per_service", learned, 1, COUNT_MAX)?;
         within("limits.calls_waiting_per_endpoint", l.calls_waiting_per_endpoint, 1, COUNT_MAX)?;
