@@ -74,7 +74,7 @@ pub(crate) enum ShardSaid {
     /// The memory of openings and ends that came from there: they go back to whom they are from. It says nothing, and
     /// does not go on in another process.
     #[serde(skip)]
-    Spares(Spares<ShardOpening, ShardFinish>),
+    Spares(Box<Spares<ShardOpening, ShardFinish>>),
 }
 
 /// The beginning of a call.

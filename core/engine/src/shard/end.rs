@@ -92,7 +92,10 @@ pub(crate) fn hand_to_shard(
         };
     }
     let mut opening = engine.shards.spares.opening();
-    cross(engine, turn, way, shard, item, &mut opening.body)?;
+    if let Err(refusal) = cross(engine, turn, way, shard, item, &mut opening.body) {
+        engine.shards.spares.put_opening(opening);
+        return Err(refusal);
+    }
     let Item::Open { metadata, end, .. } = item.take() else { return Ok(()) };
     (opening.metadata, opening.end) = (metadata.into_owned(), end);
     fill_opening(engine, turn.now, key, &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
@@ -138,7 +141,10 @@ pub(crate) fn hand_to_caller(
         return precede_finish(engine, turn, way, (shard, call), item);
     }
     let mut said = engine.shards.spares.finish();
-    cross(engine, turn, way, shard, item, &mut said.body)?;
+    if let Err(refusal) = cross(engine, turn, way, shard, item, &mut said.body) {
+        engine.shards.spares.put_finish(said);
+        return Err(refusal);
+    }
     finish_to_caller(engine, turn, key, (shard, call), item, said);
     Ok(())
 }
@@ -478,7 +484,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::Wanted { path, wish } => places::wanted(engine, from, &path, wish),
         ShardSaid::Vacant { path } => places::vacant(engine, turn, from, path),
         ShardSaid::Unused { path } => engine.workers.free_kept(service_of(&path), from.0),
-        ShardSaid::Spares(spares) => engine.shards.spares.take_back(spares),
+        ShardSaid::Spares(spares) => engine.shards.spares.take_back(*spares),
     }
 }
 

@@ -218,7 +218,7 @@ impl ShardLinks {
                 Crossing(ShardSaid::Taken(std::mem::replace(&mut link.taken, next)))
             }
             None if std::mem::take(&mut link.returns) => {
-                Crossing(ShardSaid::Spares(std::mem::take(&mut link.spent)))
+                Crossing(ShardSaid::Spares(Box::new(std::mem::take(&mut link.spent))))
             }
             None => return None,
         };
