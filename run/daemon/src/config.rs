@@ -28,7 +28,7 @@ mod value;
 
 pub use debug::Debug;
 pub(crate) use error::Breach;
-pub use error::ConfigError;
+pub use error::{ConfigError, nearest};
 pub use gateway::{Gateway, OpenTo};
 pub use http2::{Http2Keys, Tls};
 pub use level::check_log_level;

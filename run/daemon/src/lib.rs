@@ -105,7 +105,7 @@ pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Collector, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode,
     Otlp, Principal, Reach, SampleFile, SampledCalls, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress,
-    Whom, check_log_level,
+    Whom, check_log_level, nearest,
 };
 pub use fair_queue::FairQueue;
 pub use handle::{Daemon, TakenOver};

@@ -4,6 +4,7 @@
 use crate::hub::Daemon;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trunkline_call::{Code, Execution, Status};
 use trunkline_shm::{Places, WaitLimits};
 
 /// Environment variable that turns embedded mode on (`1`) or off (`0`).
@@ -26,24 +27,88 @@ const TASK_SESSIONS_MAX: usize = 64;
 /// not for their number: threads of one runtime are to be out of each other's way.
 const TASK_SESSIONS_USUAL_MAX: usize = 8;
 
-/// How many sessions tasks may share: as many as a runtime has threads as a rule, which is one per core.
-pub(crate) fn task_sessions(cores: usize) -> usize {
-    task_sessions_with(cores, std::env::var_os(TASK_SESSIONS_VARIABLE))
+/// Whether the environment can be meant: a variable with a slip in it is not passed over.
+///
+/// # Errors
+/// FAILED_PRECONDITION, not executed: it names the variable, and what to write.
+pub(crate) fn check_environment() -> Result<(), Status> {
+    check_environment_with(|name| std::env::var_os(name))
+        .map_err(|why| Status::new(Code::FailedPrecondition, why).with_execution(Execution::NotExecuted))
 }
 
-fn task_sessions_with(cores: usize, said: Option<OsString>) -> usize {
-    let said = said.as_deref().and_then(|said| said.to_str()?.trim().parse::<usize>().ok());
-    said.map_or(cores.min(TASK_SESSIONS_USUAL_MAX), |said| said.min(TASK_SESSIONS_MAX)).max(1)
+fn check_environment_with(variable: impl Fn(&str) -> Option<OsString>) -> Result<(), String> {
+    HEAP.read(&variable)?;
+    PATIENCE.read(&variable)?;
+    TASK_SESSIONS.read(&variable)?;
+    EMBEDDED.read(&variable).map(drop)
+}
+
+/// A variable of the environment, how it is read, and what may be written there.
+struct Variable<T> {
+    name: &'static str,
+    parse: fn(&str) -> Option<T>,
+    advice: &'static str,
+}
+
+const HEAP: Variable<u64> = Variable {
+    name: HEAP_VARIABLE,
+    parse: size,
+    advice: "a number of bytes, or one with a unit (KiB, MiB, GiB), such as \"512 MiB\"",
+};
+const PATIENCE: Variable<u64> = Variable {
+    name: PATIENCE_VARIABLE,
+    parse: |said| said.parse().ok(),
+    advice: "a number of microseconds; 0 sleeps at once",
+};
+const TASK_SESSIONS: Variable<usize> = Variable {
+    name: TASK_SESSIONS_VARIABLE,
+    parse: |said| said.parse().ok().filter(|sessions| (1..=TASK_SESSIONS_MAX).contains(sessions)),
+    advice: "a number from 1 to 64",
+};
+const EMBEDDED: Variable<bool> = Variable {
+    name: EMBEDDED_VARIABLE,
+    parse: |said| match said {
+        "1" | "true" | "yes" => Some(true),
+        "0" | "false" | "no" => Some(false),
+        _ => None,
+    },
+    advice: "1 for a daemon in this process, or 0 for one at a socket",
+};
+
+impl<T> Variable<T> {
+    /// What it says; `None` if it is not set, or empty.
+    fn read(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<T>, String> {
+        let Some(said) = variable(self.name) else { return Ok(None) };
+        let text = said.to_str().map(str::trim);
+        match text.map(self.parse) {
+            _ if text == Some("") => Ok(None),
+            Some(Some(value)) => Ok(Some(value)),
+            _ => Err(format!("{} is {said:?}: write {}, or leave it unset", self.name, self.advice)),
+        }
+    }
+
+    /// The same where a slip has been told already, or will be.
+    fn value(&self, variable: impl Fn(&str) -> Option<OsString>) -> Option<T> {
+        self.read(variable).ok().flatten()
+    }
+}
+
+/// How many sessions tasks may share: as many as a runtime has threads as a rule, which is one per core.
+pub(crate) fn task_sessions(cores: usize) -> usize {
+    task_sessions_with(cores, |name| std::env::var_os(name))
+}
+
+fn task_sessions_with(cores: usize, variable: impl Fn(&str) -> Option<OsString>) -> usize {
+    TASK_SESSIONS.value(variable).unwrap_or(cores.min(TASK_SESSIONS_USUAL_MAX)).max(1)
 }
 
 /// The heaps to ask the daemon for; 0 for as large as it gives those who do not ask.
 pub(crate) fn heap_bytes() -> u64 {
-    heap_bytes_with(std::env::var_os(HEAP_VARIABLE))
+    HEAP.value(|name| std::env::var_os(name)).unwrap_or(0)
 }
 
-fn heap_bytes_with(said: Option<OsString>) -> u64 {
-    let Some(said) = said.as_deref().and_then(|said| said.to_str()) else { return 0 };
-    let said = said.trim();
+/// `536870912`, `512 MiB`.
+fn size(said: &str) -> Option<u64> {
     let digits = said.find(|c: char| !c.is_ascii_digit()).unwrap_or(said.len());
     let (number, unit) = said.split_at(digits);
     let scale = match unit.trim() {
@@ -51,9 +116,9 @@ fn heap_bytes_with(said: Option<OsString>) -> u64 {
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
-        _ => 0,
+        _ => return None,
     };
-    number.parse::<u64>().map_or(0, |number| number.saturating_mul(scale))
+    number.parse::<u64>().ok().map(|number| number.saturating_mul(scale))
 }
 
 /// How threads of this process wait: as everywhere, but no longer than the environment says.
@@ -62,10 +127,9 @@ pub(crate) fn wait_limits() -> WaitLimits {
 }
 
 fn wait_limits_with(variable: impl Fn(&str) -> Option<OsString>) -> WaitLimits {
-    let said = variable(PATIENCE_VARIABLE);
-    let patience_us = said.as_deref().and_then(|said| said.to_str()?.trim().parse::<u64>().ok());
     let usual = WaitLimits::of_this_process();
-    let patience_ns_max = patience_us.map_or(usual.patience_ns_max, |us| us.saturating_mul(1000));
+    let patience_ns_max =
+        PATIENCE.value(variable).map_or(usual.patience_ns_max, |us| us.saturating_mul(1000));
     WaitLimits { patience_ns_max, ..usual }
 }
 
@@ -93,12 +157,7 @@ impl Settings {
         if let Some(socket) = &self.socket {
             return named(socket.clone());
         }
-        let environment = match variable(EMBEDDED_VARIABLE).as_deref().and_then(|value| value.to_str()) {
-            Some("1" | "true" | "yes") => Some(true),
-            Some("0" | "false" | "no") => Some(false),
-            _ => None,
-        };
-        match self.embedded.or(environment) {
+        match self.embedded.or_else(|| EMBEDDED.value(variable)) {
             Some(true) => Daemon::Embedded,
             // A socket that was named is meant; falling back to another daemon would hide that it is not there.
             said => match places {
@@ -155,30 +214,48 @@ mod tests {
             (128, None, 8),
             (128, Some(" 16 "), 16),
             (2, Some("1"), 1),
-            (2, Some("0"), 1),
-            (2, Some("1000"), 64),
+            (2, Some("64"), 64),
+            (2, Some("0"), 2),
             (2, Some("many"), 2),
         ] {
-            assert_eq!(task_sessions_with(cores, said.map(OsString::from)), sessions, "{cores} {said:?}");
+            let found = task_sessions_with(cores, |_| said.map(OsString::from));
+            assert_eq!(found, sessions, "{cores} {said:?}");
         }
     }
 
     #[test]
-    fn the_environment_asks_for_heaps() {
+    fn sizes_have_units() {
         for (said, bytes) in [
-            (None, 0),
-            (Some("1048576"), 1 << 20),
-            (Some(" 512 MiB "), 512 << 20),
-            (Some("1GiB"), 1 << 30),
-            (Some("64 KiB"), 64 << 10),
-            (Some("99999999999 GiB"), u64::MAX),
-            (Some("512 MB"), 0),
-            (Some("much"), 0),
-            (Some("-1"), 0),
-            (Some(""), 0),
+            ("1048576", Some(1 << 20)),
+            ("512 MiB", Some(512 << 20)),
+            ("1GiB", Some(1 << 30)),
+            ("64 KiB", Some(64 << 10)),
+            ("99999999999 GiB", Some(u64::MAX)),
+            ("512 MB", None),
+            ("much", None),
+            ("-1", None),
         ] {
-            assert_eq!(heap_bytes_with(said.map(OsString::from)), bytes, "{said:?}");
+            assert_eq!(size(said), bytes, "{said:?}");
         }
+    }
+
+    #[test]
+    fn a_slip_in_the_environment_is_told() {
+        let check = |variable: &str, said: &str| {
+            check_environment_with(|name| (name == variable).then(|| OsString::from(said)))
+        };
+        for (variable, good, wrong) in [
+            (HEAP_VARIABLE, " 512 MiB ", "512 MB"),
+            (PATIENCE_VARIABLE, "0", "long"),
+            (TASK_SESSIONS_VARIABLE, "64", "65"),
+            (TASK_SESSIONS_VARIABLE, "1", "0"),
+            (EMBEDDED_VARIABLE, "yes", "maybe"),
+        ] {
+            assert_eq!((check(variable, good), check(variable, "")), (Ok(()), Ok(())), "{variable}");
+            let why = check(variable, wrong).unwrap_err();
+            assert!(why.starts_with(&format!("{variable} is {wrong:?}: write ")), "{why}");
+        }
+        assert_eq!(check_environment_with(|_| None), Ok(()));
     }
 
     const RELAY: &str = "tcp+tls://relay.internal:7979";

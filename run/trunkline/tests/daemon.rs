@@ -60,6 +60,8 @@ fn embedded() {
 
 /// Names the process that asks for heaps of its own; its environment is nobody else's.
 const ASKS: &str = "TRUNKLINE_TEST_ASKS_FOR_HEAPS";
+/// The same of one whose wish is no size.
+const ASKS_FOR_ANY: &str = "TRUNKLINE_TEST_ASKS_FOR_ANY_HEAPS";
 
 /// Not a test of its own: what the process does that asks.
 #[test]
@@ -83,6 +85,39 @@ fn with_heaps_of_a_mebibyte() {
 fn heaps_are_as_large_as_the_environment_asks() {
     let mut asking = std::process::Command::new(std::env::current_exe().unwrap());
     asking.args(["--exact", "with_heaps_of_a_mebibyte"]).env(ASKS, "1").env("TRUNKLINE_HEAP_BYTES", "1 MiB");
+    assert!(asking.status().unwrap().success());
+}
+
+/// Not a test of its own: what the process does whose environment has a slip in it.
+#[test]
+fn with_heaps_of_any_size() {
+    if std::env::var_os(ASKS_FOR_ANY).is_none() {
+        return;
+    }
+    watched(|| {
+        let refused = |status: trunkline::Status| {
+            assert_eq!(
+                (status.code(), status.execution()),
+                (Code::FailedPrecondition, Execution::NotExecuted)
+            );
+            let said = "TRUNKLINE_HEAP_BYTES is \"any\": write a number of bytes, or one with a unit";
+            assert!(status.message().starts_with(said), "{status}");
+        };
+        refused(Server::builder().embedded(true).add_service(EchoServer::new(Parrot)).spawn().unwrap_err());
+        for wait_for_ready in [false, true] {
+            let channel = Channel::builder().embedded(true).wait_for_ready(wait_for_ready).connect_lazy();
+            refused(EchoClient::new(channel).say(Text::new("x")).wait().unwrap_err());
+        }
+    });
+}
+
+#[test]
+fn heaps_that_cannot_be_meant_are_refused() {
+    let mut asking = std::process::Command::new(std::env::current_exe().unwrap());
+    asking
+        .args(["--exact", "with_heaps_of_any_size"])
+        .env(ASKS_FOR_ANY, "1")
+        .env("TRUNKLINE_HEAP_BYTES", "any");
     assert!(asking.status().unwrap().success());
 }
 

@@ -226,6 +226,7 @@ pub enum ShardsVerb {
         /// As `trunkline list` calls it: NAME[PID]
         application: String,
         /// The shard
+        #[arg(value_parser = crate::numbers::shard)]
         shard: u32,
     },
 }

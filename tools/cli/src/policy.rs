@@ -40,7 +40,9 @@ pub fn policy(channel: &Channel, verb: PolicyVerb) -> Result<(), String> {
     let dry_run = request.dry_run;
     let client = ControlClient::new(channel.clone());
     let response = client.change_policies(request).wait().map_err(|status| reason(&status))?;
-    print!("{}", told(&response.into_inner(), dry_run));
+    let response = response.into_inner();
+    response.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    print!("{}", told(&response, dry_run));
     Ok(())
 }
 

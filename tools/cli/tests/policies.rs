@@ -103,6 +103,14 @@ fn a_chain_is_added_to_changed_and_emptied_at_run_time() {
     assert!(of("outcome")[3].starts_with("there is a policy"));
     let own = format!("uid:{}", rustix::process::geteuid().as_raw());
     assert!(of("identity").iter().all(|who| *who == own), "{lines:?}");
+
+    // A slip is told, and taken: what it names may come.
+    let slip = file(folder.path(), "slip.toml", &DENY.replace("v1.Search", "v1.Serch"));
+    let slipped = policy(&host, &["apply", slip.to_str().unwrap(), "--dry-run"]);
+    assert_eq!((slipped.code, &*slipped.out, &*dry.err), (Some(0), told, ""));
+    let warning = "warning: policy \"no-bells\": no service \"search.v1.Serch\" is served or configured here at \
+                   present (did you mean \"search.v1.Search\"?); it holds once there is one\n";
+    assert_eq!(slipped.err, warning);
 }
 
 #[test]

@@ -106,6 +106,8 @@ fn shards_are_shown_and_applications_move_between_them() {
     assert!(row["hasThread"].as_bool().unwrap() && row["sessions"].as_u64().unwrap() > 0, "{shards}");
     let shown = host.verb(&["shards"], "");
     assert!(shown.out.starts_with("SHARD  THREAD  BUSY  SESSIONS  CALLS\n"), "{}", shown.out);
+    let refused = host.verb(&["shards", "move", name, "x"], "");
+    assert!(refused.err.contains("write the number of a shard, from 0 on"), "{refused:?}");
     let refused = host.verb(&["shards", "move", name, "7"], "");
     assert_ne!(refused.code, Some(0));
     assert!(

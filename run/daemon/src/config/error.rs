@@ -153,7 +153,7 @@ fn advice(found: &str, known: &[&str]) -> String {
 }
 
 /// The known name closest to `found`, if it is close enough to be what was meant: a third of its letters.
-pub(super) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, name) = known.iter().map(|name| (edits(found, name), *name)).min()?;
     (distance <= name.len().max(3) / 3).then_some(name)
 }

@@ -75,7 +75,9 @@ impl ReactorHandle {
     ///
     /// # Errors
     /// UNAVAILABLE, not executed, when there is nobody to do it: the system has no thread or descriptor to give.
+    /// FAILED_PRECONDITION, not executed, when the environment cannot be meant: to wait would not mend it.
     pub(super) fn attach(self: &Arc<Self>, lane: &Arc<Lane>) -> Result<(), Status> {
+        crate::settings::check_environment()?;
         self.request(|requests| requests.attach.push(Arc::clone(lane))).1.inspect_err(|_| {
             self.requests.lock().attach.retain(|requested| !Arc::ptr_eq(requested, lane));
         })

@@ -248,7 +248,8 @@ impl ServerBuilder {
     /// Serves in the background.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED when there is no thread or descriptor for a worker.
+    /// RESOURCE_EXHAUSTED when there is no thread or descriptor for a worker. FAILED_PRECONDITION when the environment
+    /// says what cannot be meant (`TRUNKLINE_HEAP_BYTES=much`).
     pub fn spawn(self) -> Result<ServerHandle, Status> {
         self.begin(|_| ()).map(|(server, ())| server)
     }
@@ -258,6 +259,7 @@ impl ServerBuilder {
         self,
         before: impl FnOnce(&Arc<Shared>) -> T,
     ) -> Result<(ServerHandle, T), Status> {
+        crate::settings::check_environment()?;
         let name = self.settings.name();
         let hub = Hub::of(self.settings.daemon(), &name);
         let kicks: Result<Vec<_>, _> = (0..self.workers).map(|_| Kick::new()).collect();

@@ -52,6 +52,8 @@ pub struct Facts {
     pub admin_listening: Vec<String>,
     /// Where gRPC clients have their calls forwarded.
     pub gateway_listening: Vec<String>,
+    /// Services whose endpoints its configuration names.
+    pub services: Vec<String>,
     /// Memory of its process, in bytes.
     pub resident_bytes: u64,
     /// What the processor time of its shards' threads went into.

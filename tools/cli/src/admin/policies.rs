@@ -8,6 +8,7 @@ use super::proto::{
     ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, MoveApplicationRequest,
     MoveApplicationResponse, Policy, PolicyChange, PolicySource, UpgradeRequest, UpgradeResponse,
 };
+use super::unknown::Known;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +70,10 @@ impl<H: Host> Changer<H> {
         self.audit.note(identity, name, dry_run, &outcome, &difference, upgraded);
         let (new, upgraded) = changed?;
         let Difference { added, changed, removed } = Difference::between(&old, &new);
-        Ok(ChangePoliciesResponse { added, changed, removed, count: new.len() as u32, upgraded })
+        let is_new = |policy: &&Definition| added.contains(&policy.name) || changed.contains(&policy.name);
+        let warnings = Known::at(&self.host).warnings(new.iter().filter(is_new));
+        let count = new.len() as u32;
+        Ok(ChangePoliciesResponse { added, changed, removed, count, upgraded, warnings })
     }
 
     /// The chain after the change, which is at work now unless this was a dry run, and which modules were upgraded.

@@ -17,6 +17,8 @@ pub struct DaemonHost {
     pub node: String,
     /// Where applications attach.
     pub socket: PathBuf,
+    /// Services whose endpoints its configuration names.
+    pub services: Vec<String>,
     /// Where changes are written down.
     pub audit_log: PathBuf,
     /// What was counted when.
@@ -99,6 +101,7 @@ impl DaemonHost {
             listening: self.daemon.endpoints().to_vec(),
             admin_listening: self.daemon.admin_endpoints().to_vec(),
             gateway_listening: self.daemon.gateway_endpoints().to_vec(),
+            services: self.services.clone(),
             resident_bytes: resident_bytes(),
             tax: self.daemon.tax(),
         }

@@ -226,6 +226,7 @@ fn start(
     orders: Sender<Order>,
 ) -> Result<DaemonHost, DaemonError> {
     let (node, audit_log) = (config.node().to_owned(), config.admin.audit_log.clone());
+    let services = config.services.keys().cloned().collect();
     let started = Instant::now();
     let (daemon, taken, history) = match arrival {
         Some(arrival) => {
@@ -239,7 +240,8 @@ fn start(
     };
     let socket = daemon.control_path().map_or_else(PathBuf::new, PathBuf::from);
     let upgrade = Mutex::new(UpgradeState { taken, ..UpgradeState::default() });
-    Ok(DaemonHost { daemon: Arc::new(daemon), node, socket, audit_log, history, started, upgrade, orders })
+    let daemon = Arc::new(daemon);
+    Ok(DaemonHost { daemon, node, socket, services, audit_log, history, started, upgrade, orders })
 }
 
 /// The socket's path, if nobody has named one.
