@@ -133,7 +133,7 @@ impl Engine {
 
     /// The schemas of what a session has bound, each once.
     pub fn schemas_of(&self, key: SessionKey) -> Vec<Arc<BoundSchema>> {
-        let mut schemas: Vec<Arc<BoundSchema>> = Vec::new();
+        let (mut schemas, mut known) = (Vec::new(), HashSet::new());
         let Ok(session) = self.session(key) else { return schemas };
         let called = session.routes.iter().filter_map(|route| match route {
             Route::Calls { types, .. } => Some(types),
@@ -141,7 +141,7 @@ impl Engine {
         });
         for types in called.chain(self.registry.types_served_by(key)) {
             let Form::Typed(MessageType { schema, .. }) = &types.input else { continue };
-            if !schemas.iter().any(|known| Arc::ptr_eq(known, schema)) {
+            if known.insert(Arc::as_ptr(schema)) {
                 schemas.push(Arc::clone(schema));
             }
         }

@@ -1,7 +1,7 @@
 //! What services there are, for those who tell others: health checks, reflection.
 
 use crate::registry::{BoundSchema, Form, MessageType, Registry, is_own_service, service_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A service somebody here serves, or has served.
@@ -18,23 +18,27 @@ pub struct ServiceState {
 impl Registry {
     /// Every service that was ever served here and may be known outside (not the host's own), by name.
     pub(crate) fn service_states(&self, draining: bool) -> Vec<ServiceState> {
-        let mut states: BTreeMap<&str, ServiceState> = BTreeMap::new();
+        // Each with the schemas it has already: as many sessions may serve it, each with a schema of its own.
+        let mut states: BTreeMap<&str, (ServiceState, HashSet<*const BoundSchema>)> = BTreeMap::new();
         for (path, servers) in self.ever_served() {
             let name = service_of(path);
             if is_own_service(name) {
                 continue;
             }
-            let new = || ServiceState { name: name.to_owned(), serving: false, schemas: Vec::new() };
-            let state = states.entry(name).or_insert_with(new);
+            let new = || {
+                let state = ServiceState { name: name.to_owned(), serving: false, schemas: Vec::new() };
+                (state, HashSet::new())
+            };
+            let (state, known) = states.entry(name).or_insert_with(new);
             state.serving |= !servers.is_empty() && !draining;
             for server in servers {
                 // An application that keeps its types to itself has none to tell.
                 let Form::Typed(MessageType { schema, .. }) = &server.types.input else { continue };
-                if !state.schemas.iter().any(|known| Arc::ptr_eq(known, schema)) {
+                if known.insert(Arc::as_ptr(schema)) {
                     state.schemas.push(Arc::clone(schema));
                 }
             }
         }
-        states.into_values().collect()
+        states.into_values().map(|(state, _)| state).collect()
     }
 }
