@@ -374,8 +374,9 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     // off. What was not read until then is let go, as gRPC does.
     void WatchForEnd() {
         uint64_t tag = TagOf(queue_, [self = shared_from_this()](tl_event &event) {
-            bool has_ended_by_time = event.code == TL_CANCELLED || event.code == TL_DEADLINE_EXCEEDED;
-            if (!has_ended_by_time && tl_status_execution(event.status) == TL_EXECUTED) return;
+            bool is_cut_short = event.code == TL_CANCELLED || event.code == TL_DEADLINE_EXCEEDED ||
+                                (event.code != TL_OK && tl_status_execution(event.status) != TL_EXECUTED);
+            if (!is_cut_short) return;
             Then then;
             std::unique_lock<std::mutex> lock(self->mutex_);
             self->discards_ = true;
