@@ -57,8 +57,8 @@ struct Mallinfo {
     keepcost: std::ffi::c_int,
 }
 
-/// How much of the memory the allocator has is free, whether or not the kernel has its pages back: up to 4 GiB. Zero with
-/// other allocators than glibc's.
+/// How much of the memory the allocator has is free, whether or not the kernel has its pages back: up to 4 GiB. Zero
+/// with other allocators than glibc's.
 #[must_use]
 pub fn free_bytes() -> u64 {
     #[cfg(target_env = "gnu")]

@@ -14,9 +14,9 @@
 //!
 //! * `attacks/` is what an attacker does when it is ordered to, one file for each way in: the control socket and the
 //!   rings (`local.rs`), the same with calls without end (`sharing.rs`), what it may not do (`rights.rs`), and the
-//!   network (`network.rs`).
-//! * `application.rs` is an application made of nothing but the ABI, and `http2.rs` a client made of nothing but
-//!   frames: neither keeps rules that its author did not want to keep.
+//!   network: connections and gRPC (`network.rs`), the native protocol (`native.rs`), and R2P2 (`datagrams.rs`).
+//! * `application.rs` is an application made of nothing but the ABI, `http2.rs` and `native.rs` are peers made of
+//!   nothing but frames: none keeps rules that its author did not want to keep.
 //!
 //! What is attacked, and where (some attacks are shown with the program, in `tools/cli/tests`, or between two daemons):
 //!
@@ -32,8 +32,12 @@
 //! | refused calls, descriptor sets, heaps, answers nobody takes | `local.rs` |
 //! | targets without end, over replacements | `local.rs`, `upgrade.rs` |
 //! | requests to the control socket, connections that never attach | `local.rs` |
-//! | streams nobody reads, halves of messages, overdue answers, over gRPC and natively | `network.rs` |
-//! | a state that is large | `upgrade.rs` |
+//! | streams nobody reads, halves of messages | `network.rs`, `native.rs` |
+//! | overdue answers | `network.rs` |
+//! | messages that only begin, metadata of calls that are not whole | `native.rs` |
+//! | methods without end, silence behind a hello | `native.rs` |
+//! | requests of strangers and forged words in datagrams | `datagrams.rs` |
+//! | a state that is large, or of which much has not come yet | `upgrade.rs` |
 //! | replacements under load and questions, all at once | `storm.rs`, `tools/cli/tests/upgrade.rs` |
 //! | calls within calls | `rights.rs` |
 //! | long headers in few bytes, questions without end | `network.rs`, `tools/cli/tests/looks.rs` |
@@ -49,3 +53,4 @@
 pub mod application;
 pub mod attacks;
 pub mod http2;
+pub mod native;

@@ -12,7 +12,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let played = match arguments.as_slice() {
         [part, at, rest @ ..] if part == "attacker" => {
-            trunkline_hostile_tests::attacks::play(at.as_ref(), rest.first().map_or("", |address| address))
+            let word = |index: usize| rest.get(index).map_or("", |word| word);
+            trunkline_hostile_tests::attacks::play(at.as_ref(), word(0), word(1))
         }
         _ => trunkline_system_tests::program::play(&arguments),
     };

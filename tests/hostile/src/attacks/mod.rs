@@ -1,14 +1,17 @@
 //! What an attacker does when it is ordered to: one order, one attack, one answer.
 
+mod datagrams;
 mod local;
+mod native;
 mod network;
 mod rights;
 mod sharing;
 
 use crate::application::Application;
 use crate::http2::Http2;
+use crate::native::Native;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -28,10 +31,14 @@ const SMALL_WITHOUT_END: &[u8] = &[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x10, 1, 
 struct Attacker {
     socket: PathBuf,
     address: String,
+    /// Where the daemon serves by datagrams.
+    port: String,
     applications: Vec<Application>,
     bare: Vec<ControlSocket>,
     streams: Vec<TcpStream>,
     connections: Vec<Http2>,
+    natives: Vec<Native>,
+    datagrams: Vec<UdpSocket>,
     answered: Arc<AtomicU64>,
     client: Option<(Application, RouteIndex, Payload)>,
 }
@@ -66,10 +73,18 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("busy", sharing::busy),
     ("idle", sharing::idle),
     ("answered", sharing::answered),
+    ("greeted", native::greeted),
+    ("stay", native::stay),
+    ("native_unread", native::unread),
+    ("native_begun", native::begun),
+    ("native_halves", native::halves),
+    ("native_metadata", native::metadata),
+    ("announced", native::announced),
+    ("datagrams_refused", datagrams::refused),
+    ("datagrams_requests", datagrams::requests),
+    ("datagrams_forged", datagrams::forged),
     ("silent", network::silent),
-    ("greeted", network::greeted),
     ("unread", network::unread),
-    ("native_unread", network::native_unread),
     ("overdue", network::overdue),
     ("slow", network::slow),
     ("halves", network::halves),
@@ -78,15 +93,15 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("learned", network::learned),
 ];
 
-/// Attacks the daemon at this socket and address, as often as it is told to.
+/// Attacks the daemon at this socket, address and port of datagrams, as often as it is told to.
 ///
 /// # Errors
 /// Its orders cannot be read.
-pub fn play(socket: &Path, address: &str) -> Result<(), String> {
+pub fn play(socket: &Path, address: &str, port: &str) -> Result<(), String> {
     let all = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all });
-    let mut attacker =
-        Attacker { socket: socket.to_owned(), address: address.to_owned(), ..Attacker::default() };
+    let (socket, address, port) = (socket.to_owned(), address.to_owned(), port.to_owned());
+    let mut attacker = Attacker { socket, address, port, ..Attacker::default() };
     converse("ready", |order| {
         let (name, times) = order.split_once(' ').unwrap_or((order, "1"));
         let attack = ATTACKS.iter().find(|(known, _)| *known == name);

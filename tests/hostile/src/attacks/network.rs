@@ -3,16 +3,11 @@
 use super::{Attacker, WITHOUT_END};
 use crate::http2::Http2;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
-use trunkline_call::{Deadline, Encoding};
-use trunkline_native::{Body, Chunk, Config, Connection, Input, NewCall, Payload, Side};
 
-/// An attacker has no clock.
-const NOW: trunkline_call::Instant = trunkline_call::Instant(1);
 /// Where attackers come from.
-const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
+pub(super) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 /// A server that takes nothing more for so long has stopped.
 const FULL_FOR: Duration = Duration::from_secs(1);
 /// Bytes of a message of which one is missing.
@@ -32,68 +27,6 @@ pub(super) fn silent(attacker: &mut Attacker, times: usize) -> Result<String, St
         }
     }
     Ok(format!("{} connections", attacker.streams.len()))
-}
-
-/// Connections that say the hello of a daemon, and then nothing.
-pub(super) fn greeted(attacker: &mut Attacker, times: usize) -> Result<String, String> {
-    for _ in 0..times {
-        let mut stream = match connect(&attacker.address) {
-            Ok(stream) => stream,
-            Err(why) => return Ok(format!("{} connections, {why}", attacker.streams.len())),
-        };
-        let mut native = Connection::new(Side::Initiator, Config::default().into(), NOW);
-        // One that was refused has ended already.
-        let _ = stream.write_all(&said_by(&mut native));
-        attacker.streams.push(stream);
-    }
-    Ok(format!("{} connections", attacker.streams.len()))
-}
-
-/// One connection of what seems to be a daemon, whose streams ask for messages without end. It reads nothing any more.
-pub(super) fn native_unread(attacker: &mut Attacker, times: usize) -> Result<String, String> {
-    let mut stream = connect(&attacker.address)?;
-    stream.set_write_timeout(Some(FULL_FOR)).map_err(|error| error.to_string())?;
-    let mut native = Connection::new(Side::Initiator, Config::default().into(), NOW);
-    stream.write_all(&said_by(&mut native)).map_err(|error| error.to_string())?;
-    let mut buffer = vec![0; 64 << 10];
-    while native.peer().is_none() {
-        let begun = native.resume(&mut buffer);
-        let read = stream.read(&mut buffer[begun..]).map_err(|error| error.to_string())?;
-        let mut input = Input::new(&buffer[..begun + read]);
-        while native.handle_bytes(NOW, &mut input).map_err(|error| error.to_string())?.is_some() {}
-        if read == 0 {
-            return Err("closed without a hello".into());
-        }
-    }
-    let method = native.announce_schema("/probe.v1.Probe/Count", 0, 0).map_err(|error| error.to_string())?;
-    let mut opened = 0;
-    for tag in 0..times as u64 {
-        let (deadline, metadata) = (Deadline::NONE, &[][..]);
-        let call = NewCall { tag, method, caller: None, deadline, stamps: false, metadata, end: true };
-        let request = Payload { encoding: Encoding::Protobuf, body: Body::Inline(WITHOUT_END) };
-        if native.open_call(NOW, &call, Some(request)).is_err()
-            || stream.write_all(&said_by(&mut native)).is_err()
-        {
-            break;
-        }
-        opened += 1;
-    }
-    attacker.streams.push(stream);
-    Ok(format!("{opened} streams"))
-}
-
-/// All a connection has to say.
-fn said_by(native: &mut Connection) -> Vec<u8> {
-    let said: Vec<u8> = native
-        .poll_transmit(NOW, 1 << 16)
-        .filter_map(|chunk| match chunk {
-            Chunk::Bytes(bytes) => Some(bytes.to_vec()),
-            Chunk::Shared(_) => None,
-        })
-        .flatten()
-        .collect();
-    native.transmitted(said.len());
-    said
 }
 
 /// One connection whose streams ask for messages without end and take none.
@@ -173,13 +106,19 @@ pub(super) fn learned(attacker: &mut Attacker, times: usize) -> Result<String, S
 }
 
 fn begin(attacker: &Attacker, window: u32) -> Result<Http2, String> {
-    let stream = connect(&attacker.address)?;
-    stream.set_write_timeout(Some(FULL_FOR)).map_err(|error| error.to_string())?;
-    stream.set_read_timeout(Some(FULL_FOR)).map_err(|error| error.to_string())?;
-    Http2::begin(stream, window).map_err(|error| error.to_string())
+    Http2::begin(patient(&attacker.address)?, window).map_err(|error| error.to_string())
 }
 
-fn connect(address: &str) -> Result<TcpStream, String> {
+/// A connection that waits for its daemon, and not for good.
+pub(super) fn patient(address: &str) -> Result<TcpStream, String> {
+    let stream = connect(address)?;
+    stream.set_write_timeout(Some(FULL_FOR)).map_err(|error| error.to_string())?;
+    stream.set_read_timeout(Some(FULL_FOR)).map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
+/// A connection from where attackers are.
+pub(super) fn connect(address: &str) -> Result<TcpStream, String> {
     let to: SocketAddr = address.parse().map_err(|_| format!("{address:?} is no address"))?;
     let dial = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;

@@ -1,7 +1,6 @@
 //! Attacks by programs on the network.
 
 use crate::stage::Stage;
-use trunkline_system_tests::harness::shards;
 
 const MIB: u64 = 1 << 20;
 
@@ -9,7 +8,6 @@ const MIB: u64 = 1 << 20;
 fn silent_connections_give_way() {
     let Some(mut stage) = Stage::set("silent", "connections_max = 300\n", "") else { return };
     stage.attack("silent 600");
-    stage.attack("greeted 600");
     stage.end(32 * MIB);
 }
 
@@ -19,15 +17,6 @@ fn streams_that_are_not_read_cost_their_own_budget() {
     stage.attack("unread 400");
     // `limits.connection_queue_bytes` of the one connection, and what its streams have sent ahead.
     stage.end(160 * MIB);
-}
-
-#[test]
-fn streams_that_a_daemon_does_not_read_cost_their_own_budget() {
-    let Some(mut stage) = Stage::set("native unread", "", "") else { return };
-    let said = stage.attack("native_unread 100");
-    assert_eq!(said, "done: 100 streams");
-    // `limits.connection_queue_bytes` of the one connection, and what crosses from shard to shard, which is a copy.
-    stage.end(64 * MIB + 16 * MIB + u64::from(shards()) * 32 * MIB);
 }
 
 #[test]

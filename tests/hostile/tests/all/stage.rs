@@ -2,6 +2,7 @@
 
 use crate::pair::Pair;
 use std::path::Path;
+use std::time::Instant;
 use trunkline_hostile_tests::application::Application;
 use trunkline_system_tests::harness::{Host, Process, shards, until, use_program};
 
@@ -45,7 +46,8 @@ impl Stage {
         let address = host.endpoint().trim_start_matches("tcp://").to_owned();
         let socket = host.socket();
         let pair = Pair::begin(&host);
-        let words = ["attacker", text(&socket), &address];
+        let port = host.datagrams().unwrap_or_default().to_owned();
+        let words = ["attacker", text(&socket), &address, &port];
         let attacker = Process::start_as(USER, &words, &[]);
         let held = host.held();
         let (sessions, endpoints) = (held.of("sessions"), held.of("endpoints"));
@@ -75,6 +77,12 @@ impl Stage {
         until(&what, || (self.grown_bytes() <= bytes).then_some(()));
     }
 
+    /// Waits until the daemon holds so much of something, or less, though the attacker is still there.
+    pub fn until_held_at_most(&mut self, name: &str, count: u64) {
+        let what = format!("{}: {name} given back before the attacker leaves", self.attack);
+        until(&what, || (self.host.held().of(name) <= count).then_some(()));
+    }
+
     /// An application of this process attaches, whatever the attacker does.
     pub fn attach(&self) -> Application {
         Application::attach(&self.host.socket()).unwrap_or_else(|why| panic!("{}: {why}", self.attack))
@@ -87,6 +95,7 @@ impl Stage {
         assert!(self.most_bytes <= bytes_max, "{attack}: {} bytes, more than {bytes_max}", self.most_bytes);
         drop(self.attacker);
         self.pair.until_more(CALLS_BESIDE);
+        let left = Instant::now();
         self.host.until_held("sessions", self.before.sessions);
         self.host.until_held("endpoints", self.before.endpoints);
         let (host, own_bytes) = (&mut self.host, self.before.own_bytes);
@@ -95,6 +104,8 @@ impl Stage {
             let kept_bytes = host.daemon().own_bytes().saturating_sub(own_bytes);
             (kept_bytes <= kept_bytes_max).then_some(())
         });
+        let kept_kib = host.daemon().own_bytes().saturating_sub(own_bytes) >> 10;
+        eprintln!("{attack}: {kept_kib} KiB are left {:?} after the attacker has gone", left.elapsed());
         let noticed = self.pair.end();
         assert_eq!(noticed.errors, [""; 0], "{attack}");
         noticed.print(attack);

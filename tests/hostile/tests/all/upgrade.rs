@@ -20,6 +20,32 @@ fn a_daemon_that_holds_much_is_replaced() {
     stage.end(4 * 100 * MIB);
 }
 
+/// Messages and calls of native peers that have only begun move with their connections, and cost no more than what has
+/// come of them.
+#[test]
+fn a_daemon_is_replaced_beside_what_peers_have_only_begun() {
+    let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\n";
+    let Some(mut stage) = Stage::set("begun moved", "", more) else { return };
+    let paused = stage.host.replace_daemon();
+    eprintln!("begun moved: the pause was {paused:?} before the attack");
+    for attack in ["announced 2", "native_metadata 1", "native_halves 1", "native_begun 4"] {
+        stage.attack(attack);
+    }
+    let streams = stage.host.held().of("streams");
+    assert!(streams > 1000, "{streams}");
+    for _ in 0..2 {
+        let paused = stage.host.replace_daemon();
+        eprintln!(
+            "begun moved: the pause was {paused:?}, and the daemon has grown by {} KiB",
+            stage.grown_bytes() >> 10
+        );
+    }
+    let after = stage.host.held().of("streams");
+    assert_eq!(after, streams, "they wait on");
+    // The budget, 256 KiB for each connection, and a state that is read as it comes.
+    stage.end(3 * 64 * MIB);
+}
+
 #[test]
 fn targets_are_counted_and_forgotten_through_replacements() {
     let Some(mut stage) = Stage::set("targets moved", "", EGRESS) else { return };

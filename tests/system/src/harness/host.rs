@@ -291,6 +291,11 @@ impl Host {
         self.endpoint().replace("tcp://", &format!("tls://{}@", Keys::NAME))
     }
 
+    /// Where it serves by datagrams, if it does.
+    pub fn datagrams(&self) -> Option<&str> {
+        self.listen.iter().find_map(|endpoint| endpoint.strip_prefix("r2p2://"))
+    }
+
     /// The file servers on this host log executed orders to.
     pub fn log(&self) -> PathBuf {
         self.dir.path().join("executed")
