@@ -258,9 +258,9 @@ fn a_call_that_has_moved_is_given_up_by_its_attempt() {
 /// An answer that comes in parts waits for its end where the call began.
 #[test]
 fn an_answer_in_parts_is_whole_though_its_session_moves() {
-    for serves_at in 0..2 {
+    for serves_at in [SHARDS[0], SHARDS[1]] {
         let mut world = world();
-        world.placed = Some(SHARDS[serves_at]);
+        world.placed = Some(serves_at);
         let mut server = world.attach_opaque(0, None, true);
         let mut client = attach(&mut world, SHARDS[0], false);
         let made = open(&mut world, &mut client, 0, b"asked", true);

@@ -42,7 +42,7 @@ enum Way {
     /// On behalf, or from clients' addresses.
     Raw(RawDatagrams),
     OnBehalf,
-    Proxy(Proxy),
+    Proxy(Box<Proxy>),
 }
 
 /// Why a router cannot start.
@@ -308,7 +308,8 @@ impl Way {
 
     /// `None` if the wanted way needs a right that is missing.
     fn choose(settings: &Settings) -> io::Result<Option<Self>> {
-        let proxy = || Self::Proxy(Proxy::new(*settings.control.ip(), flows_max(settings.flows_max)));
+        let proxy =
+            || Self::Proxy(Box::new(Proxy::new(*settings.control.ip(), flows_max(settings.flows_max))));
         Ok(match settings.forwarding {
             Forwarding::Proxy => Some(proxy()),
             Forwarding::OnBehalf => Some(Self::OnBehalf),

@@ -35,10 +35,7 @@ pub fn show(pages: &AdminClient, pictures: PictureStream) -> Result<(), Status> 
     let mut screen = Screen::default();
     while let Ok(first) = coming.recv() {
         // What has come meanwhile counts at once: keys do not wait for pictures that nobody has seen.
-        let wish = match take_in(&mut screen, std::iter::once(first).chain(coming.try_iter())) {
-            Ok(wish) => wish,
-            Err(end) => return Err(end),
-        };
+        let wish = take_in(&mut screen, std::iter::once(first).chain(coming.try_iter()))?;
         match wish {
             Wish::Nothing => {}
             Wish::Leave => return Ok(()),
