@@ -69,8 +69,10 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         };
         std::shared_ptr<Batch> batch = prepared_.NewBatch();
         Between(batch, sends, begins, [self, batch, opened](bool ok) {
+            // Whoever is told may end the context, unless there is more to come.
+            bool is_hijacked = batch != nullptr && batch->IsHijacked();
             if (opened) opened(ok);
-            if (batch != nullptr && batch->IsHijacked()) self->HasBegun();
+            if (is_hijacked) self->HasBegun();
         });
     }
 

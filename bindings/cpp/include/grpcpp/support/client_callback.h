@@ -47,7 +47,9 @@ class ClientReactor {
         internal::Asking asking;
         auto bound = bound_;
         bound->reactions->Enter(); // nothing ends before all was asked for
-        bound->call->Start(nullptr);
+        // Its interceptors have seen it begin before the last reaction: they are the context's, which may end there.
+        bound->reactions->Enter();
+        bound->call->Start([reactions = bound->reactions](bool) { reactions->Leave(); });
         bound->call->WantHeaders(bound->reactions->Telling([this](bool ok) { OnReadInitialMetadataDone(ok); }));
         auto ends = bound->reactions->Telling([](bool) {});
         if (bound->response) bound->call->WantOnly(bound->response, &bound->status, std::move(ends));
