@@ -21,7 +21,7 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::Engine;
 use crate::limits::ARRIVING;
 use crate::registry::MethodTypes;
-use crate::shard::crossing::ShardStage;
+use crate::shard::ShardStage;
 use crate::{CallKey, PeerKey, SessionKey};
 use trunkline_call::{Code, Execution, Fault};
 

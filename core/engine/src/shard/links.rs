@@ -147,12 +147,11 @@ impl ShardLinks {
         }
         self.links.resize_with(count, Link::default);
         let is_here = |shard: ShardIndex| usize::from(shard.0) < count;
-        // What the others have said last is of things that are over, and nobody arrives there.
-        self.inbox.retain(|(from, _)| is_here(*from));
+        // Nobody arrives there, and what the others have said last is of things that are over.
         self.moving.retain(|moving| is_here(moving.to));
-        if self.moving.is_empty() {
-            self.deferred.go_on(&mut self.inbox);
-        }
+        // What waits for others who do is put by once more.
+        self.deferred.go_on(&mut self.inbox);
+        self.inbox.retain(|(from, _)| is_here(*from));
         self.elsewhere.retain(is_here);
         self.stirred.retain(|line| !matches!(line, ShardLine::Link(shard) if !is_here(*shard)));
         // Those that are new have not heard.
@@ -596,5 +595,34 @@ impl ShardLinks {
 
     fn link(&mut self, shard: ShardIndex) -> Option<&mut Link> {
         self.links.get_mut(usize::from(shard.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what goes on where there are fewer shards than before.
+    use super::*;
+
+    #[test]
+    fn what_waited_for_a_session_goes_on_where_it_came_from_a_shard_that_is_there() {
+        for (count, expected) in [(3, vec![]), (2, vec![(1, 7)]), (1, vec![])] {
+            let mut before = ShardLinks::default();
+            before.join(ShardIndex(0), 3);
+            before.move_away(ShardIndex(2), Arc::default());
+            for (from, call) in [(1, 7), (2, 8)] {
+                let opening = Box::new(ShardOpening { call, ..ShardOpening::default() });
+                before.deferred.push(ShardIndex(from), opening);
+            }
+            let mut links = ShardLinks::default();
+            links.join(ShardIndex(0), count);
+            assert!(links.take_up(before));
+            let said = links.inbox.iter().map(|(from, crossing)| match &crossing.0 {
+                ShardSaid::Open(opening) => (from.0, opening.call),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(said.collect::<Vec<_>>(), expected, "{count} shards");
+            // The session is still on its way where all shards are there.
+            assert_eq!(links.deferred.iter().count(), if count == 3 { 2 } else { 0 });
+        }
     }
 }
