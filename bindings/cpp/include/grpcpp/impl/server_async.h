@@ -51,29 +51,28 @@ class AsyncCallRequest final : public AsyncRequest {
     void Given(std::shared_ptr<ServerCall> call) {
         ServerAccess::Bind(*context_, call);
         responder_->trunkline_bind(queue_);
-        WatchFor(call);
+        // As with gRPC the tag of its end comes where its operations end, not where the call was told.
+        void *over;
+        bool has_over = ServerAccess::DoneTag(*context_, &over);
+        if (has_over) queue_->trunkline_begin();
         auto receives = [this](Batch &batch) {
             ServerAccess::ReceivesHeaders(*context_, batch);
             if (take_) batch.ReceivesMessage(request_);
         };
         Between(
             call->NewBatch(), receives, [](Batch *, ServerCall::Done done) { done(true); },
-            [this](bool) {
+            [this, call, has_over, over](bool) {
                 notified_->trunkline_ready(tag_, true);
+                // Only now: the program and the interceptors hear of its end behind its beginning.
+                if (has_over || call->NewBatch() != nullptr) Watch(call, has_over ? queue_ : nullptr, over);
                 delete this;
             });
     }
 
-    // One watch, for whoever wants to know that the call is over.
-    void WatchFor(const std::shared_ptr<ServerCall> &call) {
-        void *tag;
-        bool has_tag = ServerAccess::DoneTag(*context_, &tag);
-        if (!has_tag && call->NewBatch() == nullptr) return;
-        // As with gRPC it comes where the call's operations end, not where the call was told.
-        CompletionQueue *queue = has_tag ? queue_ : nullptr;
-        if (has_tag) queue->trunkline_begin();
+    // One watch, for whoever wants to know that the call is over; `tag` comes in `queue`, if there is one.
+    static void Watch(const std::shared_ptr<ServerCall> &call, CompletionQueue *queue, void *tag) {
         // Without a tag it may be over when nobody looks at the program's queue any more.
-        call->Watch(has_tag ? queue->trunkline_queue() : EventLoop::Get().queue(), [call, queue, tag] {
+        call->Watch(queue != nullptr ? queue->trunkline_queue() : EventLoop::Get().queue(), [call, queue, tag] {
             call->Close([queue, tag] {
                 if (queue != nullptr) queue->trunkline_ready(tag, true);
             });
