@@ -12,6 +12,8 @@
 //! * Whoever connects costs a place, and only for [`TIME_MAX`]: the time is that of the whole exchange, so a client
 //!   that sends or takes a byte at a time gains nothing by it.
 //! * The owner's function is called for well-formed requests only, and never while the place of another is waited for.
+//! * Pages of other origins read nothing here: a reader that asks under a name that is not the server's hears 421
+//!   (`hosts.rs`), no response lets another origin read or frame it.
 //!
 //! # Limits
 //! [`PLACES_MAX`] connections at once, [`PLACES_OF_SOURCE_MAX`] of them from one address. For one more the oldest that
@@ -20,11 +22,13 @@
 //! that have begun end by themselves.
 #![forbid(unsafe_code)]
 
+mod hosts;
 mod places;
 mod request;
 mod response;
 mod server;
 
+pub use hosts::HostNames;
 pub use places::{PLACES_MAX, PLACES_OF_SOURCE_MAX};
 pub use request::{HEAD_BYTES_MAX, Request};
 pub use response::Page;

@@ -54,7 +54,8 @@ impl Page {
 }
 
 /// The bytes of a response that ends its connection. Pages run nothing but the script they came with, if any, and load
-/// nothing from elsewhere, whatever names of applications and peers are in them.
+/// nothing from elsewhere, whatever names of applications and peers are in them; and pages from elsewhere neither frame
+/// nor embed them.
 pub(crate) fn response(status: &str, page: &Page, head_only: bool) -> Vec<u8> {
     let allow = if status.starts_with("405") { "allow: GET, HEAD\r\n" } else { "" };
     let scripts = page.script.as_ref();
@@ -64,7 +65,9 @@ pub(crate) fn response(status: &str, page: &Page, head_only: bool) -> Vec<u8> {
          content-type: {}\r\n\
          content-length: {}\r\n\
          cache-control: no-store\r\n\
-         content-security-policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:{scripts}\r\n\
+         content-security-policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'{scripts}\r\n\
+         cross-origin-resource-policy: same-origin\r\n\
          x-content-type-options: nosniff\r\n\
          {allow}connection: close\r\n\r\n",
         page.kind,

@@ -1,5 +1,6 @@
 //! Listens, and has each connection answered.
 
+use crate::hosts::HostNames;
 use crate::places::{ReaderLimit, ReaderPermit};
 use crate::request::{HEAD_BYTES_MAX, Request, Unread};
 use crate::response::{Page, response};
@@ -31,39 +32,53 @@ pub struct PageServer {
 #[derive(Debug)]
 pub struct ReservedAddress(OwnedFd);
 
-/// Makes the page that is asked for; `None` if there is none.
-type Make = dyn Fn(&Request) -> Option<Page> + Send + Sync;
+/// What is answered: under which names, and with what.
+struct Pages {
+    hosts: HostNames,
+    /// Makes the page that is asked for; `None` if there is none.
+    make: Box<dyn Fn(&Request) -> Option<Page> + Send + Sync>,
+}
 
 impl PageServer {
-    /// Listens at `address` and has `make` answer, on threads of its own (called `name`).
+    /// Listens at `address` and has `make` answer under `hosts`, on threads of its own (called `name`).
     ///
     /// # Errors
     /// What the kernel says: the address is taken, or not this host's.
     pub fn bind(
         address: SocketAddr,
         name: &'static str,
+        hosts: HostNames,
         make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        ReservedAddress::bind(address, false)?.serve(name, make)
+        ReservedAddress::bind(address, false)?.serve(name, hosts, make)
     }
 
-    fn serve(
-        listener: TcpListener,
-        name: &'static str,
-        make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
-    ) -> io::Result<Self> {
+    fn serve(listener: TcpListener, name: &'static str, pages: Pages) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (closed, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let make: Arc<Make> = Arc::new(make);
+        let pages = Arc::new(pages);
         std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || accept(&listener, &closed, name, &make))?;
+            .spawn(move || accept(&listener, &closed, name, &pages))?;
         Ok(Self { address, _open: open })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+impl Pages {
+    /// The page that is asked for, or what there is instead.
+    fn answer(&self, request: &Request) -> (&'static str, Page) {
+        if let Some(why) = request.authorities.iter().find_map(|whom| self.hosts.refusal(whom)) {
+            return ("421 Misdirected Request", Page::text(why));
+        }
+        match (self.make)(request) {
+            Some(page) => ("200 OK", page),
+            None => ("404 Not Found", Page::text("there is no such page")),
+        }
     }
 }
 
@@ -88,22 +103,23 @@ impl ReservedAddress {
         Ok(Self(socket))
     }
 
-    /// Listens there and has `make` answer, on threads of its own (called `name`).
+    /// Listens there and has `make` answer under `hosts`, on threads of its own (called `name`).
     ///
     /// # Errors
     /// What the kernel says: somebody else has been quicker.
     pub fn serve(
         self,
         name: &'static str,
+        hosts: HostNames,
         make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<PageServer> {
         rustix::net::listen(&self.0, BACKLOG)?;
-        PageServer::serve(TcpListener::from(self.0), name, make)
+        PageServer::serve(TcpListener::from(self.0), name, Pages { hosts, make: Box::new(make) })
     }
 }
 
 /// Takes connections until the server is dropped.
-fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &Arc<Make>) {
+fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, pages: &Arc<Pages>) {
     let places = ReaderLimit::default();
     loop {
         let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(closed, PollFlags::IN)];
@@ -117,7 +133,7 @@ fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &A
             Ok((stream, from)) => {
                 let stream = Arc::new(stream);
                 let place = places.admit(from.ip(), &stream);
-                begin(stream, name, make, place);
+                begin(stream, name, pages, place);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
@@ -129,16 +145,16 @@ fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &A
 }
 
 /// Has a connection answered on a thread of its own, which holds `place` for as long.
-fn begin(stream: Arc<TcpStream>, name: &'static str, make: &Arc<Make>, place: Option<ReaderPermit>) {
+fn begin(stream: Arc<TcpStream>, name: &'static str, pages: &Arc<Pages>, place: Option<ReaderPermit>) {
     let Some(place) = place else {
         let refused = Page::text("too many readers at once; ask again");
         let _ = stream.set_nonblocking(true);
         let _ = (&*stream).write(&response("503 Service Unavailable", &refused, false));
         return;
     };
-    let make = Arc::clone(make);
+    let pages = Arc::clone(pages);
     let answered = std::thread::Builder::new().name(name.into()).spawn(move || {
-        if let Err(error) = answer(stream, &place, &*make, Instant::now() + TIME_MAX) {
+        if let Err(error) = answer(stream, &place, &pages, Instant::now() + TIME_MAX) {
             tracing::debug!(%error, "a reader of pages went away");
         }
         drop(place);
@@ -149,7 +165,7 @@ fn begin(stream: Arc<TcpStream>, name: &'static str, make: &Arc<Make>, place: Op
 }
 
 /// Reads a request, and answers it.
-fn answer(stream: Arc<TcpStream>, place: &ReaderPermit, make: &Make, until: Instant) -> io::Result<()> {
+fn answer(stream: Arc<TcpStream>, place: &ReaderPermit, pages: &Pages, until: Instant) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut timed = Timed { stream, until };
     let mut bytes = Vec::new();
@@ -157,10 +173,8 @@ fn answer(stream: Arc<TcpStream>, place: &ReaderPermit, make: &Make, until: Inst
         match Request::read(&bytes) {
             Ok(request) => {
                 place.has_asked();
-                match make(&request) {
-                    Some(page) => break ("200 OK", page, request.head_only),
-                    None => break ("404 Not Found", Page::text("there is no such page"), request.head_only),
-                }
+                let (status, page) = pages.answer(&request);
+                break (status, page, request.head_only);
             }
             Err(Unread::More) => timed.read_more(&mut bytes)?,
             Err(Unread::Malformed) => {

@@ -4,14 +4,19 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 use trunkline_pages::{
-    HEAD_BYTES_MAX, PLACES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer, Request, ReservedAddress,
+    HEAD_BYTES_MAX, HostNames, PLACES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer, Request, ReservedAddress,
 };
 
 /// So long at most a test waits for what has to come.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
+/// The name `x` is asked for, and no other.
+fn hosts() -> HostNames {
+    HostNames::new(&["x".into()], "the.key")
+}
+
 fn serve(make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static) -> PageServer {
-    PageServer::bind("127.0.0.1:0".parse().unwrap(), "pages", make).unwrap()
+    PageServer::bind("127.0.0.1:0".parse().unwrap(), "pages", hosts(), make).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -62,6 +67,17 @@ fn pages_and_what_there_is_instead() {
         ("HEAD /a HTTP/1.1\r\nhost: x\r\n\r\n", "200 OK", "content-length: 9\r\n"),
         ("GET /b HTTP/1.1\r\nhost: x\r\n\r\n", "404 Not Found", "no such page"),
         ("DELETE /a HTTP/1.1\r\nhost: x\r\n\r\n", "405 Method Not Allowed", "allow: GET, HEAD\r\n"),
+        (
+            "GET /a HTTP/1.1\r\nhost: evil.example:1\r\n\r\n",
+            "421 Misdirected Request",
+            "add \"evil.example\" to the.key",
+        ),
+        ("GET http://evil.example/a HTTP/1.1\r\nhost: x\r\n\r\n", "421 Misdirected Request", "the.key"),
+        (
+            "OPTIONS /a HTTP/1.1\r\nhost: x\r\norigin: http://evil.example\r\n\r\n",
+            "405 Method Not Allowed",
+            "only read",
+        ),
         ("\u{16}\u{3}\u{1}\u{0}", "400 Bad Request", "no request"),
         (&long, "431 Request Header Fields Too Large", "too long"),
     ];
@@ -69,6 +85,10 @@ fn pages_and_what_there_is_instead() {
         let answer = ask(server.address(), request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:.20}: {answer}");
         assert!(answer.contains(part), "{request:.20}: {answer}");
+        // Whatever is answered, a page of another origin gets none of it.
+        let for_others = ["cross-origin-resource-policy: same-origin\r\n", "frame-ancestors 'none'"];
+        assert!(for_others.iter().all(|said| answer.contains(said)), "{request:.20}: {answer}");
+        assert!(!answer.contains("access-control-"), "{request:.20}: {answer}");
     }
     let head = ask(server.address(), "HEAD /a HTTP/1.1\r\nhost: x\r\n\r\n");
     assert!(head.ends_with("\r\n\r\n"), "a head has no body: {head}");
@@ -147,14 +167,14 @@ fn a_reader_has_so_much_time_however_it_uses_it() {
 fn dropped_it_listens_no_longer_and_a_successor_listens_before() {
     let first = serve(|_| Some(Page::text("first")));
     let address = first.address();
-    let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
+    let refused = PageServer::bind(address, "pages", hosts(), |_| None).unwrap_err();
     assert_eq!(
         refused.kind(),
         std::io::ErrorKind::AddrInUse,
         "who takes nobody's place has no address of another"
     );
     let second = ReservedAddress::bind(address, true).unwrap();
-    let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
+    let refused = PageServer::bind(address, "pages", hosts(), |_| None).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
     for _ in 0..20 {
         assert!(
@@ -162,8 +182,8 @@ fn dropped_it_listens_no_longer_and_a_successor_listens_before() {
             "who does not listen yet has no readers"
         );
     }
-    let second = second.serve("pages", |_| Some(Page::text("second"))).unwrap();
-    let refused = PageServer::bind(address, "pages", |_| None).unwrap_err();
+    let second = second.serve("pages", hosts(), |_| Some(Page::text("second"))).unwrap();
+    let refused = PageServer::bind(address, "pages", hosts(), |_| None).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
     drop(first);
     let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use trunkline_pages::{Page, PageServer};
+use trunkline_pages::{HostNames, Page, PageServer};
 use trunkline_r2p2::{Reason, Router, RouterCounters, SealCounters, WorkerRow};
 
 /// What the loop shows to other threads.
@@ -129,12 +129,12 @@ impl Report {
     }
 }
 
-/// Serves the metrics at `/metrics` of an address, until what it returns is dropped.
+/// Serves the metrics at `/metrics` of an address, under these names beside its own, until what it returns is dropped.
 ///
 /// # Errors
 /// What the kernel says: the address is taken, or not this host's.
-pub fn serve_metrics(address: SocketAddr, shared: Arc<Shared>) -> io::Result<PageServer> {
-    PageServer::bind(address, "router-metrics", move |request| {
+pub fn serve_metrics(address: SocketAddr, hosts: HostNames, shared: Arc<Shared>) -> io::Result<PageServer> {
+    PageServer::bind(address, "router-metrics", hosts, move |request| {
         let known = matches!(&*request.path, "/metrics" | "/");
         known.then(|| Page::metrics(shared.report.lock().prometheus()))
     })

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::*;
 use trunkline_net::{Datagrams, RawDatagrams};
+use trunkline_pages::HostNames;
 use trunkline_r2p2::*;
 use trunkline_router::*;
 
@@ -134,7 +135,8 @@ fn a_proxy_needs_no_right() {
 fn metrics_are_served() {
     let shared = std::sync::Arc::new(Shared::default());
     shared.report.lock().counters.dropped[Reason::QueueFull as usize] = 7;
-    let server = serve_metrics("127.0.0.1:0".parse().unwrap(), shared).unwrap();
+    let hosts = HostNames::new(&["x".into()], "--metrics-host");
+    let server = serve_metrics("127.0.0.1:0".parse().unwrap(), hosts, shared).unwrap();
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut answer = String::new();

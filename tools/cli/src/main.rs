@@ -46,6 +46,7 @@ mod place;
 mod policy;
 mod relay;
 mod router;
+mod router_args;
 mod shards;
 mod sim;
 mod table;

@@ -1,7 +1,7 @@
 //! `trunkline router`: the R2P2 router of this host, until SIGINT or SIGTERM.
 
-use crate::args::RouterArgs;
 use crate::daemon::{raise_descriptor_limit, settle_log, start_log};
+use crate::router_args::RouterArgs;
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use trunkline_daemon::Log;
 use trunkline_dispatch::{Class, Reservation};
 use trunkline_net::read_key_file;
+use trunkline_pages::HostNames;
 use trunkline_r2p2::{RouterConfig, SEAL_KEYS_MAX, SealKeys};
 use trunkline_router::{Forwarding, RouterProcess, Settings, Shared, serve_metrics};
 
@@ -52,7 +53,8 @@ fn run(args: &RouterArgs) -> Result<(), String> {
     tracing::info!(%listen, %control, way, "router is ready");
     let shared = process.shared();
     let metrics = args.metrics.map(|address| {
-        serve_metrics(address, Arc::clone(&shared)).map_err(of(format!("--metrics {address}")))
+        let hosts = HostNames::new(&args.metrics_host, "--metrics-host");
+        serve_metrics(address, hosts, Arc::clone(&shared)).map_err(of(format!("--metrics {address}")))
     });
     // It is there as long as the router is.
     let metrics = metrics.transpose()?;

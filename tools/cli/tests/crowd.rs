@@ -134,7 +134,7 @@ fn lost_lines(metrics: &str) -> u64 {
     loop {
         let mut answer = String::new();
         let asked = TcpStream::connect(metrics).and_then(|mut stream| {
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
             stream.read_to_string(&mut answer)
         });
         let figure = "trunkline_log_lines_lost_total{why=\"unwritten\"} ";

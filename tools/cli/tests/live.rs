@@ -44,7 +44,7 @@ fn config(address: SocketAddr) -> String {
 /// The head and body of a page.
 fn read(address: SocketAddr, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, text) = answer.split_once("\r\n\r\n").unwrap();

@@ -32,7 +32,7 @@ fn read(address: SocketAddr) -> String {
 /// What a reader gets that takes such a type, and which it is to get.
 fn read_as(address: SocketAddr, accept: &str, kind: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("GET /metrics HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\n\r\n");
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -301,12 +301,45 @@ fn an_address_that_is_no_place_for_it_is_named() {
     let ended = check("[metrics]\nlisten = [\"unix:/run/metrics.sock\"]\n", "--check-config");
     assert!(ended.err.contains("metrics.listen: has unix:///run/metrics.sock"), "{ended:?}");
     assert!(ended.err.contains("tcp://127.0.0.1:9464"), "{ended:?}");
+    let ended = check("[metrics]\nhosts = [\"a.example:9464\"]\n", "--check-config");
+    assert!(
+        ended.err.contains("metrics.hosts: has \"a.example:9464\", which is no name of a host"),
+        "{ended:?}"
+    );
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!("[metrics]\nlisten = [\"tcp://{}\"]\n", taken.local_addr().unwrap());
     let ended = check(&text, "--until-stdin-closes");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("d.toml:2:11: metrics.listen[0]: is tcp://127.0.0.1:"), "{ended:?}");
     assert!(ended.err.contains("another program listens already; end that program (`ss -ltnp`"), "{ended:?}");
+}
+
+/// A web page that has its own name lead to the daemon reads nothing by it.
+#[test]
+fn names_that_are_not_written_down_are_sent_away() {
+    watched();
+    let address = free();
+    let listen = format!("[metrics]\nlisten = [\"tcp://{address}\"]\nhosts = [\"*.scraped.example\"]\n");
+    let _host = Host::start(&listen);
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for path in ["/metrics", "/live.json", "/"] {
+        let status = |name: &str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nhost: {name}\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let known =
+            [address.to_string(), "localhost:1".into(), own.trim().into(), "a.scraped.example".into()];
+        for name in known {
+            assert!(status(&name).starts_with("HTTP/1.1 200 OK\r\n"), "{path} as {name}");
+        }
+        let refused = status("evil.example:9464");
+        assert!(refused.starts_with("HTTP/1.1 421 Misdirected Request\r\n"), "{path}: {refused}");
+        assert!(refused.contains("add \"evil.example\" to metrics.hosts"), "{refused}");
+        assert!(!refused.contains("trunkline_") && refused.lines().count() < 20, "{refused}");
+    }
 }
 
 /// Names of families and of the labels their samples have.

@@ -288,7 +288,7 @@ fn a_collector_is_spoken_to_over_tls() {
     ));
     let counted = |outcome: &str| {
         let mut stream = TcpStream::connect(metrics).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         let name = format!("trunkline_otlp_requests_total{{what=\"metrics\",outcome=\"{outcome}\"}} ");

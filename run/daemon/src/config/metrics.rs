@@ -13,6 +13,9 @@ pub struct Metrics {
     /// Addresses it listens at, for `/metrics`. None: nothing listens. Whoever reaches them reads names of
     /// applications, services and endpoints, and may change nothing.
     pub listen: Vec<Address>,
+    /// Names it answers under there, beside addresses, `localhost` and the host's own: `*.` for those below one, `*`
+    /// for all.
+    pub hosts: Vec<String>,
 }
 
 impl Metrics {
@@ -21,9 +24,23 @@ impl Metrics {
         self.listen.iter().filter_map(address)
     }
 
+    /// Whether a name can be one of `hosts`.
+    pub fn can_be_host(name: &str) -> bool {
+        let is_part = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        let below = name.strip_prefix("*.").unwrap_or(name);
+        name == "*" || below.strip_suffix('.').unwrap_or(below).split('.').all(is_part)
+    }
+
     /// Checks its addresses, beside those the daemon listens at for peers.
     pub(super) fn check(&self, of_peers: &[Address]) -> Result<(), Breach> {
         const KEY: &str = "metrics.listen";
+        if let Some(name) = self.hosts.iter().find(|name| !Self::can_be_host(name)) {
+            let advice = "write a name without a port, such as \"rack3-host7.example\", \"*.example\" for all below \
+                          one, or \"*\" for any; addresses need none";
+            return Err(breach("metrics.hosts", format!("has {name:?}, which is no name of a host"), advice));
+        }
         for at in &self.listen {
             if address(at).is_none() {
                 let advice = "write an address and a port for HTTP, such as \"tcp://127.0.0.1:9464\"";

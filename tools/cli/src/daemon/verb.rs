@@ -126,7 +126,7 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     let Running { host, orders, grpc_services, metrics, otlp, collector, loaded } = running;
     let admin = serve_admin(&host)?;
     let services = serve_grpc(&host, grpc_services)?;
-    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics);
+    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics, &loaded.config.metrics.hosts);
     let metrics = metrics.map_err(|(address, error)| no_metrics(&loaded, address, &error))?;
     let succeeds = host.upgrading().taken.is_some();
     let exporter = export(&host, succeeds, &otlp, collector).map_err(DaemonError::Otlp)?;

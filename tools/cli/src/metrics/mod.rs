@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 #[cfg(feature = "otlp")]
 use trunkline_otlp::Exporter;
-use trunkline_pages::{Page, PageServer, Request, ReservedAddress};
+use trunkline_pages::{HostNames, Page, PageServer, Request, ReservedAddress};
 
 /// Reading twice within this time reads the same text.
 const FRESH: Duration = Duration::from_secs(1);
@@ -42,17 +42,20 @@ pub fn reserve(
     addresses.map(bind).collect()
 }
 
-/// Serves `/metrics`, the live page and its JSON at each address, for as long as what it returns lives.
+/// Serves `/metrics`, the live page and its JSON at each address, under `hosts` and this host's own names, for as long
+/// as what it returns lives.
 ///
 /// # Errors
 /// The address, and what the kernel says of it.
 pub fn serve<H: Host + Clone>(
     host: &H,
     addresses: Reserved,
+    hosts: &[String],
 ) -> Result<Vec<PageServer>, (SocketAddr, io::Error)> {
     let metrics = Arc::new(Latest::default());
     let openmetrics = Arc::new(Latest::default());
     let live = Arc::new(Latest::<Pictures>::default());
+    let hosts = HostNames::new(hosts, "metrics.hosts");
     let serve = |(address, reserved): (SocketAddr, ReservedAddress)| {
         let (host, metrics, live) = (host.clone(), Arc::clone(&metrics), Arc::clone(&live));
         let openmetrics = Arc::clone(&openmetrics);
@@ -65,7 +68,7 @@ pub fn serve<H: Host + Clone>(
             "/" => Some(live::page()),
             _ => None,
         };
-        reserved.serve("metrics", make).map_err(|error| (address, error))
+        reserved.serve("metrics", hosts.clone(), make).map_err(|error| (address, error))
     };
     addresses.into_iter().map(serve).collect()
 }
