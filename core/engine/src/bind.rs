@@ -375,7 +375,7 @@ impl Engine {
     /// What follows from the registry and the sessions of a state that was handed over, and from the users of sessions
     /// that had gone before and whose successors were awaited.
     pub(crate) fn know_owners_again(&mut self, left: &[(SessionKey, Box<str>)]) {
-        for server in self.registry.every_server() {
+        for (_, server) in self.registry.every_server() {
             let identity = match self.sessions.find(server.session) {
                 Some(session) => Some(&session.identity),
                 None => left.iter().find(|(key, _)| *key == server.session).map(|(_, identity)| identity),
@@ -425,12 +425,11 @@ impl Engine {
         let key = self.intern(&types.path);
         let route = self.add_route(session, Route::Serves)?;
         let stands_by = self.sessions.find(session).is_some_and(|session| session.stands_by);
-        let path = Arc::clone(&types.path);
         let whole = types.whole_service;
         let plan = self.plan_for(Side::Server, session, &types);
         let server = Server { session, route, types, stands_by, plan };
         if whole {
-            self.registry.serve_all(crate::registry::service_of(&path), key, server);
+            self.registry.serve_all(key, server);
         } else {
             self.registry.serve(key, server);
         }

@@ -4,7 +4,7 @@ use crate::SessionKey;
 use crate::admission::Applicant;
 use crate::engine::Engine;
 use crate::gateway_client::Gateway;
-use crate::registry::{BoundSchema, Form, MethodKey, MethodTypes, Registry};
+use crate::registry::{BoundSchema, Form, MethodTypes, Registry};
 use crate::session::{Route, Session};
 use crate::table::Table;
 use std::collections::HashSet;
@@ -16,7 +16,8 @@ use trunkline_schema::Schema;
 #[derive(Debug, Default)]
 struct Plans {
     routes: Vec<(SessionKey, usize, Option<Arc<Plan>>)>,
-    servers: Vec<(MethodKey, SessionKey, Option<Arc<Plan>>)>,
+    /// In the order in which the registry has them.
+    servers: Vec<Option<Arc<Plan>>>,
 }
 
 impl Engine {
@@ -129,8 +130,8 @@ impl Engine {
                 *old = plan;
             }
         }
-        for (method, session, plan) in plans.servers {
-            self.registry.set_plan(method, session, plan);
+        for (server, plan) in self.registry.every_server_mut().zip(plans.servers) {
+            server.plan = plan;
         }
         self.reserve_workers();
     }
@@ -157,12 +158,12 @@ impl Plans {
             }
         }
         gateway.check(chain)?;
-        for (method, server) in registry.all_servers() {
+        for (_, server) in registry.every_server() {
             let application = sessions.find(server.session).map_or("", |session| session.application());
             let applicant = Applicant { side: Side::Server, application };
             let (plan, misfit) = applicant.plan(chain, &server.types, &server.types.path);
             misfit.map_or(Ok(()), Err)?;
-            plans.servers.push((method, server.session, plan));
+            plans.servers.push(plan);
         }
         Ok(plans)
     }
@@ -179,7 +180,7 @@ fn schemas<'a>(
         Route::Calls { types, .. } => Some(types),
         _ => None,
     });
-    let served = registry.all_servers().map(|(_, server)| &server.types);
+    let served = registry.every_server().map(|(_, server)| &server.types);
     let mut seen = HashSet::new();
     let forwarded = gateway.settings.schemas.iter().map(|schema| &*schema.schema);
     let typed = called.chain(served).filter_map(|types| match &types.input {

@@ -215,13 +215,13 @@ fn copy_methods(
     served: &mut Vec<(Arc<str>, Vec<SessionKey>)>,
 ) -> Option<usize> {
     let mut looked = 0;
-    for (slot, path, servers) in engine.registry.iter_from(from) {
+    for row in engine.registry.iter_from(from) {
         if looked >= SLOTS_PER_PART {
-            return Some(slot);
+            return Some(row.slot);
         }
-        looked += 1 + servers.len() / 4;
-        if !servers.is_empty() {
-            served.push((Arc::clone(path), servers.iter().map(|server| server.session).collect()));
+        looked += 1 + row.written.len() / 4;
+        if !row.servers.is_empty() {
+            served.push((Arc::clone(row.path), row.written.iter().map(|server| server.session).collect()));
         }
     }
     None

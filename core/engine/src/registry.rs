@@ -1,16 +1,19 @@
 //! Who serves what: methods by path, the sessions that serve them, and the schemas they were bound with.
 
 use crate::SessionKey;
+use crate::known_services::WholeService;
 pub use crate::method_types::{BoundSchema, Form, MessageType, MethodTypes};
 use crate::methods::MethodTable;
 pub(crate) use crate::methods::service_of;
-pub use crate::methods::{MethodKey, Server, is_own_service};
+pub use crate::methods::{MethodKey, is_own_service};
 use crate::opaque::is_path;
+use crate::servers;
+pub use crate::servers::{Server, Servers};
 use http::uri::PathAndQuery;
+use serde::ser::SerializeStruct;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use trunkline_call::RouteIndex;
-use trunkline_policy::Plan;
 use trunkline_telemetry::MethodIndex;
 
 /// Whether a method of the host's own services only looks; all others of them change something.
@@ -27,19 +30,49 @@ pub(crate) struct Called {
 }
 
 /// Every path somebody on this host calls or serves.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(from = "RegistryImage")]
 pub struct Registry {
     methods: MethodTable,
-    /// The methods each session serves, each once.
-    #[serde(skip)]
+    /// The methods each session serves, each once; of a service that it serves as a whole the one that stands for all.
     served_by: HashMap<SessionKey, Vec<MethodKey>>,
     /// Counts the changes of who serves what; by two, so that a bit is left to the engine.
     version: u64,
-    /// Services somebody serves as a whole, by full name.
-    opaque: HashMap<Box<str>, OpaqueService>,
     /// Services of which clients of the gateway have named methods, by full name.
+    forwarded: HashMap<Box<str>, ForwardedService>,
+}
+
+/// What of it is handed over.
+#[derive(serde::Deserialize)]
+struct RegistryImage {
+    methods: MethodTable,
+    version: u64,
+    /// Services somebody serves as a whole, or has, by full name.
+    opaque: HashMap<Box<str>, WholeImage>,
     #[serde(default)]
     forwarded: HashMap<Box<str>, ForwardedService>,
+}
+
+#[derive(serde::Deserialize)]
+struct WholeImage {
+    all: MethodKey,
+    servers: Vec<Server>,
+    learned: usize,
+}
+
+/// A method, and who serves it.
+pub struct MethodRow<'a> {
+    /// Where it is in the table.
+    pub slot: usize,
+    /// Its path.
+    pub path: &'a Arc<str>,
+    /// All who serve it.
+    pub servers: Servers<'a>,
+    /// Those who are written down here. A server of a whole service is so once, with the method that stands for all:
+    /// who looks at those of every method looks at each server once.
+    pub written: Servers<'a>,
+    /// Whether somebody serves it, or has.
+    pub was_served: bool,
 }
 
 /// A service whose methods only its clients and its endpoints know.
@@ -51,14 +84,39 @@ struct ForwardedService {
     learned: usize,
 }
 
-/// A service whose methods only its servers know.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct OpaqueService {
-    /// `/package.Service/*`.
-    all: MethodKey,
-    servers: Vec<Server>,
-    /// Methods peers have named.
-    learned: usize,
+impl From<RegistryImage> for Registry {
+    fn from(image: RegistryImage) -> Self {
+        let RegistryImage { mut methods, version, opaque, forwarded } = image;
+        let whole = |WholeImage { all, servers, learned }| WholeService {
+            all,
+            servers,
+            learned,
+            resting: Vec::new(),
+        };
+        methods.know_services(opaque.into_iter().map(|(name, image)| (name, whole(image))));
+        Self { methods, served_by: HashMap::new(), version, forwarded }
+    }
+}
+
+impl serde::Serialize for Registry {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct WholeImage<'a> {
+            all: MethodKey,
+            servers: &'a [Server],
+            learned: usize,
+        }
+        let opaque = self.methods.every_whole().filter(|whole| self.methods.knows(whole.all));
+        let opaque = opaque.map(|WholeService { all, servers, learned, .. }| {
+            (service_of(self.path(*all)), WholeImage { all: *all, servers, learned: *learned })
+        });
+        let mut image = serializer.serialize_struct("Registry", 4)?;
+        image.serialize_field("methods", &self.methods)?;
+        image.serialize_field("version", &self.version)?;
+        image.serialize_field("opaque", &opaque.collect::<HashMap<&str, WholeImage<'_>>>())?;
+        image.serialize_field("forwarded", &self.forwarded)?;
+        image.end()
+    }
 }
 
 impl Registry {
@@ -69,14 +127,21 @@ impl Registry {
         }
         let Self { methods, served_by, .. } = self;
         for (key, entry) in methods.iter() {
-            for server in &entry.servers {
+            for server in methods.written(key, entry).iter() {
                 note_served(served_by, server.session, key);
             }
         }
-        let all = self.opaque.values().map(|service| service.all);
-        let all = all.chain(self.forwarded.values().map(|service| service.all)).collect::<Vec<_>>();
+        let all = self.forwarded.values().map(|service| service.all).collect::<Vec<_>>();
         all.iter().for_each(|method| self.methods.keep(*method));
-        self.version <= u64::MAX / 2 && all.into_iter().all(|method| self.knows(method))
+        let is_sound = |whole: &WholeService| whole.servers.is_empty() || self.methods.knows(whole.all);
+        self.version <= u64::MAX / 2
+            && all.into_iter().all(|method| self.knows(method))
+            && self.methods.every_whole().all(is_sound)
+    }
+
+    /// Whether somebody serves a service as a whole.
+    pub fn has_whole(&self) -> bool {
+        self.methods.every_whole().any(|whole| !whole.servers.is_empty())
     }
 
     /// Counts the routes to methods anew: those of every session that was handed over.
@@ -102,12 +167,7 @@ impl Registry {
 
     /// Forgets methods nobody calls or serves any more, but for those of calls in flight and those served last.
     pub fn forget_unused(&mut self, in_flight: &HashSet<MethodKey>) {
-        let Self { methods, opaque, .. } = self;
-        methods.forget_unused(in_flight, |path| {
-            if let Some(service) = opaque.get_mut(service_of(path)) {
-                service.learned = service.learned.saturating_sub(1);
-            }
-        });
+        self.methods.forget_unused(in_flight);
     }
 
     /// About how many methods have a number in reports that nobody needs.
@@ -135,16 +195,15 @@ impl Registry {
         self.methods.knows(method)
     }
 
-    /// Every server there is written down, to be changed.
+    /// Every server, to be changed.
     pub fn every_server_mut(&mut self) -> impl Iterator<Item = &mut Server> {
-        let whole = self.opaque.values_mut().flat_map(|service| &mut service.servers);
-        self.methods.entries_mut().flat_map(|entry| &mut entry.servers).chain(whole)
+        self.methods.every_server_mut()
     }
 
-    /// The same, to be looked at.
-    pub fn every_server(&self) -> impl Iterator<Item = &Server> {
-        let whole = self.opaque.values().flat_map(|service| &service.servers);
-        self.methods.iter().flat_map(|(_, entry)| &entry.servers).chain(whole)
+    /// The same in the same order, to be looked at, each with what it serves: of a whole service, the method that
+    /// stands for all.
+    pub fn every_server(&self) -> impl Iterator<Item = (MethodKey, &Server)> {
+        self.methods.every_server()
     }
 
     /// The services a session serves, by full name.
@@ -158,21 +217,21 @@ impl Registry {
 
     /// The types of the methods a session serves.
     pub fn types_served_by(&self, session: SessionKey) -> impl Iterator<Item = &Arc<MethodTypes>> {
-        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method));
+        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method).iter());
         servers.filter(move |server| server.session == session).map(|server| &server.types)
     }
 
     /// The types of what a session serves, by its routes: found in one walk, because each of them has as many servers
     /// as there are sessions that serve it.
     pub fn types_by_route(&self, session: SessionKey) -> HashMap<u32, &Arc<MethodTypes>> {
-        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method));
+        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method).iter());
         let own = servers.filter(|server| server.session == session);
         own.map(|server| (server.route.0, &server.types)).collect()
     }
 
     /// The route by which a session serves a service as a whole, if it does.
     pub fn route_of_whole(&self, session: SessionKey, service: &str) -> Option<RouteIndex> {
-        let servers = &self.opaque.get(service)?.servers;
+        let servers = &self.methods.whole(service)?.servers;
         servers.iter().find(|server| server.session == session).map(|server| server.route)
     }
 
@@ -191,16 +250,7 @@ impl Registry {
             }
             return key;
         }
-        let key = self.methods.insert(path, number());
-        let servers = self.opaque_servers(path).to_vec();
-        for server in &servers {
-            note_served(&mut self.served_by, server.session, key);
-        }
-        if let Some(entry) = self.methods.find_mut(key) {
-            entry.ever_served = !servers.is_empty();
-            entry.servers = servers;
-        }
-        key
+        self.methods.insert(path, number())
     }
 
     /// Whether a server of a method is one of the daemon's own: of the host's own services, or one that stands by.
@@ -236,21 +286,17 @@ impl Registry {
     pub fn serve(&mut self, method: MethodKey, server: Server) {
         note_served(&mut self.served_by, server.session, method);
         let Some(entry) = self.methods.find_mut(method) else { return };
-        let at = if server.stands_by { entry.servers.len() } else { entry.first_in_line() };
-        entry.servers.insert(at, server);
+        servers::enter(&mut entry.servers, server);
         entry.ever_served = true;
         self.version += 2;
     }
 
-    /// Adds a server of a whole service: of every method that was named, and of those that will be.
-    pub fn serve_all(&mut self, service: &str, all: MethodKey, server: Server) {
-        for method in self.methods.of_service(service).to_vec() {
-            self.serve(method, server.clone());
-        }
-        let new = || OpaqueService { all, servers: Vec::new(), learned: 0 };
-        let servers = &mut self.opaque.entry(service.into()).or_insert_with(new).servers;
-        servers.push(server);
-        servers.sort_by_key(|server| server.stands_by);
+    /// Adds a server of a whole service: of every method that was named, and of those that will be. `all` stands for
+    /// them.
+    pub fn serve_all(&mut self, all: MethodKey, server: Server) {
+        note_served(&mut self.served_by, server.session, all);
+        self.methods.serve_all(all, server);
+        self.version += 2;
     }
 
     /// The key of a path a peer has named and nobody here has: its own, while its service, served as a whole, has
@@ -261,14 +307,10 @@ impl Registry {
         max: usize,
         number: impl FnOnce(&Arc<str>) -> MethodIndex,
     ) -> Option<MethodKey> {
-        let service = self.opaque.get_mut(service_of(path))?;
-        if service.servers.is_empty() {
-            return None;
-        }
+        let service = self.methods.whole(service_of(path)).filter(|whole| !whole.servers.is_empty())?;
         if service.learned >= max {
             return Some(service.all);
         }
-        service.learned += 1;
         let path = Arc::from(path);
         let method = self.intern(&path, || number(&path));
         self.methods.learned(method);
@@ -326,28 +368,10 @@ impl Registry {
         method
     }
 
-    fn opaque_servers(&self, path: &str) -> &[Server] {
-        let service = self.opaque.get(service_of(path));
-        service.map_or(&[], |service| service.servers.as_slice())
-    }
-
     /// Takes a session out of every method it serves: it drains or is gone. Whether it served any.
     pub fn withdraw(&mut self, session: SessionKey) -> bool {
         let Some(served) = self.served_by.remove(&session) else { return false };
-        for method in served {
-            let Some(entry) = self.methods.find_mut(method) else { continue };
-            entry.servers.retain(|server| server.session != session);
-            let whole = entry.path.strip_suffix("/*").map(|path| service_of(path).to_owned());
-            if let Some(service) = whole
-                && let Some(known) = self.opaque.get_mut(&*service)
-            {
-                known.servers.retain(|server| server.session != session);
-                if known.servers.is_empty() {
-                    self.opaque.remove(&*service);
-                }
-            }
-            self.methods.note_unused(method);
-        }
+        served.into_iter().for_each(|method| self.methods.withdraw(method, session));
         self.version += 2;
         true
     }
@@ -357,28 +381,20 @@ impl Registry {
         self.version
     }
 
-    /// Every method somebody serves or has served, with those who do now.
-    pub fn ever_served(&self) -> impl Iterator<Item = (&Arc<str>, &[Server])> {
-        let served = self.methods.iter().filter(|(_, entry)| entry.ever_served);
-        served.map(|(_, entry)| (&entry.path, entry.servers.as_slice()))
+    /// Every method somebody serves or has served, and who.
+    pub fn ever_served(&self) -> impl Iterator<Item = MethodRow<'_>> {
+        self.iter_from(0).filter(|row| row.was_served)
     }
 
-    /// Every method from this slot on: its slot, its path, its servers.
-    pub fn iter_from(&self, slot: usize) -> impl Iterator<Item = (usize, &Arc<str>, &[Server])> {
-        self.methods.iter_from(slot).map(|(slot, entry)| (slot, &entry.path, entry.servers.as_slice()))
-    }
-
-    /// Every server of every method.
-    pub fn all_servers(&self) -> impl Iterator<Item = (MethodKey, &Server)> {
-        self.methods.iter().flat_map(|(key, entry)| entry.servers.iter().map(move |server| (key, server)))
-    }
-
-    /// Sets the policies a server's calls pass.
-    pub fn set_plan(&mut self, method: MethodKey, session: SessionKey, plan: Option<Arc<Plan>>) {
-        let Some(entry) = self.methods.find_mut(method) else { return };
-        for server in entry.servers.iter_mut().filter(|server| server.session == session) {
-            server.plan.clone_from(&plan);
-        }
+    /// Every method from this slot on.
+    pub fn iter_from(&self, slot: usize) -> impl Iterator<Item = MethodRow<'_>> {
+        self.methods.iter_from(slot).map(|(method, entry)| MethodRow {
+            slot: method.slot(),
+            path: &entry.path,
+            servers: self.methods.servers(entry),
+            written: self.methods.written(method, entry),
+            was_served: self.methods.was_served(entry),
+        })
     }
 
     /// The method's number in reports.
@@ -404,37 +420,31 @@ impl Registry {
 
     /// Whether somebody here has ever served a method: if nobody does now, it is away and not unknown.
     pub fn was_served(&self, method: MethodKey) -> bool {
-        self.methods.get(method).ever_served
+        self.methods.was_served(self.methods.get(method))
     }
 
     /// The sessions that serve a method.
     #[inline]
-    pub fn servers(&self, method: MethodKey) -> &[Server] {
-        &self.methods.get(method).servers
+    pub fn servers(&self, method: MethodKey) -> Servers<'_> {
+        self.methods.servers(self.methods.get(method))
     }
 
     /// Those of them that get calls: those who stand by are not among them while anybody else is.
-    pub fn in_line(&self, method: MethodKey) -> &[Server] {
-        let entry = self.methods.get(method);
-        match entry.first_in_line() {
-            0 => &entry.servers,
-            regular => &entry.servers[..regular],
-        }
+    #[inline]
+    pub fn in_line(&self, method: MethodKey) -> Servers<'_> {
+        self.servers(method).in_line()
     }
 
     /// The servers of a method starting behind the one picked last: round-robin, to be searched for one with room.
     /// Those who stand by are not among them while anybody else is.
     pub fn rotate(&mut self, method: MethodKey) -> impl Iterator<Item = &Server> {
-        let Some(entry) = self.methods.find_mut(method) else { return [].iter().chain(&[]) };
-        let count = match entry.first_in_line() {
-            0 => entry.servers.len(),
-            regular => regular,
-        };
-        let servers = &entry.servers[..count];
-        let start = entry.next.min(count);
-        entry.next = if count == 0 { 0 } else { (start + 1) % count };
-        let (before, behind) = servers.split_at(start);
-        behind.iter().chain(before)
+        let count = self.in_line(method).len();
+        let mut start = 0;
+        if let Some(entry) = self.methods.find_mut(method) {
+            start = entry.next.min(count);
+            entry.next = if count == 0 { 0 } else { (start + 1) % count };
+        }
+        self.in_line(method).from_turn(start)
     }
 }
 
@@ -464,30 +474,30 @@ mod tests {
         assert!(registry.key_of("/a.v1.Trunkline/Other").is_none());
     }
 
-    #[test]
-    fn who_stands_by_serves_only_alone() {
-        let (mut registry, mut table) = (Registry::default(), crate::Table::new());
-        let method = registry.intern(&"/a.B/C".into(), || MethodIndex(0));
-        let mut key = || table.insert(crate::session::Session::new(String::new(), 0));
-        let (daemon, first, second) = (key(), key(), key());
+    fn types(path: &str, whole_service: bool) -> Arc<MethodTypes> {
         let schema = Schema::from_proto_source("a.proto", "syntax = \"proto3\"; message M {}").unwrap();
         let schema = Arc::new(BoundSchema::new(schema));
         let input = Form::Typed(MessageType::new(&schema, MessageIndex(0)));
-        let types = Arc::new(MethodTypes {
-            number: 0,
-            path: "/a.B/C".into(),
-            output: input.clone(),
-            input,
-            pattern: Pattern::Unary,
-            whole_service: false,
-        });
-        let server = |session, stands_by| Server {
-            session,
-            route: RouteIndex(0),
-            types: Arc::clone(&types),
-            stands_by,
-            plan: None,
-        };
+        let (output, pattern) = (input.clone(), Pattern::Unary);
+        Arc::new(MethodTypes { number: 0, path: path.into(), output, input, pattern, whole_service })
+    }
+
+    fn sessions(count: usize) -> Vec<SessionKey> {
+        let mut table = crate::Table::new();
+        (0..count).map(|_| table.insert(crate::session::Session::new(String::new(), 0))).collect()
+    }
+
+    fn server(session: SessionKey, types: &Arc<MethodTypes>, stands_by: bool) -> Server {
+        Server { session, route: RouteIndex(0), types: Arc::clone(types), stands_by, plan: None }
+    }
+
+    #[test]
+    fn who_stands_by_serves_only_alone() {
+        let mut registry = Registry::default();
+        let method = registry.intern(&"/a.B/C".into(), || MethodIndex(0));
+        let [daemon, first, second] = sessions(3)[..] else { unreachable!() };
+        let types = types("/a.B/C", false);
+        let server = |session, stands_by| server(session, &types, stands_by);
         let picked = |registry: &mut Registry| {
             let mut picked: Vec<_> =
                 (0..4).map(|_| registry.rotate(method).next().unwrap().session).collect();
@@ -513,5 +523,122 @@ mod tests {
         registry.withdraw(daemon);
         assert_eq!(registry.version(), after, "nothing has changed");
         assert_eq!(registry.ever_served().count(), 1, "it is remembered");
+    }
+    /// A service that these serve as a whole, and so many of its methods, named by callers and by peers in turn.
+    fn whole(sessions: &[SessionKey], methods: usize) -> (Registry, MethodKey, Vec<MethodKey>) {
+        let mut registry = Registry::default();
+        let all = registry.intern(&"/a.B/*".into(), || MethodIndex(0));
+        let types = types("/a.B/*", true);
+        sessions.iter().for_each(|session| registry.serve_all(all, server(*session, &types, false)));
+        let methods = (0..methods).map(|at| {
+            let path: Arc<str> = format!("/a.B/M{at}").into();
+            match at % 2 {
+                0 => registry.learn(&path, usize::MAX, |_| MethodIndex(1)).unwrap(),
+                _ => {
+                    let method = registry.intern(&path, || MethodIndex(1));
+                    registry.hold(method);
+                    method
+                }
+            }
+        });
+        let methods = methods.collect();
+        (registry, all, methods)
+    }
+
+    #[test]
+    fn who_serves_all_of_a_service_is_written_down_once_however_many_methods_are_named() {
+        let sessions = sessions(100);
+        let (mut registry, all, methods) = whole(&sessions, 1000);
+        assert_eq!((registry.every_server().count(), registry.served_by[&sessions[7]].len()), (100, 1));
+        assert_eq!(registry.iter_from(0).map(|row| row.written.len()).sum::<usize>(), 100);
+        assert!(methods.iter().all(|method| registry.servers(*method).len() == 100));
+        assert!(methods.iter().all(|method| registry.was_served(*method)));
+        let turns: HashSet<SessionKey> =
+            (0..100).map(|_| registry.rotate(methods[3]).next().unwrap().session).collect();
+        assert_eq!(turns.len(), 100, "each in turn");
+        assert_eq!(registry.rotate(methods[3]).count(), 100);
+        sessions[1..].iter().for_each(|session| assert!(registry.withdraw(*session)));
+        assert!(methods.iter().all(|method| registry.servers(*method).only_one().is_some()));
+        assert_eq!(registry.services_of(sessions[0]), ["a.B"]);
+        registry.withdraw(sessions[0]);
+        assert!(methods.iter().chain([&all]).all(|method| registry.servers(*method).is_empty()));
+        assert!(
+            registry.was_served(methods[0]) && registry.learn("/a.B/New", 9, |_| MethodIndex(1)).is_none()
+        );
+    }
+
+    #[test]
+    fn those_who_serve_a_method_by_its_name_stand_beside_those_who_serve_all() {
+        let [one, other, daemon] = sessions(3)[..] else { unreachable!() };
+        let (mut registry, all, methods) = whole(&[one], 2);
+        registry.serve(methods[0], server(other, &types("/a.B/M0", false), false));
+        registry.serve_all(all, server(daemon, &types("/a.B/*", true), true));
+        let count = |registry: &Registry, at: usize| {
+            (registry.servers(methods[at]).len(), registry.in_line(methods[at]).len())
+        };
+        assert_eq!((count(&registry, 0), count(&registry, 1)), ((3, 2), (2, 1)));
+        let picked: Vec<_> = (0..3).map(|_| registry.rotate(methods[0]).next().unwrap().session).collect();
+        assert!(picked[0] != picked[1] && picked[0] == picked[2] && !picked.contains(&daemon), "{picked:?}");
+        registry.withdraw(one);
+        assert_eq!((count(&registry, 0), count(&registry, 1)), ((2, 1), (1, 1)));
+        registry.withdraw(other);
+        assert_eq!(registry.in_line(methods[0]).only_one().unwrap().session, daemon);
+    }
+
+    #[test]
+    fn methods_that_only_whole_services_use_are_forgotten_after_those_who_served_them() {
+        let sessions = sessions(1);
+        let (mut registry, all, methods) = whole(&sessions, 5000);
+        methods.iter().for_each(|method| registry.release(*method));
+        registry.forget_unused(&HashSet::new());
+        assert!(methods.iter().all(|method| registry.knows(*method)), "somebody serves them");
+        assert!(!registry.has_many_unused());
+        registry.withdraw(sessions[0]);
+        assert!(registry.has_many_unused());
+        // Back before they are forgotten, and gone again.
+        registry.serve_all(all, server(sessions[0], &types("/a.B/*", true), false));
+        registry.forget_unused(&HashSet::new());
+        assert!(methods.iter().all(|method| registry.knows(*method)) && !registry.has_many_unused());
+        registry.withdraw(sessions[0]);
+        registry.forget_unused(&HashSet::new());
+        assert_eq!(methods.iter().filter(|method| registry.knows(**method)).count(), 1024 - 1);
+        // Those that peers had named were unused for longest.
+        assert_eq!(registry.methods.whole("a.B").unwrap().learned, 0);
+    }
+
+    /// What one engine writes, with what an older one wrote with each method; read by another.
+    fn handed_over(registry: &Registry, is_older: bool) -> Registry {
+        let mut image = ciborium::Value::serialized(registry).unwrap();
+        if is_older {
+            let find = |value: &ciborium::Value, name: &str| {
+                let map = value.as_map().unwrap();
+                map.iter().position(|(key, _)| key.as_text() == Some(name)).unwrap()
+            };
+            let (opaque, methods) = (find(&image, "opaque"), find(&image, "methods"));
+            let map = image.as_map_mut().unwrap();
+            let service = map[opaque].1.as_map().unwrap()[0].1.clone();
+            let servers = service.as_map().unwrap()[find(&service, "servers")].1.clone();
+            for entry in map[methods].1.as_array_mut().unwrap() {
+                let at = find(entry, "servers");
+                entry.as_map_mut().unwrap()[at].1 = servers.clone();
+            }
+        }
+        image.deserialized().unwrap()
+    }
+
+    #[test]
+    fn a_whole_service_is_handed_over_by_engines_of_both_kinds() {
+        let sessions = sessions(10);
+        let (registry, _, methods) = whole(&sessions, 20);
+        for is_older in [false, true] {
+            let mut next = handed_over(&registry, is_older);
+            next.every_server_mut().for_each(|server| server.types = types("/a.B/*", true));
+            assert!(next.take_up(|_| MethodIndex(1)));
+            methods.iter().skip(1).step_by(2).for_each(|method| next.hold(*method));
+            assert_eq!((next.every_server().count(), next.served_by[&sessions[3]].len()), (10, 1));
+            assert!(methods.iter().all(|method| next.servers(*method).len() == 10), "{is_older}");
+            sessions.iter().for_each(|session| assert!(next.withdraw(*session)));
+            assert!(methods.iter().all(|method| next.servers(*method).is_empty()), "{is_older}");
+        }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! [`Workers`]: crate::workers::Workers
 
-use crate::registry::{MethodKey, Server};
+use crate::registry::{MethodKey, Servers};
 use crate::shared_queue::SharedQueue;
 use crate::table::Key;
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use trunkline_call::{Instant, KeyedMap};
 use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, WorkerKey};
 
@@ -146,14 +146,15 @@ impl ServiceWorkers {
     }
 
     /// Those that serve it now. Who has come, and who has gone.
-    pub fn enroll(&mut self, servers: &[Server]) -> (Vec<SessionKey>, Vec<SessionKey>) {
-        let serves = |session: SessionKey| servers.iter().any(|server| server.session == session);
+    pub fn enroll(&mut self, servers: Servers<'_>) -> (Vec<SessionKey>, Vec<SessionKey>) {
+        let serving: HashSet<SessionKey> = servers.iter().map(|server| server.session).collect();
+        let mut known: HashSet<SessionKey> = self.members.iter().map(|member| member.session).collect();
         let gone: Vec<_> =
-            self.members.iter().map(|member| member.session).filter(|one| !serves(*one)).collect();
+            self.members.iter().map(|member| member.session).filter(|one| !serving.contains(one)).collect();
         gone.iter().for_each(|session| self.remove(*session));
         let mut come = Vec::new();
-        for server in servers {
-            if !self.members.iter().any(|member| member.session == server.session) {
+        for server in servers.iter() {
+            if known.insert(server.session) {
                 let (session, worker) = (server.session, self.dispatcher.join(1));
                 self.members.push(Member { session, worker, in_hand: Vec::new() });
                 self.stirred = true;

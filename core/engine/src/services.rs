@@ -20,8 +20,8 @@ impl Registry {
     pub(crate) fn service_states(&self, draining: bool) -> Vec<ServiceState> {
         // Each with the schemas it has already: as many sessions may serve it, each with a schema of its own.
         let mut states: BTreeMap<&str, (ServiceState, HashSet<*const BoundSchema>)> = BTreeMap::new();
-        for (path, servers) in self.ever_served() {
-            let name = service_of(path);
+        for row in self.ever_served() {
+            let name = service_of(row.path);
             if is_own_service(name) {
                 continue;
             }
@@ -30,8 +30,8 @@ impl Registry {
                 (state, HashSet::new())
             };
             let (state, known) = states.entry(name).or_insert_with(new);
-            state.serving |= !servers.is_empty() && !draining;
-            for server in servers {
+            state.serving |= !row.servers.is_empty() && !draining;
+            for server in row.written.iter() {
                 // An application that keeps its types to itself has none to tell.
                 let Form::Typed(MessageType { schema, .. }) = &server.types.input else { continue };
                 if known.insert(Arc::as_ptr(schema)) {

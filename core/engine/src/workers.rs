@@ -21,7 +21,7 @@
 //!
 //! [`Workers`] owns places and queues; `start.rs` asks it for a place, and goes on with calls it gives out.
 
-use crate::registry::{MethodKey, Server};
+use crate::registry::{MethodKey, Servers};
 use crate::service_workers::ServicePolled;
 pub(crate) use crate::service_workers::{Place, Queued, ServiceWorkers};
 use crate::shared_queue::PlacesAsked;
@@ -101,7 +101,7 @@ impl Workers {
     pub fn service(
         &mut self,
         name: &str,
-        servers: &[Server],
+        servers: Servers<'_>,
         version: u64,
         queue_max: usize,
         reservations: impl FnOnce() -> Vec<(u8, usize)>,
@@ -458,7 +458,7 @@ fn stamps_are_there(a10: Instant, a11: Instant) -> bool {
 mod tests {
     //! Shows that what is known of a service leaves with the last who serves it, and not before its calls have.
     use super::*;
-    use crate::registry::MethodTypes;
+    use crate::registry::{MethodTypes, Server};
     use std::sync::Arc;
     use trunkline_call::RouteIndex;
 
@@ -479,6 +479,10 @@ mod tests {
         })
     }
 
+    fn named(own: &[Server]) -> Servers<'_> {
+        Servers { own, whole: &[] }
+    }
+
     /// A call of a method with one request and one response.
     fn asking(call: u64) -> Asking {
         let mut registry = crate::registry::Registry::default();
@@ -495,7 +499,7 @@ mod tests {
             for number in 0..10 {
                 let service = format!("a.S{number}");
                 let own = [session(2 * number), session(2 * number + 1)];
-                workers.service(&service, &servers(&service, own), round, 8, Vec::new);
+                workers.service(&service, named(&servers(&service, own)), round, 8, Vec::new);
             }
             assert_eq!((workers.services.len(), workers.by_service.len()), (10, 10));
             (0..20).for_each(|number| workers.dismiss(session(number)));
@@ -507,7 +511,7 @@ mod tests {
     #[test]
     fn calls_that_wait_are_given_out_first() {
         let mut workers = Workers::default();
-        let key = workers.service("a.B", &servers("a.B", [session(1), session(2)]), 0, 8, Vec::new);
+        let key = workers.service("a.B", named(&servers("a.B", [session(1), session(2)])), 0, 8, Vec::new);
         let mut waiting = Vec::new();
         let mut call = 0;
         while waiting.len() < 2 {
@@ -528,7 +532,7 @@ mod tests {
         // What comes of their places afterwards meets nobody.
         let place = Place { service: key, session: session(1), alone: true };
         workers.give_back(place, CallKey::from_bits(1));
-        let next = workers.service("c.D", &servers("c.D", [session(1), session(2)]), 0, 8, Vec::new);
+        let next = workers.service("c.D", named(&servers("c.D", [session(1), session(2)])), 0, 8, Vec::new);
         assert_ne!(next, key);
     }
 
@@ -537,7 +541,7 @@ mod tests {
         for number in 0..services {
             let name = format!("a.S{number}");
             let own = servers(&name, [session(2 * number), session(2 * number + 1)]);
-            let key = workers.service(&name, &own, 0, 8, Vec::new);
+            let key = workers.service(&name, named(&own), 0, 8, Vec::new);
             let mut call = number * 100;
             while !matches!(workers.give(NOW, key, asking(call)), Given::Waits(_)) {
                 call += 1;

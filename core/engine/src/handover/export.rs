@@ -63,6 +63,9 @@ fn lasting<S: Serializer>(timers: &&TimerTable<Due>, serializer: S) -> Result<S:
 impl Engine {
     /// Version of what is written. A reader that does not know it refuses ([`HandoverError::Version`]).
     pub const STATE_VERSION: u32 = 2;
+    /// That of a state in which somebody serves all of a service: earlier engines look for whoever does with each of
+    /// its methods, and find nobody.
+    pub(super) const WHOLE_STATE_VERSION: u32 = 3;
 
     /// The schemas a state written now would name.
     pub fn schemas_in_use(&self) -> Vec<Arc<BoundSchema>> {
@@ -112,7 +115,11 @@ impl Engine {
             owners_left: self.owners_left(),
         };
         let mut state = Vec::new();
-        ciborium::into_writer(&(Self::STATE_VERSION, leaving), &mut state)
+        let version = match self.registry.has_whole() {
+            true => Self::WHOLE_STATE_VERSION,
+            false => Self::STATE_VERSION,
+        };
+        ciborium::into_writer(&(version, leaving), &mut state)
             .map_err(|error| HandoverError::Malformed(error.to_string()))?;
         Ok(Exported { state, schemas })
     }

@@ -72,7 +72,7 @@ impl Engine {
         self.awaited.hold();
         let registry = &self.registry;
         let servers =
-            registry.all_servers().filter(|(method, server)| registry.is_of_the_house(*method, server));
+            registry.every_server().filter(|(method, server)| registry.is_of_the_house(*method, server));
         let sessions: HashSet<SessionKey> = servers.map(|(_, server)| server.session).collect();
         let is_own = |call: &Call| match &call.server {
             ServerEnd::Session { session, types } => {
@@ -104,8 +104,8 @@ impl Engine {
         let Self { registry, awaited, owners, .. } = self;
         // Sessions that are still the only ones to have served some method.
         let mut alone: HashSet<SessionKey> = HashSet::new();
-        for (_, _, servers) in registry.iter_from(0) {
-            let mut sessions = servers.iter().map(|server| server.session);
+        for row in registry.iter_from(0) {
+            let mut sessions = row.servers.iter().map(|server| server.session);
             if sessions.clone().all(|session| awaited.is_away(session, true)) {
                 alone.extend(sessions.by_ref());
             }

@@ -65,7 +65,7 @@ impl Engine {
     ) -> Vec<(SessionKey, Vec<CallKey>)> {
         let until = turn.now.plus_ns(WAIT_NS);
         // Some the daemon before this one waited for itself.
-        let gone = self.registry.all_servers().map(|(_, server)| server.session);
+        let gone = self.registry.every_server().map(|(_, server)| server.session);
         let gone: HashSet<SessionKey> = gone.filter(|key| self.sessions.find(*key).is_none()).collect();
         for key in sessions.iter().copied().chain(gone) {
             if self.registry.serves_for_the_house(key) {

@@ -28,7 +28,8 @@ use trunkline_telemetry::PeerIndex;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandoverError {
     /// It was written by a program of another version.
-    #[error("the state has version {0}, this program reads {version}", version = Engine::STATE_VERSION)]
+    #[error("the state has version {0}, this program reads {plain} and {whole}",
+            plain = Engine::STATE_VERSION, whole = Engine::WHOLE_STATE_VERSION)]
     Version(u32),
     /// It cannot be read.
     #[error("the state cannot be read: {0}")]
@@ -93,7 +94,7 @@ impl Engine {
     pub fn take_over(self, state: &[u8], schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
         // The version first: what follows may be something else in another.
         let (version, _): (u32, IgnoredAny) = ciborium::from_reader(state).map_err(malformed)?;
-        if version != Self::STATE_VERSION {
+        if ![Self::STATE_VERSION, Self::WHOLE_STATE_VERSION].contains(&version) {
             return Err(HandoverError::Version(version));
         }
         let (_, arriving): (u32, Arriving) = ciborium::from_reader(state).map_err(malformed)?;
@@ -226,7 +227,7 @@ impl Engine {
             }
         }
         let servers: Vec<_> =
-            self.registry.every_server().map(|s| (s.session, Arc::clone(&s.types))).collect();
+            self.registry.every_server().map(|(_, s)| (s.session, Arc::clone(&s.types))).collect();
         let plans: Vec<_> =
             servers.iter().map(|(session, types)| self.plan_for(Side::Server, *session, types)).collect();
         for (server, plan) in self.registry.every_server_mut().zip(plans) {

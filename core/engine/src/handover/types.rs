@@ -113,7 +113,7 @@ impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>, &ShardLinks> 
                 }
             }
         }
-        self.registry.every_server().for_each(|server| note(&server.types));
+        self.registry.every_server().for_each(|(_, server)| note(&server.types));
         self.shards.all_types().for_each(&mut note);
         for (_, peer) in self.peers.iter() {
             peer.offered.values().filter_map(|offered| offered.agreed.as_ref()).for_each(&mut note);

@@ -217,10 +217,9 @@ impl Offers {
     /// What a shard serves; a session's service of a method counts as one worker.
     pub fn of(registry: &Registry, owners: Vec<(Box<str>, Box<str>)>) -> Self {
         let mut methods: Vec<MethodOffer> = Vec::new();
-        for (_, path, servers) in registry.iter_from(0) {
+        for row in registry.iter_from(0) {
             let first = methods.len();
-            // A service served as a whole stands beside each of its methods that is known.
-            for server in servers.iter().filter(|server| server.types.path == *path) {
+            for server in row.written.iter() {
                 let is_same = |offer: &&mut MethodOffer| {
                     offer.stands_by == server.stands_by && are_alike(&offer.types, &server.types)
                 };

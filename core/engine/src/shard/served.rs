@@ -101,7 +101,7 @@ struct ServedBy {
 /// The session that gets a call as it came, if there is no other, nothing of the call is still to come, and nobody
 /// judges it or has it wait.
 fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option<ServedBy> {
-    let [server] = engine.registry.servers(method) else { return None };
+    let server = engine.registry.servers(method).only_one()?;
     let types = &server.types;
     let takes_one = !types.input.is_opaque() && !types.pattern.client_streams();
     let is_held_up = engine.draining || engine.awaited.is_active() || engine.plant.request_hold_ns > 0;
