@@ -109,6 +109,8 @@ pub mod wkt;
 pub use channel::{Channel, ChannelBuilder};
 pub use client::{Bidirectional, ClientStreaming, ServerStreaming, Unary};
 pub use compression::Compression;
+#[doc(hidden)]
+pub use hub::Connect;
 pub use intercept::{ClientCall, ClientInterceptor, Intercept, Intercepted, ServerCall, ServerInterceptor};
 pub use load::LoadReport;
 pub use message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};

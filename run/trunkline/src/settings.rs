@@ -1,7 +1,7 @@
 //! Which daemon to use: what the program says, else what the environment says, else whichever there is. And how long to
 //! look for an answer, which the environment may bound.
 
-use crate::hub::Daemon;
+use crate::hub::{Connector, Daemon};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trunkline_call::{Code, Execution, Status};
@@ -136,6 +136,8 @@ fn wait_limits_with(variable: impl Fn(&str) -> Option<OsString>) -> WaitLimits {
 /// What a builder was told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
+    /// Wins over what else says where the daemon is.
+    pub(crate) given: Option<Connector>,
     pub(crate) socket: Option<PathBuf>,
     pub(crate) embedded: Option<bool>,
     pub(crate) name: Option<String>,
@@ -154,6 +156,9 @@ impl Settings {
 
     /// Most explicit first: code before environment, a socket before the mode.
     fn daemon_with(&self, variable: impl Fn(&str) -> Option<OsString>, places: Places) -> Daemon {
+        if let Some(connector) = &self.given {
+            return Daemon::Given(connector.clone());
+        }
         if let Some(socket) = &self.socket {
             return named(socket.clone());
         }
@@ -280,7 +285,7 @@ mod tests {
             (None, None, Some("maybe"), default(), Daemon::Either(default())),
         ];
         for (socket, embedded, variable, places, expected) in table {
-            let settings = Settings { socket, embedded, name: None };
+            let settings = Settings { socket, embedded, ..Settings::default() };
             let found = settings.daemon_with(|_| variable.map(OsString::from), places);
             assert_eq!(found, expected, "{settings:?} {variable:?}");
         }

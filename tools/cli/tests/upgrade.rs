@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Host, trunkline, watched};
+use support::{Host, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
@@ -90,6 +90,33 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(counted(), calls as u64, "no call is missing, and none counts twice");
+}
+
+/// Whoever cleans up a folder may take the socket's name away; the daemon still has the socket, and so has the next.
+#[test]
+fn a_daemon_whose_sockets_name_is_gone_is_replaced_and_ends() {
+    watched();
+    let host = Host::start("");
+    let aside = host.folder().join("aside.sock");
+    std::fs::rename(host.socket(), &aside).unwrap();
+    let verb = |arguments: &[&str]| {
+        let ended = end(trunkline(&["--socket", aside.to_str().unwrap()]).args(arguments), "");
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.out
+    };
+    let process = || serde_json::from_str::<Value>(&verb(&["list", "--json"])).unwrap()["processId"].clone();
+    let before = process();
+    for _ in 0..2 {
+        verb(&["upgrade"]);
+    }
+    let after = process();
+    assert_ne!(before, after);
+    let after = after.as_u64().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(after).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    while !host.log().contains("daemon ends") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 /// `--last` looks back over a replacement, and who records misses no call.

@@ -1,6 +1,9 @@
 //! Reaching the daemon: at a socket, through a relay, inside this process, or whichever there is.
 
 use crate::refusals::unavailable;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
 use trunkline_call::Status;
 use trunkline_shm::{ControlSocket, Places};
 
@@ -13,9 +16,18 @@ pub(crate) enum Daemon {
     Remote(String),
     /// In this process.
     Embedded,
+    /// The one that gives these connections.
+    Given(Connector),
     /// At one of these sockets if a daemon answers there when first asked, else in this process.
     Either(Places),
 }
+
+/// Gives a fresh connection to a daemon of this process.
+pub type Connect = dyn Fn() -> io::Result<ControlSocket> + Send + Sync;
+
+/// What gives connections to one daemon; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Connector(pub(crate) Arc<Connect>);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -34,6 +46,7 @@ impl Daemon {
         let (socket, settled, alone) = match self {
             Self::Attached(places) => return Ok(Dialled { socket: connect(places)?, alone: None }),
             Self::Remote(place) => return Ok(Dialled { socket: remote(place)?, alone: None }),
+            Self::Given(connector) => return Ok(Dialled { socket: connector.connect()?, alone: None }),
             Self::Embedded => return Ok(Dialled { socket: embedded()?, alone: None }),
             Self::Either(places) => match connect(places) {
                 Ok(socket) => (socket, Self::Attached(places.clone()), None),
@@ -42,6 +55,26 @@ impl Daemon {
         };
         *self = settled;
         Ok(Dialled { socket, alone })
+    }
+}
+
+impl Connector {
+    fn connect(&self) -> Result<ControlSocket, Status> {
+        (self.0)().map_err(|error| unavailable(&format!("cannot attach to the daemon: {error}")))
+    }
+}
+
+impl PartialEq for Connector {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Connector {}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
     }
 }
 

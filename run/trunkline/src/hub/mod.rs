@@ -24,7 +24,8 @@ mod timer;
 mod wait;
 
 pub(crate) use alone::{explained, say};
-pub(crate) use dial::Daemon;
+pub use dial::Connect;
+pub(crate) use dial::{Connector, Daemon};
 pub(crate) use handle::ReactorHandle;
 pub(crate) use hub::Hub;
 pub(crate) use lane::{Lane, Patience, Role};

@@ -7,7 +7,7 @@ use super::shared::Shared;
 #[cfg(feature = "signals")]
 use super::signals;
 use super::worker::Worker;
-use crate::hub::{Hub, Role};
+use crate::hub::{Connect, Connector, Hub, Role};
 use crate::intercept::ServerInterceptor;
 use crate::kick::Kick;
 use crate::opaque;
@@ -145,6 +145,14 @@ impl ServerBuilder {
     /// The daemon's socket, instead of `TRUNKLINE_SOCKET` and the default places.
     pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.socket = Some(path.into());
+        self
+    }
+
+    /// The daemon that gives these connections, wherever its socket is: for what a daemon serves itself. Servers with
+    /// the same `connect` share what looks after their sessions.
+    #[doc(hidden)]
+    pub fn connect_with(mut self, connect: Arc<Connect>) -> Self {
+        self.settings.given = Some(Connector(connect));
         self
     }
 

@@ -34,6 +34,8 @@ pub struct DaemonHost {
 /// What the process is to do.
 #[derive(Debug)]
 pub enum Order {
+    /// Look again at what is waited for.
+    Look,
     /// End, because of this.
     End(&'static str),
     /// Hand over to another process.

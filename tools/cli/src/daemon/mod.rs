@@ -7,6 +7,7 @@ mod log_limit;
 mod log_queue;
 mod logging;
 pub(crate) mod notify;
+mod own_services;
 mod panic_line;
 mod upgrade;
 mod verb;

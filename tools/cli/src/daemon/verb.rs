@@ -3,10 +3,9 @@
 use super::descriptors::raise_descriptor_limit;
 use super::file::{FileError, Loaded};
 use super::host::{DaemonHost, Order};
+use super::own_services::OwnServices;
 use super::{logging, notify, upgrade};
-use crate::admin::proto::admin_server::AdminServer;
-use crate::admin::proto::control_server::ControlServer;
-use crate::admin::{AdminService, Audit, Chronicle, ControlService, UpgradeState};
+use crate::admin::{Chronicle, UpgradeState};
 use crate::args::DaemonArgs;
 use crate::metrics::Reserved;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -17,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trunkline::{Server, ServerHandle, Status, Wait};
+use trunkline::Status;
 use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Otlp, StartError};
 use trunkline_net::ClientFiles;
 #[cfg(feature = "otlp")]
@@ -27,8 +26,6 @@ use trunkline_shm::Places;
 
 /// How often a draining daemon asks its shards whether they are done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
-/// Time the daemon's own services get to finish: their calls are short, and a watcher never leaves by itself.
-const OWN_GRACE: Duration = Duration::from_millis(200);
 
 /// Why the daemon did not run, or not to a good end.
 #[derive(Debug, thiserror::Error)]
@@ -121,11 +118,28 @@ fn begin(
     Ok(Some(Running { host: Arc::new(host), orders, grpc_services, metrics, otlp, collector, loaded }))
 }
 
-/// Serves until there is an order to end.
+/// Serves until there is an order to end, and ends in peace.
 fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
-    let Running { host, orders, grpc_services, metrics, otlp, collector, loaded } = running;
-    let admin = serve_admin(&host)?;
-    let services = serve_grpc(&host, grpc_services)?;
+    let own = OwnServices::start(&running.host, &running.grpc_services)?;
+    match own.until_ready(&running.host.orders, &running.orders)? {
+        Some(Order::End(why)) => {
+            end(&running.host, &own, why, (drain, &running.orders));
+            drop(running);
+        }
+        early => serve(running, &own, early, drain)?,
+    }
+    tracing::info!("daemon ends");
+    Ok(())
+}
+
+/// Carries orders out, beginning with one that came `early`, until there is one to end.
+fn serve(
+    running: Running,
+    own: &OwnServices,
+    mut early: Option<Order>,
+    drain: Duration,
+) -> Result<(), DaemonError> {
+    let Running { host, orders, metrics, otlp, collector, loaded, .. } = running;
     let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics, &loaded.config.metrics.hosts);
     let metrics = metrics.map_err(|(address, error)| no_metrics(&loaded, address, &error))?;
     let succeeds = host.upgrading().taken.is_some();
@@ -138,28 +152,34 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     );
     notify::ready();
     let order = loop {
-        match orders.recv() {
+        match early.take().map_or_else(|| orders.recv(), Ok) {
             Ok(Order::Upgrade(wish)) => {
                 flush(exporter.as_ref());
                 upgrade::hand_over(&host, wish);
             }
             Ok(Order::End(why)) => break why,
+            // What was waited for is there.
+            Ok(Order::Look) => {}
             Err(_) => break "every source of orders is gone",
         }
     };
-    tracing::info!(order, "draining");
-    host.daemon.drain();
-    // Streams of theirs have no end of their own, and would be waited for with the others' calls.
-    let _ = services.shutdown(OWN_GRACE).wait();
-    let_end(&host.daemon, drain, &orders);
-    let _ = admin.shutdown(OWN_GRACE).wait();
+    end(&host, own, order, (drain, &orders));
     // What was measured until now is still to be sent, and asked of shards that are still there.
     drop(exporter);
     drop(metrics);
     // The last handle: threads are joined and sockets removed before the process ends.
     drop(host);
-    tracing::info!("daemon ends");
     Ok(())
+}
+
+/// Ends what goes on here. Calls in flight have `drain`, or until a second order.
+fn end(host: &DaemonHost, own: &OwnServices, order: &str, (drain, orders): (Duration, &Receiver<Order>)) {
+    tracing::info!(order, "draining");
+    host.daemon.drain();
+    // Before the others' calls, with which they would be waited for.
+    own.end_grpc();
+    let_end(&host.daemon, drain, orders);
+    own.end_admin();
 }
 
 fn no_metrics(loaded: &Loaded, address: SocketAddr, error: &io::Error) -> FileError {
@@ -254,40 +274,11 @@ fn find_place(config: &mut Config) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// The admin API is an application like any other: it attaches where everybody does.
-fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
-    let history = host.history.clone();
-    history.keep(Arc::downgrade(host)).map_err(|error| Status::internal(format!("history: {error}")))?;
-    let service = AdminService::new(Arc::downgrade(host), history)
-        .map_err(|error| Status::internal(format!("admin looks: {error}")))?;
-    let service = AdminServer::new(service);
-    let control = ControlService::new(Arc::downgrade(host), Audit::new(&host.audit_log))
-        .map_err(|error| Status::internal(format!("admin changes: {error}")))?;
-    let control = ControlServer::new(control);
-    let server = Server::builder()
-        .name("admin")
-        .socket(&host.socket)
-        .add_service(service)
-        .add_service(control)
-        .spawn()?;
-    server.ready().wait()?;
-    Ok(server)
-}
-
-/// What every gRPC server is expected to have, unless an application brings its own. A session apart from the admin
-/// API's: others than this host's may ask here, and operators must be able to look while they do.
-fn serve_grpc(host: &Arc<DaemonHost>, wanted: GrpcServices) -> Result<ServerHandle, Status> {
-    let server = Server::builder().name("grpc services").socket(&host.socket).stand_by();
-    let server = trunkline_services::add_to(server, &Arc::downgrade(&host.daemon), &wanted).spawn()?;
-    server.ready().wait()?;
-    Ok(server)
-}
-
 /// Lets calls in flight end, for a time, or until a second order.
 fn let_end(daemon: &Daemon, time: Duration, orders: &Receiver<Order>) {
     let until = Instant::now() + time;
     while !daemon.is_idle() && Instant::now() < until {
-        if !matches!(orders.recv_timeout(DRAIN_LOOK), Err(RecvTimeoutError::Timeout)) {
+        if !matches!(orders.recv_timeout(DRAIN_LOOK), Err(RecvTimeoutError::Timeout) | Ok(Order::Look)) {
             tracing::warn!("told twice; not waiting for calls in flight");
             return;
         }
