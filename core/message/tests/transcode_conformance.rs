@@ -174,6 +174,23 @@ fn oneofs() {
 }
 
 #[test]
+fn oneofs_spread_over_many_presence_words() {
+    let members: String = (1..=200).map(|i| format!("int32 m{i} = {i};")).collect();
+    let proto = format!("syntax = \"proto3\"; package test; message M {{ oneof choice {{ {members} }} }}");
+    run(
+        &Both::from_proto(&proto),
+        &[
+            ("from the first word to the second", "0805 f80306", Is("f80306")),
+            ("from the last bit of the register to the first behind it", "f80305 800406", Is("800406")),
+            ("from the second word to the third", "800405 880406", Is("880406")),
+            ("to a far one and back", "0805 a00606 0807", Is("0807")),
+            ("from a far one to a far one", "a00605 c00c06", Is("c00c06")),
+            ("the same again", "a00605 a00606", Is("a00606")),
+        ],
+    );
+}
+
+#[test]
 fn lists() {
     run(
         &Both::from_proto(PROTO3),

@@ -6,7 +6,7 @@ use crate::features::Features;
 use crate::field::FieldBuilder;
 use crate::kind::{Enum, EnumValue, Kind};
 use crate::layout::Layout;
-use crate::limits::BLOCK_BYTES_MAX;
+use crate::limits::{BLOCK_BYTES_MAX, ONEOF_MEMBERS_MAX, ONEOF_WORDS_MAX};
 use crate::message::{Field, Message, Oneof};
 use crate::names::{Declaration, Declared, MessageDeclaration, Names, Scope, Type, is_identifier};
 use crate::service::{Method, Service};
@@ -80,6 +80,15 @@ fn oneofs(declared: &MessageDeclaration<'_, '_>, fields: &mut [Field]) -> Result
         }
         if !is_identifier(proto.name) {
             return Err(declared.invalid(proto.name, "the oneof's name is not an identifier"));
+        }
+        let words = members.chunk_by(|a, b| a / 32 == b / 32).count();
+        for (what, count, limit) in [
+            ("members of the oneof", members.len(), ONEOF_MEMBERS_MAX),
+            ("words of 32 fields with members of the oneof", words, ONEOF_WORDS_MAX),
+        ] {
+            if count > limit {
+                return Err(SchemaError::Limit { place: declared.place(proto.name), what, limit });
+            }
         }
         for &i in &members {
             if let Some(field) = fields.get_mut(i as usize) {

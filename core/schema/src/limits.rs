@@ -10,6 +10,11 @@ pub const MESSAGES_MAX: usize = 1 << 16;
 pub const FIELDS_MAX: usize = 1 << 18;
 /// Fields in one message. HPRPC's wide message has 8192; protoc itself stops at 65535.
 pub const FIELDS_PER_MESSAGE_MAX: usize = 1 << 16;
+/// Members of one oneof. A decoder that meets another member than before clears the bits of all.
+pub const ONEOF_MEMBERS_MAX: usize = 1 << 10;
+/// Words of 32 fields, ascending by number, among which the members of one oneof are spread: so many a decoder clears
+/// for a member of two bytes.
+pub const ONEOF_WORDS_MAX: usize = 64;
 /// Enum values, and enums, in one set.
 pub const ENUM_VALUES_MAX: usize = 1 << 17;
 /// Services plus methods in one set.

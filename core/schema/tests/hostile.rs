@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use support::random::{Tape, descriptor_set};
 use support::wire::{Wire, field, file, message, set};
-use trunkline_schema::{NAME_BYTES_MAX, NESTING_MAX, Schema, SchemaError};
+use trunkline_schema::{NAME_BYTES_MAX, NESTING_MAX, ONEOF_MEMBERS_MAX, Schema, SchemaError};
 
 const INT32: u64 = 5;
 const MESSAGE: u64 = 11;
@@ -96,6 +96,24 @@ fn counts_are_bounded() {
     }
     let files = many(1, 1 << 15);
     assert!(matches!(Schema::from_descriptor_set(&files), Err(SchemaError::Limit { what: "files", .. })));
+}
+
+/// A message of `fields` ints, of which every one at a multiple of `step` is a member of one oneof.
+fn with_oneof(fields: u64, step: u64) -> Vec<u8> {
+    let of = |i| if i % step == 0 { field("f", i, INT32).number(9, 0) } else { field("f", i, INT32) };
+    let m = message("M", (1..=fields).map(of)).message(8, Wire::default().text(1, "choice"));
+    set(file("a").message(4, m))
+}
+
+#[test]
+fn oneofs_are_bounded() {
+    let of = |fields, step| Schema::from_descriptor_set(&with_oneof(fields, step)).map_err(|e| e.to_string());
+    assert!(of(ONEOF_MEMBERS_MAX as u64, 1).is_ok());
+    let refused = of(65_536, 1).unwrap_err();
+    assert_eq!(refused, "a: M.choice: members of the oneof exceed the limit of 1024");
+    assert!(of(65_536, 4096).is_ok(), "in 16 words");
+    let refused = of(65_536, 64).unwrap_err();
+    assert!(refused.contains("words of 32 fields with members of the oneof"), "{refused}");
 }
 
 #[test]

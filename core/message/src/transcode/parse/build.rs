@@ -1,6 +1,7 @@
 //! Schema to parse tables.
 
-use trunkline_schema::{Cardinality, Enum, Field, Kind, Message, Schema};
+use std::ops::Range;
+use trunkline_schema::{Cardinality, Enum, Field, Kind, Message, OneofMask, Schema};
 
 use super::table::{
     ANY_OTHER, ClosedEnum, DRAIN_BIT, Detour, ParseEntry, ParseOp, ParseTable, REGISTER_BITS,
@@ -20,6 +21,8 @@ pub(in crate::transcode) struct ParseTables {
     pub(super) messages: Box<[ParseTable]>,
     enums: Box<[ClosedEnum]>,
     detours: Box<[Detour]>,
+    /// The members' presence bits of all oneofs, each oneof's in a row: its members share them.
+    oneofs: Box<[OneofMask]>,
     /// What to point at when there is no such index.
     nowhere: ParseTable,
     no_detour: Detour,
@@ -27,13 +30,13 @@ pub(in crate::transcode) struct ParseTables {
 
 impl ParseTables {
     pub(in crate::transcode) fn new(schema: &Schema) -> Self {
-        let mut detours = Vec::new();
+        let mut around = Around::default();
         let messages = schema.messages().iter().enumerate();
-        let messages = messages.map(|(i, m)| message(schema, i as u32, m, &mut detours)).collect();
+        let messages = messages.map(|(i, m)| message(schema, i as u32, m, &mut around)).collect();
         let enums = schema.enums().iter().map(|e| ClosedEnum::new(&e.numbers)).collect();
-        let no_detour =
-            Detour { field: ParseEntry::default(), bit: 0, rivals: Box::default(), slot_bytes: 0 };
-        ParseTables { messages, enums, detours: detours.into(), nowhere: ParseTable::default(), no_detour }
+        let no_detour = Detour { field: ParseEntry::default(), bit: 0, rivals: 0..0, slot_bytes: 0 };
+        let (detours, oneofs) = (around.detours.into(), around.oneofs.into());
+        ParseTables { messages, enums, detours, oneofs, nowhere: ParseTable::default(), no_detour }
     }
 
     /// Bytes of a message's block; `None` if there is no such message.
@@ -57,10 +60,25 @@ impl ParseTables {
     pub(super) fn detour(&self, entry: &ParseEntry) -> &Detour {
         self.detours.get(entry.aux as usize).unwrap_or(&self.no_detour)
     }
+
+    /// The presence bits of the oneof that the detour's field is a member of; none if it is alone.
+    #[inline(always)]
+    pub(super) fn rivals(&self, detour: &Detour) -> &[OneofMask] {
+        self.oneofs.get(detour.rivals.start as usize..detour.rivals.end as usize).unwrap_or_default()
+    }
 }
 
-fn message(schema: &Schema, index: u32, message: &Message, detours: &mut Vec<Detour>) -> ParseTable {
-    let entries = message.fields.iter().map(|f| (f.number, entry(schema, message, f, detours)));
+/// What is built beside the tables of messages.
+#[derive(Default)]
+struct Around {
+    detours: Vec<Detour>,
+    oneofs: Vec<OneofMask>,
+}
+
+fn message(schema: &Schema, index: u32, message: &Message, around: &mut Around) -> ParseTable {
+    let rivals = rivals(message, &mut around.oneofs);
+    let entries =
+        message.fields.iter().map(|f| (f.number, entry(schema, (message, &rivals), f, &mut around.detours)));
     let mut table = ParseTable {
         block_bytes: message.layout.block_bytes,
         presence_words: message.layout.presence_words,
@@ -93,14 +111,21 @@ fn message(schema: &Schema, index: u32, message: &Message, detours: &mut Vec<Det
 }
 
 /// A field's entry, or the entry that leads to it by a detour.
-fn entry(schema: &Schema, message: &Message, field: &Field, detours: &mut Vec<Detour>) -> ParseEntry {
+fn entry(
+    schema: &Schema,
+    (message, rivals): (&Message, &[Range<u32>]),
+    field: &Field,
+    detours: &mut Vec<Detour>,
+) -> ParseEntry {
     let direct = direct_entry(schema, field);
     let is_far = field.presence_bit >= REGISTER_BITS;
     if field.oneof.is_none() && !is_far {
         return direct;
     }
     let bit = if is_far { DRAIN_BIT } else { field.presence_bit as u8 };
-    let (rivals, slot_bytes) = rivals(message, field);
+    let of = field.oneof.map(usize::from);
+    let slot_bytes = of.and_then(|i| message.oneofs.get(i)).map_or(0, |oneof| oneof.slot_bytes as u8);
+    let rivals = of.and_then(|i| rivals.get(i)).cloned().unwrap_or_default();
     detours.push(Detour { field: ParseEntry { bit, ..direct }, bit: field.presence_bit, rivals, slot_bytes });
     ParseEntry {
         op: ParseOp::Detour,
@@ -111,14 +136,20 @@ fn entry(schema: &Schema, message: &Message, field: &Field, detours: &mut Vec<De
     }
 }
 
-/// The presence bits of a field's fellow members in a oneof, and the size of the slot they share.
-fn rivals(message: &Message, field: &Field) -> (Box<[u32]>, u8) {
-    let Some(oneof) = field.oneof.and_then(|i| message.oneofs.get(usize::from(i))) else {
-        return (Box::default(), 0);
-    };
-    let members = oneof.fields.iter().filter_map(|&i| message.fields.get(i as usize));
-    let others = members.map(|f| f.presence_bit).filter(|&bit| bit != field.presence_bit);
-    (others.collect(), oneof.slot_bytes as u8)
+/// Puts the presence bits of a message's oneofs into `all`. Where each oneof's are; nowhere for one of a single member.
+fn rivals(message: &Message, all: &mut Vec<OneofMask>) -> Vec<Range<u32>> {
+    let mut parts = message.layout.oneofs.as_slice();
+    let ranges = message.oneofs.iter().map(|oneof| {
+        let end = parts.iter().skip(1).position(|part| part.first).map_or(parts.len(), |at| at + 1);
+        let (own, rest) = parts.split_at(end);
+        parts = rest;
+        let start = all.len() as u32;
+        if oneof.fields.len() > 1 {
+            all.extend(own);
+        }
+        start..all.len() as u32
+    });
+    ranges.collect()
 }
 
 fn direct_entry(schema: &Schema, field: &Field) -> ParseEntry {
@@ -208,5 +239,31 @@ fn packed_op(kind: Kind, closed: bool) -> ParseOp {
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Float => ParseOp::PackedFixed32,
         Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => ParseOp::PackedFixed64,
         _ => ParseOp::PackedVarint32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that what a oneof takes, and what a switch between its members clears, is a word for 32 members.
+    use super::*;
+    use trunkline_schema::ONEOF_MEMBERS_MAX;
+
+    #[test]
+    fn members_of_a_oneof_share_its_words() {
+        let members: String = (1..=ONEOF_MEMBERS_MAX).map(|i| format!("int32 m{i} = {i};")).collect();
+        let text = format!(
+            "syntax = \"proto3\"; message M {{ oneof choice {{ {members} }}
+             oneof other {{ int32 x = 2000; int32 y = 2001; }} oneof single {{ int32 z = 2002; }} }}"
+        );
+        let schema = Schema::from_proto_source("a.proto", &text).unwrap();
+        let tables = ParseTables::new(&schema);
+        let words = ONEOF_MEMBERS_MAX / 32;
+        assert_eq!(tables.oneofs.len(), words + 1);
+        let detour = |number| tables.detour(tables.messages[0].find(number));
+        for number in 1..=ONEOF_MEMBERS_MAX as u32 {
+            assert_eq!(tables.rivals(detour(number)).len(), words);
+        }
+        assert_eq!(tables.rivals(detour(2001)), &tables.oneofs[words..]);
+        assert!(detour(2002).rivals.is_empty(), "nothing to clear");
     }
 }

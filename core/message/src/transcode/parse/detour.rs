@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::build::ParseTables;
 use super::table::{Detour, ParseEntry, ParseOp, REGISTER_BITS};
 use super::wire::Head;
+use trunkline_schema::OneofMask;
 
 /// Whether this is a closed enum's unknown value, which must not displace another member of the oneof.
 #[inline(always)]
@@ -13,13 +14,18 @@ pub(super) fn is_stray_enum(tables: &ParseTables, op: ParseOp, field: &ParseEntr
 
 /// Makes the slot a oneof's members share as if no other member had ever been set.
 #[inline(never)]
-pub(super) fn unset(arena: &mut Arena<'_>, detour: &Detour, base: u32, mut present: u64) -> u64 {
-    for &rival in &detour.rivals {
-        if rival < REGISTER_BITS {
-            present &= !(1 << rival);
+pub(super) fn unset(
+    arena: &mut Arena<'_>,
+    (detour, rivals): (&Detour, &[OneofMask]),
+    base: u32,
+    mut present: u64,
+) -> u64 {
+    for part in rivals {
+        if part.word < 2 {
+            present &= !(u64::from(part.mask) << (32 * part.word));
         }
-        let at = base + 4 + rival / 32 * 4;
-        let word = arena.word(at) & !(1 << (rival % 32));
+        let at = base + 4 + part.word * 4;
+        let word = arena.word(at) & !part.mask;
         arena.put(at, word.to_le_bytes());
     }
     let slot = base + detour.field.slot;

@@ -5,6 +5,8 @@
 //! Wide blocks, oneofs and what else is out of the ordinary stand behind a *detour*, so that the ordinary field pays
 //! nothing for them.
 
+use std::ops::Range;
+
 /// What to do with a field's value. One operation per type and cardinality, so that none asks what it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ParseOp {
@@ -111,8 +113,8 @@ pub(super) struct Detour {
     pub field: ParseEntry,
     /// Its presence bit, counted over all words.
     pub bit: u32,
-    /// The other members' bits.
-    pub rivals: Box<[u32]>,
+    /// Where `ParseTables` has the bits of the oneof's members, this one's among them; empty if there is no other.
+    pub rivals: Range<u32>,
     /// Bytes of the shared slot to clear when another member was set before.
     pub slot_bytes: u8,
 }

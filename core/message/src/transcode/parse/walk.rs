@@ -315,7 +315,8 @@ impl<'a> Parser<'a> {
             return (self.values.unknown(level, at), present);
         }
         if !detour.rivals.is_empty() && !detour::is_set(&self.values.arena, detour.bit, level.base, present) {
-            present = detour::unset(&mut self.values.arena, detour, level.base, present);
+            let rivals = self.values.tables.rivals(detour);
+            present = detour::unset(&mut self.values.arena, (detour, rivals), level.base, present);
         }
         if detour.bit < REGISTER_BITS {
             present |= 1 << detour.bit;
