@@ -211,10 +211,17 @@ pub enum EntryError {
 
 /// Bytes of the message an entry of an application brings, as it says; zero if it brings none.
 pub fn message_bytes(entry: &Entry) -> u32 {
-    match entry[0] as u8 {
-        kind::CALL | kind::MESSAGE | kind::FINISH => span(entry[2]).len,
-        _ => 0,
-    }
+    let has_message = match entry[0] as u8 {
+        kind::CALL | kind::FINISH => (entry[0] >> 8) as u8 & flag::PAYLOAD != 0,
+        kind::MESSAGE => true,
+        _ => false,
+    };
+    if has_message { span(entry[2]).len } else { 0 }
+}
+
+/// Whether an entry of an application is one that a server sends on a call it was given.
+pub fn is_answer(entry: &Entry) -> bool {
+    matches!(entry[0] as u8, kind::MESSAGE | kind::HEADERS | kind::FINISH)
 }
 
 /// Bytes of the blocks an entry of an application gives back and does nothing else, as it says; zero if it does not.
@@ -603,6 +610,23 @@ mod tests {
             Submission::Drain { answer: true },
         ] {
             assert_eq!(Submission::decode(&submission.encode()), Ok(submission));
+        }
+    }
+
+    /// What is paid for is what is there, and what nobody's answer is its caller does not pay.
+    #[test]
+    fn bytes_are_those_of_messages_that_are_there() {
+        let mut claims = Submission::Finish(finish()).encode();
+        assert_eq!(message_bytes(&claims), 0);
+        claims[2] = u64::MAX;
+        assert_eq!(message_bytes(&claims), 0, "it says that it has no message");
+        let made = Submission::Finish(Finish { payload: payload_of(5), ..finish() }).encode();
+        assert_eq!((message_bytes(&made), is_answer(&made)), (5, true));
+        for of_callers in [Submission::HalfClose { call: CallId(1) }, Submission::Cancel { call: CallId(1) }]
+        {
+            let mut entry = of_callers.encode();
+            entry[2] = u64::MAX;
+            assert_eq!((message_bytes(&entry), is_answer(&entry)), (0, false));
         }
     }
 

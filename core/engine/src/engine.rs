@@ -33,7 +33,7 @@ use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Entry, EntryError, Span};
+use trunkline_call::entry::{Completion, Entry, EntryError, Span, is_answer};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
 use trunkline_grpc::Command;
 use trunkline_native::{Config, Features};
@@ -303,10 +303,10 @@ impl Engine {
     }
 
     /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
-    /// is its handler's.
+    /// is its handler's answer. What a handler says to no effect is its own.
     pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
-        let made =
-            self.delivered_key(session, CallId(raw[1])).and_then(|call| self.calls.find(call)?.maker());
+        let call = is_answer(raw).then(|| self.delivered_key(session, CallId(raw[1]))).flatten();
+        let made = call.and_then(|call| self.calls.find(call)?.maker());
         made.map_or(session, |(maker, _)| maker)
     }
 

@@ -189,11 +189,12 @@ impl Shard {
         for index in order {
             let Some(&key) = self.sessions.active.get(index) else { continue };
             worked |= self.drain_session(key);
-            self.sessions.leave_resting(index);
         }
         for key in self.tenants.relieve() {
             worked |= self.drain_session(key);
         }
+        // Not meanwhile: the last takes the place of one that rests, and from the middle on it may have gone by.
+        self.sessions.leave_all_resting();
         worked
     }
 
@@ -248,13 +249,15 @@ impl Shard {
                 rings.work.carried(bytes.saturating_add(returned_bytes(&entry)));
             }
             left = left.saturating_sub(bytes);
-            if is_shared && !gives_back(&entry) {
-                self.tenants.charge(self.engine.on_behalf_of(key, &entry), bytes);
-            }
+            let payer = (is_shared && !gives_back(&entry)).then(|| self.engine.on_behalf_of(key, &entry));
             let mut turn = Turn { now: now(), heaps: &mut self.heaps };
             if let Err(fault) = self.engine.handle_submission(&mut turn, key, &entry) {
                 self.dismiss(key, fault.to_string());
                 return true;
+            }
+            // What was refused is nobody's to pay but for its sender, who is gone with it.
+            if let Some(payer) = payer {
+                self.tenants.charge(payer, bytes);
             }
         }
         true

@@ -62,7 +62,7 @@ impl Config {
             let advice = "write it in [[call]], or leave it out";
             return Err(breach(&format!("serve[{index}].server_identity"), problem, advice));
         }
-        check_tenants(&self.tenant)?;
+        check_tenants(&self.tenant, &self.serve)?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         self.debug.check()
@@ -345,7 +345,7 @@ fn check_peers(kind: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
     Ok(())
 }
 
-fn check_tenants(tenants: &[Tenant]) -> Result<(), Breach> {
+fn check_tenants(tenants: &[Tenant], serve: &[ServiceRule]) -> Result<(), Breach> {
     for (index, tenant) in tenants.iter().enumerate() {
         let key = |name: &str| format!("tenant[{index}].{name}");
         let said = [tenant.uid.is_some(), tenant.cgroup.is_some(), tenant.service.is_some()];
@@ -373,12 +373,27 @@ fn check_tenants(tenants: &[Tenant]) -> Result<(), Breach> {
                 advice,
             ));
         }
+        if let Some(service) = tenant.service.as_deref().filter(|service| !is_ruled(serve, service)) {
+            let problem =
+                format!("is {service:?}, whose share anybody would have who serves a free name of it");
+            let advice = format!("write a [[serve]] rule for {service:?} that says who may");
+            return Err(breach(&key("service"), problem, &advice));
+        }
         if tenants[..index].iter().any(|before| before.name() == tenant.name()) {
             let problem = format!("is {}, which has a weight already", tenant.name());
             return Err(breach(&format!("tenant[{index}]"), problem, "keep one of them"));
         }
     }
     Ok(())
+}
+
+/// Whether rules say of every service that fits a pattern who may serve it.
+fn is_ruled(serve: &[ServiceRule], pattern: &str) -> bool {
+    let covers = |rule: &ServiceRule| match rule.service.strip_suffix('*') {
+        Some(prefix) => pattern.starts_with(prefix),
+        None => rule.service == pattern,
+    };
+    serve.iter().any(covers)
 }
 
 /// The path of a control group, or its beginning up to a star.

@@ -277,6 +277,11 @@ const MISTAKES: &[(&str, &str)] = &[
          SPIFFE ids or names of certificates",
     ),
     (
+        "[[tenant]]\nservice = \"a.*\"\nweight = 2\n[[serve]]\nservice = \"a.b.*\"\nwho = []",
+        "d.toml:2:11: tenant[0].service: is \"a.*\", whose share anybody would have who serves a free name of it; \
+         write a [[serve]] rule for \"a.*\" that says who may",
+    ),
+    (
         "[[serve]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"b\"]",
         "d.toml:4:19: serve[0].server_identity: means nothing: it is about the targets of calls; write it in \
          [[call]], or leave it out",

@@ -14,7 +14,8 @@ use trunkline_system_tests::harness::{Host, Process, until, use_program};
 const USERS: [u32; 2] = [54_321, 54_322];
 const BY_USER: &str = "[[tenant]]\nuid = 54321\nweight = 3\n";
 /// The same by what its callers serve.
-const BY_SERVICE: &str = "[[tenant]]\nservice = \"hostile.v1.User54321\"\nweight = 3\n";
+const BY_SERVICE: &str = "[[tenant]]\nservice = \"hostile.v1.User54321\"\nweight = 3\n\
+    [[serve]]\nservice = \"hostile.v1.User54321\"\nwho = [\"uid:54321\"]\n";
 /// Calls of either user that are queued, of small ones and of large: those fit into the receive heap of one session.
 /// Credit is had in rounds, and a turn has 64 entries, so that of few small ones either may have a tenth more.
 const QUEUED: [u64; 2] = [8_000, 1_800];
