@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use trunkline_call::Pattern;
 use trunkline_message::Transcoder;
-use trunkline_schema::{MessageIndex, Schema};
+use trunkline_schema::{MessageIndex, Schema, SchemaError};
 
 /// A schema and its transcoding tables, built once per descriptor set and shared by every session that sends the same.
 #[derive(Debug)]
@@ -22,6 +22,22 @@ impl BoundSchema {
         let schema = Arc::new(schema);
         let transcoder = Transcoder::new(Arc::clone(&schema));
         Self { schema, transcoder, source: None }
+    }
+
+    /// Computes the fingerprints that a bind of these services and paths asks for: a host does so where it may take its
+    /// time, and the bind itself finds them. What the schema does not define is left to the bind to refuse.
+    ///
+    /// # Errors
+    /// [`SchemaError::Limit`] if they ask for too much.
+    pub fn compute_fingerprints<'n>(
+        &self,
+        serves: &[String],
+        calls: impl Iterator<Item = &'n str>,
+    ) -> Result<(), SchemaError> {
+        let served = serves.iter().filter_map(|name| self.schema.service_named(name));
+        let called = calls.filter_map(|path| self.schema.method_at(path));
+        let methods = served.flat_map(|service| &service.methods).chain(called);
+        self.schema.compute_fingerprints(methods.flat_map(|method| [method.input, method.output]))
     }
 
     /// The same, and what it was built from.
@@ -44,7 +60,11 @@ pub struct MessageType {
 impl MessageType {
     /// The type at `index` of `schema`.
     pub fn new(schema: &Arc<BoundSchema>, index: MessageIndex) -> Self {
-        let fingerprint = schema.schema.fingerprint(index);
+        Self::with_fingerprint(schema, index, schema.schema.fingerprint(index))
+    }
+
+    /// The same, whose fingerprint is known.
+    pub(crate) fn with_fingerprint(schema: &Arc<BoundSchema>, index: MessageIndex, fingerprint: u64) -> Self {
         Self { schema: Arc::clone(schema), index, fingerprint }
     }
 }

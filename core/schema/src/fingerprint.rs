@@ -15,30 +15,11 @@ use sha2::{Digest, Sha256};
 use crate::kind::{Cardinality, Enum, EnumIndex, Kind, MessageIndex};
 use crate::message::{Field, Message};
 
-/// The fingerprint of the message at `root`.
-pub(crate) fn of(messages: &[Message], enums: &[Enum], root: MessageIndex) -> u64 {
-    let mut walk = Walk {
-        ordinals: vec![UNSEEN; messages.len()],
-        order: Vec::new(),
-        enums,
-        enum_digests: vec![None; enums.len()],
-    };
-    let mut hash = Sha256::new();
-    let mut form = Vec::new();
-    walk.ordinal(root);
-    let mut next = 0;
-    while let Some(message) = walk.order.get(next).and_then(|i| messages.get(i.0 as usize)) {
-        next += 1;
-        form.clear();
-        walk.write_message(message, &mut form);
-        hash.update(&form);
-    }
-    first_eight(hash)
-}
-
 const UNSEEN: u32 = u32::MAX;
 
-struct Walk<'s> {
+/// Computes fingerprints of one schema's messages. Several are cheaper by one than by one each.
+pub(crate) struct FingerprintWalk<'s> {
+    messages: &'s [Message],
     ordinals: Vec<u32>,
     order: Vec<MessageIndex>,
     enums: &'s [Enum],
@@ -46,7 +27,37 @@ struct Walk<'s> {
     enum_digests: Vec<Option<u64>>,
 }
 
-impl Walk<'_> {
+impl<'s> FingerprintWalk<'s> {
+    pub(crate) fn new(messages: &'s [Message], enums: &'s [Enum]) -> Self {
+        FingerprintWalk {
+            messages,
+            ordinals: vec![UNSEEN; messages.len()],
+            order: Vec::new(),
+            enums,
+            enum_digests: vec![None; enums.len()],
+        }
+    }
+
+    /// The fingerprint of the message at `root`. It costs one for each message and field that the root leads to;
+    /// `None` if that is more than there is `left`.
+    pub(crate) fn of(&mut self, root: MessageIndex, left: &mut usize) -> Option<u64> {
+        let mut hash = Sha256::new();
+        let mut form = Vec::new();
+        for seen in self.order.drain(..) {
+            self.ordinals[seen.0 as usize] = UNSEEN;
+        }
+        self.ordinal(root);
+        let mut next = 0;
+        while let Some(message) = self.order.get(next).and_then(|i| self.messages.get(i.0 as usize)) {
+            *left = left.checked_sub(1 + message.fields.len())?;
+            next += 1;
+            form.clear();
+            self.write_message(message, &mut form);
+            hash.update(&form);
+        }
+        Some(first_eight(hash))
+    }
+
     fn write_message(&mut self, message: &Message, form: &mut Vec<u8>) {
         form.extend((message.fields.len() as u32).to_le_bytes());
         for field in &message.fields {

@@ -51,7 +51,8 @@ pub use kind::{Cardinality, Enum, EnumIndex, EnumValue, Kind, MessageIndex};
 pub use layout::{Form, Layout, OneofMask, PresenceWord, Slot};
 pub use limits::{
     BLOCK_BYTES_MAX, DESCRIPTOR_SET_BYTES_MAX, ENUM_VALUES_MAX, FIELDS_MAX, FIELDS_PER_MESSAGE_MAX,
-    FILES_MAX, MESSAGES_MAX, METHODS_MAX, NAME_BYTES_MAX, NESTING_MAX, ONEOF_MEMBERS_MAX, ONEOF_WORDS_MAX,
+    FILES_MAX, FINGERPRINT_FIELDS_MAX, MESSAGES_MAX, METHODS_MAX, NAME_BYTES_MAX, NESTING_MAX,
+    ONEOF_MEMBERS_MAX, ONEOF_WORDS_MAX,
 };
 pub use message::{Field, Message, Oneof};
 pub use schema::Schema;

@@ -17,6 +17,9 @@ pub const ONEOF_MEMBERS_MAX: usize = 1 << 10;
 pub const ONEOF_WORDS_MAX: usize = 64;
 /// Enum values, and enums, in one set.
 pub const ENUM_VALUES_MAX: usize = 1 << 17;
+/// Messages and fields that are walked for the fingerprints of one bind's types: what a type leads to is walked for
+/// each type. Four million are about 60 MB of SHA-256; a thousand methods with types of 2000 fields take as many.
+pub const FINGERPRINT_FIELDS_MAX: usize = 1 << 22;
 /// Services plus methods in one set.
 pub const METHODS_MAX: usize = 1 << 16;
 /// Bytes of one fully qualified name. Names are stored whole, so this bounds what nesting can multiply.

@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 use crate::build;
-use crate::error::SchemaError;
-use crate::fingerprint;
+use crate::error::{Place, SchemaError};
+use crate::fingerprint::FingerprintWalk;
 use crate::kind::{Enum, EnumIndex, MessageIndex};
+use crate::limits::FINGERPRINT_FIELDS_MAX;
 use crate::message::Message;
 use crate::service::{Method, Service, ServiceIndex};
 
@@ -146,6 +147,36 @@ impl Schema {
     /// If the index comes from another schema and is out of range here.
     pub fn fingerprint(&self, index: MessageIndex) -> u64 {
         let cell = &self.fingerprints[index.0 as usize];
-        *cell.get_or_init(|| fingerprint::of(&self.messages, &self.enums, index))
+        let walk = || FingerprintWalk::new(&self.messages, &self.enums).of(index, &mut usize::MAX.clone());
+        *cell.get_or_init(|| walk().unwrap_or_default())
+    }
+
+    /// Computes the fingerprints of `roots` and remembers them. A field counts once for each root that leads to it, so
+    /// few descriptors can ask for any amount of work: of what is not known yet, at most [`FINGERPRINT_FIELDS_MAX`]
+    /// messages and fields are walked.
+    ///
+    /// # Errors
+    /// [`SchemaError::Limit`] that names the root at which the limit was reached.
+    ///
+    /// # Panics
+    /// As [`Schema::fingerprint`].
+    pub fn compute_fingerprints(
+        &self,
+        roots: impl IntoIterator<Item = MessageIndex>,
+    ) -> Result<(), SchemaError> {
+        let mut walk = FingerprintWalk::new(&self.messages, &self.enums);
+        let mut left = FINGERPRINT_FIELDS_MAX;
+        for root in roots {
+            let cell = &self.fingerprints[root.0 as usize];
+            if cell.get().is_none() {
+                let known = walk.of(root, &mut left).ok_or_else(|| SchemaError::Limit {
+                    place: Place { owner: self.message(root).full_name.clone(), ..Place::default() },
+                    what: "fields that this and other methods' types lead to, counted for each type,",
+                    limit: FINGERPRINT_FIELDS_MAX,
+                })?;
+                cell.get_or_init(|| known);
+            }
+        }
+        Ok(())
     }
 }

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use support::random::{Tape, descriptor_set};
 use support::wire::{Wire, field, file, message, set};
-use trunkline_schema::{NAME_BYTES_MAX, NESTING_MAX, ONEOF_MEMBERS_MAX, Schema, SchemaError};
+use trunkline_schema::{
+    FINGERPRINT_FIELDS_MAX, NAME_BYTES_MAX, NESTING_MAX, ONEOF_MEMBERS_MAX, Schema, SchemaError,
+};
 
 const INT32: u64 = 5;
 const MESSAGE: u64 = 11;
@@ -167,6 +169,23 @@ fn large_enums_shared_by_many_fields_stay_cheap() {
     let file = file("a").message(5, e).message(4, message("M", fields));
     let schema = Schema::from_descriptor_set(&set(file)).unwrap();
     schema.fingerprint(schema.message_named("M").unwrap());
+}
+
+/// A thousand roots that lead to one message of 8000 fields: 8 million fields in 100 KB.
+#[test]
+fn fingerprints_are_computed_within_bounds() {
+    let hub = message("Hub", (1..=8000).map(|i| field("f", i, INT32)));
+    let roots = (0..1000).map(|i| message(&format!("R{i}"), [field("hub", 1, MESSAGE).text(6, ".Hub")]));
+    let file = roots.fold(file("a").message(4, hub), |file, root| file.message(4, root));
+    let schema = Schema::from_descriptor_set(&set(file)).unwrap();
+    let roots = (0..1000).map(|i| schema.message_named(&format!("R{i}")).unwrap()).collect::<Vec<_>>();
+    let refused = schema.compute_fingerprints(roots.iter().copied()).unwrap_err().to_string();
+    assert!(refused.contains("R524: fields that this and other methods' types lead to"), "{refused}");
+    assert!(refused.contains(&FINGERPRINT_FIELDS_MAX.to_string()), "{refused}");
+    let again = Schema::from_descriptor_set(schema.descriptor_set()).unwrap();
+    assert_eq!(again.compute_fingerprints(roots[..500].iter().copied()), Ok(()));
+    assert_eq!(schema.fingerprint(roots[7]), again.fingerprint(roots[7]));
+    assert_eq!(again.fingerprint(roots[7]), again.fingerprint(roots[600]), "one by one as many as one likes");
 }
 
 #[test]

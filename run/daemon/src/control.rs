@@ -475,6 +475,13 @@ impl Control {
             Ok(calls) => calls,
             Err(refused) => return Ok(Err(refused)),
         };
+        if let Some(schema) = &schema
+            && let Err(refused) =
+                schema.compute_fingerprints(&bind.serves, calls.iter().map(|(path, _)| &**path))
+        {
+            let why = format!("descriptor set: {refused}");
+            return Ok(Err(Refused { code: Code::ResourceExhausted, why }));
+        }
         let serves = !bind.serves.is_empty();
         let held = schema.clone();
         let bind = Box::new(BindCommand { schema, serves: bind.serves, calls, permitted });

@@ -28,6 +28,9 @@ pub(super) struct TypesState {
 struct MessageState {
     schema: usize,
     name: String,
+    /// So that nothing is computed while calls wait; earlier versions do not say it.
+    #[serde(default)]
+    fingerprint: Option<u64>,
 }
 
 /// Types by number.
@@ -66,7 +69,10 @@ impl TypesState {
             Some(message) => {
                 let schema = schemas.get(message.schema)?;
                 let index = schema.schema.message_named(&message.name)?;
-                Some(Form::Typed(MessageType::new(schema, index)))
+                Some(Form::Typed(match message.fingerprint {
+                    Some(known) => MessageType::with_fingerprint(schema, index, known),
+                    None => MessageType::new(schema, index),
+                }))
             }
         };
         Some(MethodTypes {
@@ -88,7 +94,8 @@ impl MessageState {
             schemas.push(Arc::clone(&of.schema));
             schemas.len() - 1
         });
-        Some(Self { schema, name: of.schema.schema.message(of.index).full_name.to_string() })
+        let name = of.schema.schema.message(of.index).full_name.clone();
+        Some(Self { schema, name, fingerprint: Some(of.fingerprint) })
     }
 }
 
