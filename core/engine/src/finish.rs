@@ -230,7 +230,8 @@ impl Engine {
         client.release(self, key);
     }
 
-    fn drop_backlogs(&mut self, key: CallKey) {
+    /// Throws away what waits in a call, which has the ends it waits for.
+    pub(crate) fn drop_backlogs(&mut self, key: CallKey) {
         let Some(call) = self.calls.find(key) else { return };
         if call.request.is_at_rest() && call.response.is_at_rest() {
             return;

@@ -95,7 +95,7 @@ impl EndOfCall for WebStream {
             Item::HalfClose => engine.half_close(peer, tag),
             Item::Headers { metadata } => engine.answer_head(peer, tag, direction, metadata),
             Item::Finish { code, execution, metadata, .. } => {
-                if *code == Code::Ok && message.is_none() && !engine.streams(key, direction) {
+                if *code == Code::Ok && message.is_none() && engine.lacks_message(key, direction) {
                     let why = "the method returns one message and the handler returned none";
                     return Err(Refusal::Fault(Fault::HandlerProtocol { why }));
                 }
@@ -513,8 +513,10 @@ impl Engine {
         self.calls.find(key).is_some_and(made)
     }
 
-    fn streams(&self, key: CallKey, direction: Direction) -> bool {
-        self.calls.find(key).is_some_and(|call| call.streams(direction))
+    /// Whether the one message of a method is not there. One that does not know the method sends it ahead of its end.
+    fn lacks_message(&self, key: CallKey, direction: Direction) -> bool {
+        let call = self.calls.find(key);
+        call.is_some_and(|call| !call.streams(direction) && call.half_of(direction).messages == 0)
     }
 }
 

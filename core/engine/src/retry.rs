@@ -87,7 +87,10 @@ impl Engine {
             && *code != Code::Ok
         {
             let next = self.after_failure(turn, call, attempt, (*code, *execution), metadata);
-            // What one attempt knows of itself says nothing of those before it.
+            if next == NextAttempt::Deliver {
+                self.note_attempts(call);
+            }
+            // What one attempt knows of itself says nothing of those before it, nor of those that end with it.
             if self.calls.find(call).is_some_and(|call| call.handed_over)
                 && *execution == Execution::NotExecuted
             {

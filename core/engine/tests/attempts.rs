@@ -203,6 +203,20 @@ fn hedging_at_p95_cuts_p99_at_little_cost() {
     assert_eq!(losers, extra, "every loser is cancelled");
 }
 
+/// A hedge that no server has seen ends its call, while another attempt is at work: nobody can say that the call was
+/// not executed.
+#[test]
+fn a_hedge_does_not_speak_for_the_attempts_beside_it() {
+    let unseen = vec![("trunkline-execution".into(), "not-executed".into())];
+    let fatal = Answer { trailers: unseen, ..after(MS, Code::ResourceExhausted) };
+    let slow = after(500 * MS, Code::Ok);
+    let (fleet, ended) = one(script(vec![slow, fatal.clone()]), &hedges(3, "0.010s"));
+    assert_eq!((ended.code, ended.execution), (Code::ResourceExhausted, Execution::Unknown));
+    assert_eq!((fleet.seen[0], fleet.cancelled[0]), (2, 1));
+    let (_, ended) = one(script(vec![fatal]), &hedges(3, "0.010s"));
+    assert_eq!((ended.code, ended.execution), (Code::ResourceExhausted, Execution::NotExecuted));
+}
+
 #[test]
 fn hedges_end_with_the_first_answer_or_a_fatal_one() {
     let slow = || after(100 * MS, Code::Ok);

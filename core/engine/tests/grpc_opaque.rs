@@ -4,11 +4,13 @@
 
 mod world;
 
+use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, MessageCompression, Payload, Span, Submission};
 use trunkline_call::{Code, Instant, Metadata};
-use trunkline_engine::Limits;
+use trunkline_engine::{BoundSchema, GatewaySettings, Limits};
 use trunkline_grpc::StreamTag;
 use trunkline_grpc::compress::{Encoding, compress, decompress};
+use trunkline_schema::Schema;
 use world::web::{Said, blob};
 use world::*;
 
@@ -167,6 +169,36 @@ fn a_grpc_client_calls_an_opaque_server() {
             data_of_all(&said),
             (0..answered).map(|index| vec![index as u8; 70_000]).collect::<Vec<_>>()
         );
+        scene.taken();
+    }
+    scene.nothing_left();
+}
+
+/// A gateway that was told the types knows that the method gives one answer; the server, behind another daemon, does
+/// not, and sends it ahead of its end.
+#[test]
+fn an_answer_in_parts_goes_through_a_gateway_that_knows_the_method() {
+    let mut world = World::new();
+    let schema = Schema::from_proto_source("world.proto", PROTO).unwrap();
+    let schemas = vec![Arc::new(BoundSchema::new(schema))];
+    let engine = &mut world.hosts[0].engine;
+    engine.configure_gateway(GatewaySettings { schemas, ..GatewaySettings::default() });
+    engine.configure_service("world.Echo", &["tcp://10.1.1.1:50051".to_owned()]).unwrap();
+    let app = world.attach_opaque(1, None, true);
+    world.web_at_gateway(0, &[]);
+    let mut scene = Scene { world, app };
+    for (number, answers) in [(1, 1), (2, 0)] {
+        let tag = StreamTag(number);
+        scene.world.request(0, tag, ONCE, &[], false);
+        scene.world.body(0, tag, &blob(b"ask"), true);
+        scene.settle();
+        let (call, ..) = scene.delivered();
+        (0..answers).for_each(|_| scene.send(call, b"answer", false));
+        scene.finish(call, Code::Ok, None);
+        let said = scene.said(tag);
+        let code = if answers == 0 { Code::Internal } else { Code::Ok };
+        assert_eq!(said.code(), u32::from(code.number()), "{said:?}");
+        assert_eq!(data_of_all(&said), vec![b"answer".to_vec(); answers]);
         scene.taken();
     }
     scene.nothing_left();

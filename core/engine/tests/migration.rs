@@ -7,8 +7,9 @@ use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
 use trunkline_engine::{Engine, Limits, ShardIndex, Stays, Turn, release_session};
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_grpc::{Event, Reason};
+use trunkline_grpc::{Event, Reason, StreamTag};
 use trunkline_policy::{Chain, Definition, Side};
+use world::web::blob;
 use world::*;
 
 /// The shards of the near host in a world of three, by their places among its hosts.
@@ -380,6 +381,22 @@ fn a_call_that_came_back_needs_a_second_shard() {
     assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(needed(&world), 0);
+}
+
+/// A stream of a peer crosses to a server that is gone by then, and there is no other: what waited behind its opening
+/// is not counted as what is to cross any more.
+#[test]
+fn nothing_waits_of_a_stream_that_came_back_to_nobody() {
+    let mut world = world();
+    let server = attach(&mut world, SHARDS[1], true);
+    let web = world.web(SHARDS[0]);
+    world.request(web, StreamTag(1), CHAT, &[], false);
+    world.body(web, StreamTag(1), &blob(b"first"), false);
+    world.body(web, StreamTag(1), &blob(b"second"), false);
+    world.detach(&server);
+    world.settle(&mut []);
+    assert_eq!(world.webs[web].take(StreamTag(1)).code(), u32::from(Code::Unavailable.number()));
+    world.nothing_left();
 }
 
 /// The other host sends its messages without their headers by then.

@@ -517,13 +517,18 @@ fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening:
     let body = opening.body.map(Body::Crossed);
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
     let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
+    let next = next_server(engine, key, opening.end);
+    if next.is_err() {
+        // Its messages wait counted as what is to cross, for as long as the call does.
+        engine.drop_backlogs(key);
+    }
     engine.leave_server(key);
     if let Some(call) = engine.calls.find_mut(key) {
         call.handed_over = false;
         // It is counted when it crosses again.
         (call.request.messages, call.request.bytes) = (0, 0);
     }
-    match next_server(engine, key, opening.end) {
+    match next {
         Ok(server) => {
             engine.set_server(key, server, None);
             engine.hand_over(turn, key, Direction::Request, &mut item);
