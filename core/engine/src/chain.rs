@@ -97,6 +97,11 @@ impl Engine {
         self.admission.poll_access_record()
     }
 
+    /// A change of the daemon that an operator asked for who may not.
+    pub fn poll_denied_change(&mut self) -> Option<crate::DeniedChange> {
+        self.denied.poll()
+    }
+
     /// What of the chain applies to a method a session binds.
     pub(crate) fn plan_for(
         &mut self,

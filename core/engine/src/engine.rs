@@ -17,6 +17,7 @@ use crate::held::HeldBudget;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::nested::Nested;
+use crate::operator::DeniedChanges;
 use crate::owners::Owners;
 use crate::peer::{Lent, Peer};
 use crate::r2p2::R2p2;
@@ -89,6 +90,7 @@ pub struct Engine {
     pub(crate) scratch: Scratch,
     pub(crate) telemetry: Telemetry,
     pub(crate) admission: AdmissionControl,
+    pub(crate) denied: DeniedChanges,
     /// Sessions with something in their outbox.
     pub(crate) completing: VecDeque<SessionKey>,
     /// What is held for connections and sessions, by where they come from.
@@ -221,6 +223,7 @@ impl Engine {
             limits,
             telemetry: Telemetry::default(),
             admission: AdmissionControl::new(clock_id),
+            denied: DeniedChanges::default(),
             completing: VecDeque::new(),
             held,
             retired: Vec::new(),

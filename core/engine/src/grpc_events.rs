@@ -167,6 +167,7 @@ impl Engine {
             Some(GrpcPeer { operator: Some(operator), .. }) => {
                 let method = self.registry.own_key_of(head.path);
                 let served = method.and_then(|method| Some((method, self.types_served(method)?.pattern)));
+                operator.denied(head.path).into_iter().for_each(|denied| self.denied.push(denied));
                 operator.asked(head.path, served).map(here)
             }
             _ => self.route_from_grpc(peer, &head),

@@ -144,7 +144,7 @@ pub use handover::{Brought, Exported, GrpcLeft, HandoverError};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::StateParts;
-pub use operator::Operator;
+pub use operator::{DeniedChange, Operator};
 pub use peer::PeerFault;
 pub use peer_io::{Piece, SentCall};
 pub use r2p2::{R2p2Port, R2p2Settings};

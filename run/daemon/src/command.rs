@@ -14,8 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{
-    AccessRecord, BindError, Binding, Bound, BoundSchema, GrpcLeft, PeerKey, ServiceState, SessionKey,
-    Snapshot, Stays,
+    AccessRecord, BindError, Binding, Bound, BoundSchema, DeniedChange, GrpcLeft, PeerKey, ServiceState,
+    SessionKey, Snapshot, Stays,
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
@@ -126,6 +126,8 @@ pub(crate) enum ControlMessage {
     Adopt(ControlSocket),
     /// Have a session of a shard go to another; the key it has there, or why it stays.
     Move { session: AttachedSession, to: usize, reply: Sender<Result<SessionKey, String>> },
+    /// Tell of denied changes from now on; `None` if somebody is told already.
+    TakeDenials(Sender<Option<Receiver<DeniedChange>>>),
     /// Hand everything over to another daemon.
     Leave(Box<Leave>),
     /// End the thread.
@@ -143,6 +145,8 @@ pub(crate) enum Notice {
     Busy(ShardLoad),
     /// A line for the access log.
     Access(Box<AccessRecord>),
+    /// A change of the daemon by somebody who may not.
+    Denied(Box<DeniedChange>),
     /// A policy does not fit a method that was bound.
     Misfit(Box<PolicyError>),
     /// A module is faulty and was ejected.

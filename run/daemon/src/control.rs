@@ -7,9 +7,11 @@ use crate::bound_sets::BoundSets;
 use crate::clients::{AttachedSession, Client, Clients, ControlReceived};
 use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
+use crate::denials::Denials;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
+use crate::processes::{cgroup_of, program_of};
 use crate::rights::{Refused, Rights};
 use crate::schemas::{SchemaCache, read_memfd};
 use crate::shard_threads::ShardThreads;
@@ -77,6 +79,7 @@ pub(crate) struct Control {
     keys_looked: Instant,
     unwritten: Arc<AtomicUsize>,
     memory: FreedMemory,
+    denials: Denials,
     poller: Poller,
     ready: Vec<Ready>,
     /// Somebody may wait at the listener.
@@ -116,6 +119,7 @@ impl Control {
             keys_looked: Instant::now(),
             unwritten: parts.unwritten,
             memory: parts.memory,
+            denials: Denials::default(),
             poller,
             ready: Vec::new(),
             connects: true,
@@ -136,6 +140,7 @@ impl Control {
                     ControlMessage::Move { session, to, reply } => {
                         let _ = reply.send(self.move_when_asked(session, to));
                     }
+                    ControlMessage::TakeDenials(reply) => drop(reply.send(self.denials.take())),
                     ControlMessage::Leave(leave) => self.hand_over(&leave),
                     ControlMessage::Stop => return,
                 }
@@ -471,6 +476,7 @@ impl Control {
             Ok(permitted) => permitted,
             Err(refused) => return Ok(Err(refused)),
         };
+        rights.denied(&bind.calls).into_iter().for_each(|denied| self.denials.note(denied));
         let calls = match rights.calls(bind.calls) {
             Ok(calls) => calls,
             Err(refused) => return Ok(Err(refused)),
@@ -519,6 +525,10 @@ impl Control {
                 return self.tell_renewed(shard, session, heap, (bytes, number));
             }
             Notice::Access(record) => return self.write_access(&record),
+            Notice::Denied(denied) => {
+                self.unwritten.fetch_sub(1, Ordering::Relaxed);
+                return self.denials.note(*denied);
+            }
             Notice::Busy(load) => return self.relieve(shard, &load),
             Notice::Ejected(ejected) => return tracing::error!(%ejected, "policy module ejected"),
             Notice::Misfit(misfit) => {
@@ -568,18 +578,6 @@ impl Control {
             request_bytes = record.request_bytes, response_bytes = record.response_bytes,
         );
     }
-}
-
-/// The program a process runs now, as far as this daemon may look; empty if not.
-fn program_of(pid: u32) -> String {
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    path.into_os_string().into_string().unwrap_or_default()
-}
-
-/// The control group a process is in, of the one hierarchy there is (cgroup v2); empty if nobody knows.
-fn cgroup_of(pid: u32) -> String {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned()
 }
 
 fn bound_reply(binding: Binding) -> Bound {

@@ -1,16 +1,26 @@
-//! The chain of policies of a running daemon: exchanged, kept, listed, handed over.
+//! The chain of policies of a running daemon: exchanged, kept, listed, handed over. And which changes were denied.
 
-use crate::command::{Command, Exchanged, ShardSender};
+use crate::command::{Command, ControlMessage, Exchanged, ShardSender};
 use crate::config::settle_targets;
 use crate::handle::Daemon;
 use crate::policies_file::{ChangeError, PoliciesKept};
 use crate::start_error::StartError;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use trunkline_engine::DeniedChange;
 use trunkline_policy::{
     BundleError, Chain, Definition, PolicyError, PolicyRow, decode_modules, encode_modules,
 };
 
 impl Daemon {
+    /// Changes of this daemon that were asked for by those who may not, from its start until its end. They are told
+    /// once: whoever asks second has `None`.
+    pub fn denied_changes(&self) -> Option<Receiver<DeniedChange>> {
+        let (reply, told) = channel();
+        self.tell_control(ControlMessage::TakeDenials(reply));
+        told.recv().ok().flatten()
+    }
+
     /// Puts a chain of policies in the place of the one at work, for all calls from now on; or only says whether it
     /// would do (`dry_run`). Checked as a whole, applied as a whole.
     ///

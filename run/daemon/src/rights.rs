@@ -3,7 +3,7 @@
 use crate::config::{Config, ServiceRule};
 use trunkline_call::Code;
 use trunkline_control::CallMethod;
-use trunkline_engine::{BindError, Bound, is_own_service, is_reading};
+use trunkline_engine::{BindError, Bound, DeniedChange, is_own_service, is_reading};
 use trunkline_net::Target;
 use trunkline_shm::PeerCredentials;
 
@@ -61,6 +61,23 @@ impl Rights<'_> {
             Ok((call.path, target))
         };
         calls.into_iter().map(one).collect()
+    }
+
+    /// The change of the daemon among the calls of a bind that this application may not ask for; the service, if they
+    /// are several: which of them it would have called is not known.
+    pub fn denied(&self, calls: &[CallMethod]) -> Option<DeniedChange> {
+        let is_change = |path: &&str| is_own_service(path.trim_start_matches('/')) && !is_reading(path);
+        let mut changes = calls.iter().map(|call| call.path.as_str()).filter(is_change);
+        let path = changes.next().filter(|_| !self.is_own_process())?;
+        let PeerCredentials { uid, gid, .. } = self.peer;
+        let why = match self.identity {
+            Some(_) => self.may_call(path).err()?.why,
+            None => self.config.admin.permit(false, uid, gid).err()?,
+        };
+        let service = path.rsplit_once('/').map_or(path, |(service, _)| service);
+        let change = if changes.next().is_some() { service } else { path };
+        let identity = self.identity.map_or_else(|| format!("uid:{uid}"), str::to_owned);
+        Some(DeniedChange::new(&identity, change, &why))
     }
 
     fn one_call(&self, path: &str, target: &str) -> Result<Option<String>, Refused> {

@@ -119,7 +119,8 @@ pub(crate) struct ControlSender {
     pub ended: Arc<AtomicBool>,
 }
 
-/// Lines of the access log on their way to the control thread. More wait in the engine, whose own limit drops them.
+/// Lines of the access log, and denied changes, on their way to the control thread. More wait in the engine, whose own
+/// limits drop them.
 const UNWRITTEN_MAX: usize = 1024;
 
 impl Shard {
@@ -528,9 +529,11 @@ impl Shard {
             );
         }
         while self.control.unwritten.load(Ordering::Relaxed) < UNWRITTEN_MAX {
-            let Some(record) = self.engine.poll_access_record() else { return };
+            let denied = self.engine.poll_denied_change().map(|denied| Notice::Denied(Box::new(denied)));
+            let access = || self.engine.poll_access_record().map(|record| Notice::Access(Box::new(record)));
+            let Some(line) = denied.or_else(access) else { return };
             self.control.unwritten.fetch_add(1, Ordering::Relaxed);
-            self.notify(Notice::Access(Box::new(record)));
+            self.notify(line);
         }
     }
 

@@ -131,6 +131,49 @@ fn any_grpc_client_looks_and_changes_if_it_may() {
     assert!(lines.iter().all(|line| line["identity"] == own.as_str()), "{lines:?}");
 }
 
+/// However often, and by whichever way; and of no one more lines than a minute has.
+#[test]
+fn who_may_not_and_tries_is_written_down() {
+    const TRIES: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit");
+    let keys = format!("change = [\"uid:4294967294\"]\naudit_log = {:?}", audit.display().to_string());
+    let stage = Stage::new(&keys);
+    stage.ask::<_, Changed>(CHANGE, addition()).unwrap_err();
+    let lines = || -> Vec<Value> {
+        let text = std::fs::read_to_string(&audit).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let until = |count: usize| {
+        while lines().len() < count {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    until(1);
+    // By the library it asks for the service, and never comes to say which change it is.
+    let refused = stage.host.verb(&["policy", "remove", "x"], "");
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    until(2);
+    let own = format!("uid:{}", rustix::process::geteuid().as_raw());
+    for (line, change) in lines().iter().zip([&CHANGE[1..], "trunkline.admin.v1.Control"]) {
+        assert_eq!((&line["identity"], &line["change"]), (&own.as_str().into(), &change.into()), "{line}");
+        let outcome = line["outcome"].as_str().unwrap();
+        assert!(outcome.starts_with("denied: not for uid ") && outcome.contains("admin.change"), "{line}");
+    }
+    for _ in 0..TRIES {
+        stage.ask::<_, Changed>(CHANGE, addition()).unwrap_err();
+    }
+    // Who looks and may not changes nothing, and is no line.
+    drop(stage);
+    let lines = lines();
+    let left_out = |line: &Value| -> usize {
+        let words = line["outcome"].as_str().unwrap().strip_suffix(" more, within a minute");
+        words.map_or(1, |words| words.rsplit(' ').next().unwrap().parse().unwrap())
+    };
+    assert_eq!(lines.iter().map(left_out).sum::<usize>(), 2 + TRIES, "each is there, or counted: {lines:?}");
+    assert!(lines.len() < TRIES, "{lines:?}");
+}
+
 #[test]
 fn who_may_not_is_told_who_says_so() {
     let stage = Stage::new("change = [\"uid:4294967294\"]");

@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use trunkline::{Connect, Server, ServerHandle, Status, Wait};
 use trunkline_daemon::GrpcServices;
@@ -24,6 +25,8 @@ pub struct OwnServices {
     admin: ServerHandle,
     /// Apart from the admin API: others than this host's may ask here, and operators look meanwhile.
     grpc: ServerHandle,
+    /// Writes down which changes were denied.
+    audit: Option<JoinHandle<()>>,
 }
 
 impl OwnServices {
@@ -38,7 +41,10 @@ impl OwnServices {
         let admin = serve_admin(host, Arc::clone(&connect))?;
         let grpc = Server::builder().name("grpc services").connect_with(connect).stand_by();
         let grpc = trunkline_services::add_to(grpc, &Arc::downgrade(&host.daemon), wanted).spawn()?;
-        Ok(Self { admin, grpc })
+        let denied = host.daemon.denied_changes();
+        let audit = denied.map(|denied| Audit::new(&host.audit_log).keep_denied(denied)).transpose();
+        let audit = audit.map_err(|error| Status::internal(format!("audit: {error}")))?;
+        Ok(Self { admin, grpc, audit })
     }
 
     /// Waits until they serve, or there is an order to end. An order for later is given back then.
@@ -68,6 +74,11 @@ impl OwnServices {
     /// Ends the admin API.
     pub fn end_admin(&self) {
         let _ = self.admin.shutdown(GRACE).wait();
+    }
+
+    /// Waits until everything that was denied is written down: to be called when the daemon has ended.
+    pub fn settle(self) {
+        self.audit.into_iter().for_each(|audit| drop(audit.join()));
     }
 }
 

@@ -128,6 +128,7 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
         }
         early => serve(running, &own, early, drain)?,
     }
+    own.settle();
     tracing::info!("daemon ends");
     Ok(())
 }
