@@ -51,7 +51,7 @@ const DECODED_SURPLUS: usize = 8;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ConvertError {
     /// No room in the receive heap now; there may be later.
-    NoRoom { heap_bytes: u64 },
+    NoRoom { heap_bytes: u64, wanted: u32 },
     /// Larger than messages may be.
     TooLarge { limit: u64 },
     /// Larger than the receive heap, which is empty if nobody is there to receive any more.
@@ -577,7 +577,7 @@ fn allocate(heaps: &mut dyn Heaps, to: SessionKey, len: u32) -> Result<u32, Conv
     if len > capacity {
         return Err(ConvertError::TooLargeForHeap { heap_bytes: capacity.into() });
     }
-    heaps.allocate(to, len.max(1)).ok_or(ConvertError::NoRoom { heap_bytes: capacity.into() })
+    heaps.allocate(to, len.max(1)).ok_or(ConvertError::NoRoom { heap_bytes: capacity.into(), wanted: len })
 }
 
 fn too_large() -> ConvertError {
@@ -593,7 +593,7 @@ pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fau
         (ConvertError::TooLargeForHeap { heap_bytes: 0 }, _) => {
             Fault::HandlerGone { executed: Execution::Unknown }
         }
-        (ConvertError::TooLargeForHeap { heap_bytes } | ConvertError::NoRoom { heap_bytes }, _) => {
+        (ConvertError::TooLargeForHeap { heap_bytes } | ConvertError::NoRoom { heap_bytes, .. }, _) => {
             Fault::Limit { name: RECEIVE_HEAP, limit: heap_bytes }
         }
     }

@@ -29,6 +29,9 @@ pub(crate) struct Half {
     /// What its messages hold of the receiver's heap.
     #[serde(default)]
     pub share: Share,
+    /// Room that the backlog's head, as its receiver gets it, needs in the heap there; zero if nobody has found out.
+    #[serde(default)]
+    pub room_wanted: u32,
     /// The connection that still pays for the large messages in the backlog.
     #[serde(default)]
     pub large_of: Option<PeerKey>,
@@ -57,6 +60,7 @@ impl Half {
             charged,
             unreleased,
             share,
+            room_wanted,
             large_of,
             large_waits,
             released_bytes,
@@ -71,7 +75,7 @@ impl Half {
         }
         (*gathered, *waiting_since, *paced_until, *large_of) = (None, None, None, None);
         (*ended, *introduced, *large_waits, *share) = (false, false, false, Share::default());
-        (*charged, *released_bytes, *bytes, *messages) = (0, 0, 0, 0);
+        (*charged, *released_bytes, *bytes, *messages, *room_wanted) = (0, 0, 0, 0, 0);
     }
 
     /// Takes out what its receiver has of it, which is on another shard from now on.

@@ -315,19 +315,21 @@ impl Engine {
         if let Some(blocker) = self.awaits_share(turn, key, to, direction, item) {
             return Err(Refusal::Blocked(blocker));
         }
-        let payload = match item.body() {
-            None => None,
-            Some(body) => match self.place_body(turn, key, to, direction, wanted, body) {
-                Ok(payload) => Some(payload),
-                Err(ConvertError::NoRoom { .. }) => return Err(Refusal::Blocked(Blocker::Session(to))),
-                Err(error) => return Err(Refusal::Fault(conversion_fault(error, direction))),
-            },
+        if self.awaits_room(turn, key, to, direction) {
+            return Err(Refusal::Blocked(Blocker::Session(to)));
+        }
+        // Before the message, which may be long to convert: that is not to have been in vain.
+        let Some(metadata) = place_metadata(turn, to, &self.words(key, to, item)) else {
+            return Err(Refusal::Blocked(Blocker::Session(to)));
         };
-        let metadata = match place_metadata(turn, to, &self.words(key, to, item)) {
-            Some(span) => span,
-            None => {
-                self.unplace(turn, to, item, payload);
-                return Err(Refusal::Blocked(Blocker::Session(to)));
+        let placed = item.body().map(|body| self.place_body(turn, key, to, direction, wanted, body));
+        let payload = match placed.transpose() {
+            Ok(payload) => payload,
+            Err(error) => {
+                if metadata.len != 0 {
+                    turn.heaps.discard(to, metadata.offset);
+                }
+                return Err(self.unplaced(key, to, direction, error));
             }
         };
         if let Some(payload) = payload {
@@ -368,14 +370,46 @@ impl Engine {
         place(turn.heaps, scratch, to, wanted, sent, body)
     }
 
-    /// Takes a placed body back because its metadata found no room; a body placed by the socket stays where it is.
-    fn unplace(&mut self, turn: &mut Turn<'_>, to: SessionKey, item: &Item<'_>, payload: Option<Payload>) {
-        if matches!(item.body(), Some(Body::Placed { .. })) {
-            return;
+    /// Whether a message waits for room that is not there yet: it is not converted in vain each time that some is made.
+    #[inline]
+    fn awaits_room(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+    ) -> bool {
+        let Some(call) = self.calls.find_mut(key) else { return false };
+        let wanted = call.half(direction).room_wanted;
+        if wanted == 0 {
+            return false;
         }
-        if let Some(payload) = payload {
-            turn.heaps.discard(to, payload.span.offset);
+        // Another receiver's heap may be smaller, and says so itself.
+        if wanted <= turn.heaps.receive_capacity(to) {
+            match turn.heaps.allocate(to, wanted) {
+                Some(offset) => turn.heaps.discard(to, offset),
+                None => return true,
+            }
         }
+        call.half(direction).room_wanted = 0;
+        false
+    }
+
+    /// Why a message has no place in a session's receive heap; for how much room it waits is noted.
+    fn unplaced(
+        &mut self,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        error: ConvertError,
+    ) -> Refusal {
+        let ConvertError::NoRoom { wanted, .. } = error else {
+            return Refusal::Fault(conversion_fault(error, direction));
+        };
+        if let Some(call) = self.calls.find_mut(key) {
+            call.half(direction).room_wanted = wanted;
+        }
+        Refusal::Blocked(Blocker::Session(to))
     }
 
     /// The route by which a session serves a call. An older engine may have handed it over without.
