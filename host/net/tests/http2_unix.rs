@@ -64,10 +64,14 @@ fn authority(event: &Event) -> Option<String> {
 #[test]
 fn a_path_is_taken_for_an_authority_at_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
-    for (number, (authority, becomes)) in
-        [("tmp%2Fx.sock", "tmp.2Fx.sock"), ("/tmp/x.sock", "3tmp3x.sock"), ("localhost", "localhost")]
-            .into_iter()
-            .enumerate()
+    for (number, (authority, becomes)) in [
+        ("tmp%2Fx.sock", "tmp.2Fx.sock"),
+        ("/tmp/x.sock", "3tmp3x.sock"),
+        ("%2Fa:b:c.sock", ".2Fa:bBc.sock"),
+        ("localhost", "localhost"),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let said = request(authority.as_bytes());
         for first in [0, 24, 60] {

@@ -1,9 +1,9 @@
 //! Makes an authority out of a socket's path, in what a client says over a Unix socket.
 //!
 //! Many clients of gRPC name the path of a Unix socket as `:authority`: gRPC C core and Swift percent-encoded
-//! (`run%2Fx.sock`), Java as it is (`/run/x.sock`). h2 refuses a request whose authority has a `%` or `/`, and what a
-//! server on a Unix socket is called tells nothing: the client has found it. So the bytes at fault are replaced before
-//! h2 reads them, in place.
+//! (`run%2Fx.sock`), Java as it is (`/run/x.sock`). h2 refuses a request whose authority has a `%` or `/`, or a second
+//! `:` (`/run/a:b:c.sock`), and what a server on a Unix socket is called tells nothing: the client has found it. So the
+//! bytes at fault are replaced before h2 reads them, in place.
 //!
 //! Each is replaced by one whose Huffman code (RFC 7541, appendix B) is one bit away: the lengths of the string, of the
 //! frame and of the dynamic table's entry stay what they were, however the string is encoded, so nothing has to be
@@ -31,6 +31,9 @@ const SHIFT_MAX: u32 = 21;
 const CODE_ENDS: [(u8, u16); 8] =
     [(5, 0x0a), (6, 0x2e), (7, 0x7c), (8, 0xfe), (10, 0x3fd), (11, 0x7fd), (12, 0xffc), (13, 0x1ffe)];
 const CODE_BITS_MAX: u8 = 13;
+/// The codes of `:` and `[`, with their lengths.
+const COLON: (u8, u16) = (7, 0x5c);
+const BRACKET: (u8, u16) = (13, 0x1ffb);
 
 /// Follows the bytes of one client.
 #[derive(Debug)]
@@ -62,11 +65,22 @@ enum Block {
     /// A name that may be it, as long as `rest` is what comes.
     Name { rest: &'static [u8] },
     /// An authority, as it is.
-    Plain { left: u32 },
+    Plain { left: u32, colons: Colons },
     /// An authority in Huffman's code, and the bits of the code that have come.
-    Coded { left: u32, code: u16, bits: u8 },
+    Coded { left: u32, code: u16, bits: u8, colons: Colons },
     /// Malformed.
     Lost,
+}
+
+/// Which `:` have been in an authority. The first may be that of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colons {
+    /// Nothing has come.
+    Unbegun,
+    None,
+    One,
+    /// It began with a bracket: they are an address's of IPv6.
+    OfAddress,
 }
 
 /// What an integer says.
@@ -188,16 +202,16 @@ impl Block {
                     // Looked at once more, and skipped.
                     None => (Self::Skipped { text: Text::Name, left: rest.len() as u32 }, 0),
                 },
-                Self::Plain { mut left } => {
+                Self::Plain { mut left, mut colons } => {
                     let count = take_text(&mut left, bytes.len());
-                    bytes[..count].iter_mut().for_each(|byte| *byte = replaced(*byte));
-                    (if left > 0 { Self::Plain { left } } else { Self::Field }, count)
+                    bytes[..count].iter_mut().for_each(|byte| *byte = replaced(*byte, &mut colons));
+                    (if left > 0 { Self::Plain { left, colons } } else { Self::Field }, count)
                 }
-                Self::Coded { left, mut code, mut bits } => {
-                    let is_sound = replace_coded(first, &mut code, &mut bits);
+                Self::Coded { left, mut code, mut bits, mut colons } => {
+                    let is_sound = replace_coded(first, (&mut code, &mut bits), &mut colons);
                     let next = match left - 1 {
                         0 => Self::Field,
-                        left if is_sound => Self::Coded { left, code, bits },
+                        left if is_sound => Self::Coded { left, code, bits, colons },
                         left => Self::Skipped { text: Text::Value { is_authority: false }, left },
                     };
                     (next, 1)
@@ -246,8 +260,8 @@ impl Integer {
             (Self::NameIndex, index) => Block::Text(Text::Value { is_authority: index == NAME_INDEX }),
             (Self::Length { text, .. }, 0) => text.end(false),
             (Self::Length { text: Text::Value { is_authority: true }, is_coded }, left) => match is_coded {
-                true => Block::Coded { left, code: 0, bits: 0 },
-                false => Block::Plain { left },
+                true => Block::Coded { left, code: 0, bits: 0, colons: Colons::Unbegun },
+                false => Block::Plain { left, colons: Colons::Unbegun },
             },
             (Self::Length { text: text @ Text::Value { is_authority: false }, .. }, left) => {
                 Block::Skipped { text, left }
@@ -273,9 +287,24 @@ impl Text {
     }
 }
 
+impl Colons {
+    /// A character has come. `true` if it is a `:` too many.
+    fn count(&mut self, is_colon: bool, is_bracket: bool) -> bool {
+        let is_another = is_colon && *self == Self::One;
+        *self = match *self {
+            Self::Unbegun if is_bracket => Self::OfAddress,
+            Self::Unbegun | Self::None if is_colon => Self::One,
+            Self::Unbegun => Self::None,
+            known => known,
+        };
+        is_another
+    }
+}
+
 /// What stands in an authority for a byte of a path.
-fn replaced(byte: u8) -> u8 {
+fn replaced(byte: u8, colons: &mut Colons) -> u8 {
     match byte {
+        _ if colons.count(byte == b':', byte == b'[') => b'B',
         b'%' => b'.',
         b'/' => b'3',
         b' ' => b'-',
@@ -286,8 +315,8 @@ fn replaced(byte: u8) -> u8 {
 /// The same for codes that end in this byte. `false` if one is in no authority.
 ///
 /// No bit that was passed on before is changed: which of two characters a code is, its sixth bit says, and for `%` and
-/// the space alike the fifth is set. (`/` becomes `3` by its sixth.)
-fn replace_coded(byte: &mut u8, code: &mut u16, bits: &mut u8) -> bool {
+/// the space alike the fifth is set. (`/` becomes `3` by its sixth, `:` becomes `B` by its seventh.)
+fn replace_coded(byte: &mut u8, (code, bits): (&mut u16, &mut u8), colons: &mut Colons) -> bool {
     for bit in (0..8).rev().map(|shift| 1 << shift) {
         *code = *code << 1 | u16::from(*byte & bit != 0);
         *bits += 1;
@@ -295,6 +324,10 @@ fn replace_coded(byte: &mut u8, code: &mut u16, bits: &mut u8) -> bool {
             *byte |= bit;
         }
         if CODE_ENDS.iter().any(|(length, end)| length == bits && *code < *end) {
+            let is = |character| (*bits, *code) == character;
+            if colons.count(is(COLON), is(BRACKET)) {
+                *byte |= bit;
+            }
             (*code, *bits) = (0, 0);
         } else if *bits == CODE_BITS_MAX {
             return false;
@@ -374,8 +407,8 @@ mod tests {
         let kinds = prop::sample::select(vec![(0x40, 0x3f), (0x00, 0x0f), (0x10, 0x0f)]);
         let index = prop_oneof![3 => Just(1), 2 => Just(0), 1 => 2usize..62];
         let name = prop::sample::select(vec![":authority", ":authoritx", "user-agent", "x", ":path"]);
-        let literal = (kinds, index, name, any::<[bool; 2]>(), "[a-z0-9%/ ._~&*(A-Z:@-]{0,200}").prop_map(
-            |((first, prefix), index, name, coded, value)| {
+        let literal = (kinds, index, name, any::<[bool; 2]>(), "\\[?[a-z0-9%/ ._~&*(A-Z:@\\[\\]-]{0,200}")
+            .prop_map(|((first, prefix), index, name, coded, value)| {
                 let mut out = Vec::new();
                 integer(&mut out, first, prefix, index);
                 if index == 0 {
@@ -383,8 +416,7 @@ mod tests {
                 }
                 text(&mut out, value.as_bytes(), coded[1]);
                 out
-            },
-        );
+            });
         let indexed = (1usize..64).prop_map(|index| vec![0x80 | index as u8]);
         let size = (0usize..4096).prop_map(|size| {
             let mut out = Vec::new();
@@ -453,11 +485,16 @@ mod tests {
         blocks.iter().map(|block| decoder.decode(block).ok()).collect()
     }
 
+    fn replaced_in(value: &[u8]) -> Vec<u8> {
+        let mut colons = Colons::Unbegun;
+        value.iter().map(|byte| replaced(*byte, &mut colons)).collect()
+    }
+
     fn as_it_should(fields: Option<Fields>) -> Option<Fields> {
         let mut fields = fields?;
         for (name, value) in &mut fields {
             if name == NAME {
-                value.iter_mut().for_each(|byte| *byte = replaced(*byte));
+                *value = replaced_in(value);
             }
         }
         Some(fields)
@@ -470,6 +507,9 @@ mod tests {
             ("/tmp/x.sock", "3tmp3x.sock"),
             ("%2Frun%2Fa b~c.sock", ".2Frun.2Fa-b~c.sock"),
             ("localhost:50051", "localhost:50051"),
+            ("[::1]:50051", "[::1]:50051"),
+            ("%2Frun%2Fa:b:c::d.sock", ".2Frun.2Fa:bBcBBd.sock"),
+            ("/run/a:b:c.sock", "3run3a:bBc.sock"),
         ] {
             for (index, name_coded, value_coded) in
                 [(1, false, false), (1, false, true), (0, false, false), (0, true, true)]
@@ -540,9 +580,8 @@ mod tests {
             };
             prop_assert_eq!(before.len(), after.len());
             for ((name, value), (name_after, value_after)) in before.iter().zip(after) {
-                let replaced: Vec<_> = value.iter().map(|byte| replaced(*byte)).collect();
                 prop_assert!(name == name_after);
-                prop_assert!(value == value_after || name == NAME && *value_after == replaced);
+                prop_assert!(value == value_after || name == NAME && *value_after == replaced_in(value));
             }
         }
 
