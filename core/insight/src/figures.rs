@@ -76,7 +76,7 @@ pub fn figures(fleet: &Fleet) -> Vec<StudyFigure> {
 
 /// What every figure says of the calls behind it.
 pub fn basis(fleet: &Fleet) -> String {
-    let calls = fleet.of_side().count();
+    let calls = fleet.each_once().count();
     let clock = match fleet.clock_bound_ns() {
         None => "no call left its host, so there was one clock".to_owned(),
         Some(ns) if ns.is_infinite() => "of some calls the other clock is not known".to_owned(),
@@ -92,10 +92,7 @@ pub fn basis(fleet: &Fleet) -> String {
         None => String::new(),
     };
     let weight = short(fleet.weight());
-    format!(
-        "{made}n = {calls} calls {}, which stand for {weight}{lost}; clocks: {clock}",
-        fleet.side().name()
-    )
+    format!("{made}n = {calls} calls {}, which stand for {weight}{lost}; clocks: {clock}", fleet.sides())
 }
 
 /// Percentiles that stand beside each other in the study.

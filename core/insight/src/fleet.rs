@@ -4,9 +4,10 @@ use crate::block::{BlockHead, BlockReader, RecordBlock};
 use crate::driven::DrivenCalls;
 use crate::estimate::WeightedValues;
 use crate::faults::{Faults, FileFault};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use trunkline_call::Code;
-use trunkline_telemetry::{Component, Coverage, FlightRow, RecordedTrace, Side};
+use trunkline_telemetry::{Component, Coverage, FlightRow, RecordedTrace, Side, is_own_method};
 
 /// Most calls that are read at once: about 800 MB.
 pub const CALLS_MAX: usize = 4_000_000;
@@ -74,11 +75,11 @@ impl Fleet {
         self.faults.merge(&reader.faults);
     }
 
-    /// Adds a block.
+    /// Adds a block. Calls of daemons' own services are left out: who records makes some.
     pub fn add(&mut self, block: RecordBlock) {
         let RecordBlock { head, rows, traces } = block;
-        let names: BTreeMap<u32, u32> =
-            head.methods.iter().map(|(number, name)| (*number, self.number(name))).collect();
+        let methods = head.methods.iter().filter(|(_, name)| !is_own_method(name));
+        let names: BTreeMap<u32, u32> = methods.map(|(number, name)| (*number, self.number(name))).collect();
         let number = self.heads.len() as u32;
         let room = CALLS_MAX - self.calls.len();
         self.faults.note(FileFault::TooMany, rows.len().saturating_sub(room) as u64);
@@ -119,28 +120,47 @@ impl Fleet {
         number
     }
 
-    /// The side that is looked at: where calls were made, if any were; a call that two recorded hosts tell of is then
-    /// counted once.
-    pub fn side(&self) -> Side {
-        let has_made = self.calls.iter().any(|call| call.row.side == Side::Made);
-        if has_made { Side::Made } else { Side::Served }
+    /// Every call once, however it ended: where it was made, and where it was served if the host that made it is none
+    /// of those recorded.
+    pub fn each_once(&self) -> impl Iterator<Item = &FleetCall> + Clone {
+        let recorded: BTreeSet<&str> = self.heads.iter().map(|head| head.host.as_str()).collect();
+        let tells = |(number, name): &(u32, String)| recorded.contains(name.as_str()).then_some(*number);
+        let told: Rc<[BTreeSet<u32>]> =
+            self.heads.iter().map(|head| head.peers.iter().filter_map(tells).collect()).collect();
+        let is_told = move |call: &FleetCall| {
+            told.get(call.block as usize).is_some_and(|callers| callers.contains(&call.row.peer.0))
+        };
+        self.calls.iter().filter(move |call| match call.row.side {
+            Side::Made => true,
+            Side::Served => !is_told(call),
+            Side::Attempt => false,
+        })
     }
 
-    /// The calls of that side, however they ended.
-    pub fn of_side(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        let side = self.side();
-        self.calls.iter().filter(move |call| call.row.side == side)
-    }
-
-    /// Of these, those that ended well.
+    /// Of these, those that ended well. The completion time of a call that was served is the server's part of it: of a
+    /// method that recorded hosts and others call, those that stand for more calls are looked at.
     pub fn good(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        self.of_side().filter(|call| call.row.code == Code::Ok)
+        let mut weights = vec![[0.0; 2]; self.methods.len()];
+        for call in self.each_once() {
+            weights[call.method as usize][usize::from(call.row.side == Side::Served)] += call.weight;
+        }
+        let is_looked_at =
+            weights.into_iter().map(|[made, served]| if made >= served { Side::Made } else { Side::Served });
+        let looked_at: Rc<[Side]> = is_looked_at.collect();
+        self.each_once()
+            .filter(move |call| call.row.code == Code::Ok && looked_at[call.method as usize] == call.row.side)
     }
 
     /// Of these, those in which every component there is was measured.
     pub fn whole(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        let wanted = self.side();
-        self.good().filter(move |call| is_whole(call.row.components.coverage, wanted))
+        self.good().filter(|call| is_whole(call.row.components.coverage, call.row.side))
+    }
+
+    /// Which ends of the calls are told of: `made`, `served` or both.
+    pub fn sides(&self) -> String {
+        let is_any = |side: Side| self.each_once().any(|call| call.row.side == side);
+        let sides = [Side::Made, Side::Served].into_iter().filter(|side| is_any(*side));
+        sides.map(Side::name).collect::<Vec<_>>().join(" and ")
     }
 
     /// Values of calls by method, of methods that have enough of them.
@@ -210,7 +230,7 @@ impl Fleet {
 
     /// Calls the kept ones stand for.
     pub fn weight(&self) -> f64 {
-        self.of_side().map(|call| call.weight).sum()
+        self.each_once().map(|call| call.weight).sum()
     }
 
     /// Calls nobody looked at before they were overwritten.
@@ -229,7 +249,7 @@ impl Fleet {
     /// How much the two wires may have to give each other, mean over calls between hosts; `None` if there are none, and
     /// infinite if nothing was known of a clock.
     pub fn clock_bound_ns(&self) -> Option<f64> {
-        let between = self.of_side().filter(|call| call.row.components.coverage == Coverage::Whole);
+        let between = self.each_once().filter(|call| call.row.components.coverage == Coverage::Whole);
         let width = |call: &FleetCall| match call.row.half_width_ns {
             u32::MAX => f64::INFINITY,
             ns => f64::from(ns),
@@ -314,12 +334,39 @@ mod tests {
     fn a_call_told_by_both_ends_counts_once() {
         let (a, mut b) = (block("a", 20), block("b", 20));
         b.rows.iter_mut().for_each(|call| call.row.side = Side::Served);
+        b.head.peers.iter_mut().for_each(|(_, name)| "a".clone_into(name));
         let mut fleet = Fleet::default();
         fleet.add(a);
         fleet.add(b.clone());
         assert_eq!((fleet.calls.len(), fleet.weight()), (40, 20.0));
         let mut served = Fleet::default();
         served.add(b);
-        assert_eq!((served.side(), served.weight()), (Side::Served, 20.0));
+        assert_eq!((served.sides().as_str(), served.weight()), ("served", 20.0));
+    }
+
+    #[test]
+    fn a_served_call_is_left_out_only_if_its_caller_is_recorded() {
+        // A backend serves 15 calls for a host that is recorded and 150 for one that is not, and makes 20 itself.
+        let (a, mut b, mut own) = (block("a", 15), block("b", 165), block("b", 20));
+        b.rows.iter_mut().for_each(|call| {
+            (call.row.side, call.row.components.coverage) = (Side::Served, Coverage::ServerOnly);
+        });
+        let other = b.head.peers[0].0 + 1;
+        b.head.peers = vec![(other - 1, "a".into()), (other, "10.0.0.9".into())];
+        b.rows.iter_mut().skip(15).for_each(|call| call.row.peer.0 = other);
+        own.head.methods.iter_mut().for_each(|(_, name)| "/database.v1.Rows/Read".clone_into(name));
+        let mut looks_on = own.clone();
+        looks_on
+            .head
+            .methods
+            .iter_mut()
+            .for_each(|(_, name)| "/trunkline.admin.v1.Admin/Calls".clone_into(name));
+        let mut fleet = Fleet::default();
+        [a, b, own, looks_on].into_iter().for_each(|block| fleet.add(block));
+        assert_eq!((fleet.each_once().count(), fleet.sides().as_str()), (15 + 150 + 20, "made and served"));
+        assert_eq!(fleet.methods, ["/a.B/C", "/database.v1.Rows/Read"]);
+        let of = |method: u32| fleet.whole().filter(move |call| call.method == method);
+        assert!(of(0).count() == 150 && of(0).all(|call| call.row.side == Side::Served), "most are served");
+        assert!(of(1).count() == 20 && of(1).all(|call| call.row.side == Side::Made));
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Measured<'a> {
         totals.sort_by(|a, b| a.values.quantile(0.5).total_cmp(&b.values.quantile(0.5)));
         let size = |call: &FleetCall| f64::from(call.row.request_bytes) + f64::from(call.row.response_bytes);
         let failed =
-            fleet.of_side().filter(|call| call.row.code != Code::Ok).map(|call| call.weight).sum::<f64>();
+            fleet.each_once().filter(|call| call.row.code != Code::Ok).map(|call| call.weight).sum::<f64>();
         Self {
             fleet,
             totals,

@@ -20,6 +20,8 @@ pub struct CallsAsk {
     pub traces_one_in_log2: u32,
     /// Keep every call of the slowest twentieth of its method.
     pub keeps_slow: bool,
+    /// Pass over calls of daemons' own services without a word: who looks on is no part of what there is to see.
+    pub leaves_own_out: bool,
     /// Most calls in the answer; one with its trace takes the room of three.
     pub rows_max: usize,
 }
@@ -71,8 +73,12 @@ impl CallsAnswer {
     /// The room of a call with its trace, in calls without.
     const TRACED_ROWS: usize = 1 + RecordedTrace::BYTES.div_ceil(RecordedCall::BYTES);
 
-    /// Without names.
-    pub(crate) fn of(recorder: &FlightRecorder, ask: &CallsAsk) -> Self {
+    /// Without names. `is_own`: whether a method is one of daemons' own services.
+    pub(crate) fn of(
+        recorder: &FlightRecorder,
+        ask: &CallsAsk,
+        is_own: impl Fn(MethodIndex) -> bool,
+    ) -> Self {
         let written = recorder.written();
         let Some(from) = ask.from else { return Self { next: written, ..Self::default() } };
         // A number from another daemon's life is ahead of this one's.
@@ -86,10 +92,14 @@ impl CallsAnswer {
             }
             while traces.next_if(|trace| trace.number < number).is_some() {}
             let trace = traces.next_if(|trace| trace.number == number);
-            if answer.seen == 0 {
+            if answer.next == from {
                 answer.lost = number - from;
             }
-            (answer.next, answer.seen) = (number + 1, answer.seen + 1);
+            answer.next = number + 1;
+            if ask.leaves_own_out && is_own(row.method) {
+                continue;
+            }
+            answer.seen += 1;
             answer.traced += u64::from(trace.is_some());
             // The calls of a trace are kept together, on every host.
             let (drawn_by, log2) = match trace {
@@ -241,7 +251,7 @@ mod tests {
     fn drain(recorder: &FlightRecorder, mut ask: CallsAsk) -> (Vec<RecordedCall>, u64, u64) {
         let (mut rows, mut seen, mut lost) = (Vec::new(), 0, 0);
         loop {
-            let answer = CallsAnswer::of(recorder, &ask);
+            let answer = CallsAnswer::of(recorder, &ask, |_| false);
             assert!(answer.seen <= CallsAnswer::SCAN_MAX && answer.rows.len() <= ask.rows_max);
             (seen, lost, ask.from) = (seen + answer.seen, lost + answer.lost, Some(answer.next));
             rows.extend(answer.rows);
@@ -299,7 +309,7 @@ mod tests {
         let ask = CallsAsk { from: Some(0), traces_one_in_log2: 3, one_in_log2: 32, ..CallsAsk::default() };
         let kept = |salt: u64, log2: u32| {
             let ask = CallsAsk { rows_max: usize::MAX, traces_one_in_log2: log2, ..ask };
-            let answer = CallsAnswer::of(&traced(salt), &ask);
+            let answer = CallsAnswer::of(&traced(salt), &ask, |_| false);
             assert_eq!((answer.seen, answer.traced), (5_000, 4_000));
             let of_trees = answer.traces.iter().filter(|(_, trace)| trace.weight > 0.0);
             let ids: Vec<u128> = of_trees.map(|(_, trace)| trace.ids.trace).collect();
@@ -314,7 +324,10 @@ mod tests {
         assert_eq!(answer.rows[failed.0 as usize].weight, 1.0);
         let others = answer.traces.iter().filter(|(place, _)| *place != failed.0);
         assert!(others.clone().all(|(place, _)| answer.rows[*place as usize].weight == 8.0));
-        let few = CallsAnswer::of(&traced(3), &CallsAsk { rows_max: 100, from: Some(1_000), ..ask });
+        let few = {
+            let ask = CallsAsk { rows_max: 100, from: Some(1_000), ..ask };
+            CallsAnswer::of(&traced(3), &ask, |_| false)
+        };
         assert!(few.more && few.rows.len() <= 100 / 3 + 1, "{}", few.rows.len());
     }
 
@@ -327,10 +340,32 @@ mod tests {
         assert_eq!((seen, lost), (ring, 600));
         let ats: Vec<u64> = rows.iter().map(|kept| kept.row.at.0).collect();
         assert_eq!(ats, (1_001..=ring + 1_000).collect::<Vec<_>>());
-        let none = CallsAnswer::of(&recorder, &CallsAsk::default());
+        let none = CallsAnswer::of(&recorder, &CallsAsk::default(), |_| false);
         assert_eq!((none.next, none.seen, none.more), (ring + 1_000, 0, false));
-        let ahead = CallsAnswer::of(&recorder, &CallsAsk { from: Some(u64::MAX), ..ask });
+        let ahead = CallsAnswer::of(&recorder, &CallsAsk { from: Some(u64::MAX), ..ask }, |_| false);
         assert_eq!((ahead.next, ahead.seen, ahead.lost), (ring + 1_000, 0, 0));
+    }
+
+    #[test]
+    fn calls_of_daemons_own_services_are_passed_over() {
+        let mut telemetry = Telemetry::new();
+        let peer = telemetry.peer("x", true);
+        for n in 0..100_u64 {
+            let path = if n % 4 == 0 { "/shop.v1.Cart/Add" } else { "/trunkline.admin.v1.Admin/Calls" };
+            let method = telemetry.method(path);
+            let (side, code, client, server) = (Side::Made, Code::Ok, Default::default(), None);
+            let (request_bytes, response_bytes) = (1, 2);
+            let record = Record { side, method, peer, code, request_bytes, response_bytes, client, server };
+            telemetry.record(Instant(n + 1), &record);
+        }
+        let everything = telemetry.calls(&CallsAsk::all_from(0));
+        assert_eq!((everything.seen, everything.rows.len()), (100, 100), "a daemon hands all of them over");
+        let answer = telemetry.calls(&CallsAsk { leaves_own_out: true, ..CallsAsk::all_from(0) });
+        assert_eq!((answer.seen, answer.lost, answer.rows.len(), answer.next), (25, 0, 25, 100));
+        assert_eq!(
+            answer.methods.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(),
+            ["/shop.v1.Cart/Add"]
+        );
     }
 
     #[test]

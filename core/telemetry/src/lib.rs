@@ -90,6 +90,7 @@ pub use flight::FlightRow;
 pub use histogram::Histogram;
 pub use history::{CallHistory, MeanInterval, Past, QuantileInterval};
 pub use index::{MethodIndex, PeerIndex};
+pub use names::is_own_method;
 pub use record::{Record, Side};
 pub use recorded_trace::RecordedTrace;
 pub use recorder::{FlightRecorder, Weighted};

@@ -8,6 +8,11 @@ pub(crate) const OTHER: &str = "(other)";
 /// Longer names are cut.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
+/// Whether a method, by its path, is of a service that daemons serve themselves.
+pub fn is_own_method(path: &str) -> bool {
+    path.trim_start_matches('/').starts_with("trunkline.")
+}
+
 /// Numbers for names, up to a limit; number zero is everything beyond it.
 #[derive(Debug)]
 pub(crate) struct NumberedNames {

@@ -6,7 +6,7 @@ use crate::clock::{ClockOffset, ClockPair, Wires};
 use crate::component::{Components, Coverage};
 use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
-use crate::names::{NumberedNames, OTHER};
+use crate::names::{NumberedNames, OTHER, is_own_method};
 use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
@@ -410,7 +410,8 @@ impl Telemetry {
     /// Looks at [`CallsAnswer::SCAN_MAX`] calls at most, some tens of microseconds: an owner who has turns to take is
     /// asked again for the rest.
     pub fn calls(&mut self, ask: &CallsAsk) -> CallsAnswer {
-        let mut answer = CallsAnswer::of(&self.recorder, ask);
+        let is_own = |method: MethodIndex| is_own_method(self.methods.name(method.0));
+        let mut answer = CallsAnswer::of(&self.recorder, ask, is_own);
         answer.methods = names_of(answer.rows.iter().map(|row| row.row.method.0), &self.methods);
         answer.peers = names_of(answer.rows.iter().map(|row| row.row.peer.0), &self.peers);
         answer

@@ -156,7 +156,7 @@ fn plans(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
         code: call.row.code,
         takes: Duration::from_secs_f64(call.total_s() * args.time_scale),
     };
-    fleet.of_side().filter(is_made).map(plan).collect()
+    fleet.each_once().filter(is_made).map(plan).collect()
 }
 
 /// As this program calls.
@@ -290,7 +290,7 @@ fn order(calls: &[CallPlan]) -> Vec<usize> {
 /// What was recorded of the calls, as blocks: of each method and outcome the weights are those of the file together.
 fn kept(planned: &Fleet, recorded: &Fleet, args: &DriveArgs) -> Vec<RecordBlock> {
     let mut weights: BTreeMap<(&str, Code), (f64, f64)> = BTreeMap::new();
-    for call in planned.of_side() {
+    for call in planned.each_once() {
         weights.entry((planned.name(call.method), call.row.code)).or_default().0 += call.weight;
     }
     let is_kept = |call: &&FleetCall| call.row.side == Side::Made && recorded.name(call.method) != ABOVE;

@@ -50,14 +50,14 @@ pub fn tree(args: &TreeArgs) -> Result<(), String> {
     print!("{}", say::tree("above", &rows(&fleet, above)));
     println!("{}\n", whole(&fleet, &trees));
     print!("{}", critical(&fleet, &trees));
-    print!("{}", say::footer(&fleet, fleet.of_side().count()));
+    print!("{}", say::footer(&fleet, fleet.each_once().count()));
     Ok(())
 }
 
 /// How many calls were below calls, by method; and of which part of the calls that was told.
 fn below(fleet: &Fleet) -> (Vec<(u32, WeightedValues)>, f64) {
     let mut found: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
-    for call in fleet.of_side().filter(|call| call.row.subtree > 0) {
+    for call in fleet.each_once().filter(|call| call.row.subtree > 0) {
         found.entry(call.method).or_default().push((f64::from(call.row.subtree - 1), call.weight));
     }
     let told: f64 = found.values().flatten().map(|(_, weight)| weight).sum();

@@ -57,7 +57,7 @@ pub(super) fn by_method(fleet: &Fleet) -> Drawing {
 /// Of the calls that did not end well: shares by code, of calls and of processor time.
 pub(crate) fn error_shares(fleet: &Fleet) -> Vec<(Code, f64, f64)> {
     let mut sums: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
-    for call in fleet.of_side().filter(|call| call.row.code != Code::Ok) {
+    for call in fleet.each_once().filter(|call| call.row.code != Code::Ok) {
         let sum = sums.entry(call.row.code.number()).or_default();
         *sum = (sum.0 + call.weight, sum.1 + call.cpu_s().unwrap_or(0.0) * call.weight);
     }
@@ -92,7 +92,8 @@ pub(super) fn errors(fleet: &Fleet) -> Drawing {
         .svg()
     };
     let mut charts = vec![bars("of errors", 5, |one| one.1)];
-    let failed: f64 = fleet.of_side().filter(|call| call.row.code != Code::Ok).map(|call| call.weight).sum();
+    let failed: f64 =
+        fleet.each_once().filter(|call| call.row.code != Code::Ok).map(|call| call.weight).sum();
     let mut said = vec![format!("{} of all calls did not end well.", percent(failed / fleet.weight()))];
     match shares.iter().any(|one| one.2 > 0.0) {
         true => charts.push(bars("of their processor time", 4, |one| one.2)),

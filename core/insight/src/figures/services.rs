@@ -20,7 +20,7 @@ pub(super) fn shares(fleet: &Fleet) -> Drawing {
     let mut charts =
         vec![bars("of calls", &order, &calls, 0), bars("of bytes", &order, &service_shares(fleet, bytes), 1)];
     let mut said = vec!["Shares of calls, then of bytes, then of processor time of handlers.".to_owned()];
-    let told = fleet.of_side().filter(|call| call.cpu_s().is_some()).count();
+    let told = fleet.each_once().filter(|call| call.cpu_s().is_some()).count();
     match told {
         0 => said.push("Processor time is not measured here, because no handler told its own.".into()),
         _ => charts.push(bars("of processor time", &order, &service_shares(fleet, FleetCall::cpu_s), 2)),
@@ -31,7 +31,7 @@ pub(super) fn shares(fleet: &Fleet) -> Drawing {
 /// Shares of a sum over calls by service, largest first.
 pub(crate) fn service_shares(fleet: &Fleet, value: impl Fn(&FleetCall) -> Option<f64>) -> Vec<(&str, f64)> {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    for call in fleet.of_side() {
+    for call in fleet.each_once() {
         *sums.entry(fleet.service(call.method)).or_default() += value(call).unwrap_or(0.0) * call.weight;
     }
     let whole: f64 = sums.values().sum();

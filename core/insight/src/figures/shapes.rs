@@ -5,7 +5,7 @@ use crate::fleet::Fleet;
 use crate::words::short;
 
 pub(super) fn descendants(fleet: &Fleet) -> Drawing {
-    if fleet.of_side().all(|call| call.row.subtree == 0) {
+    if fleet.each_once().all(|call| call.row.subtree == 0) {
         return Drawing::Missing(
             "not measured here, because no server said how many calls there were below its own".into(),
         );
@@ -21,7 +21,7 @@ pub(super) fn descendants(fleet: &Fleet) -> Drawing {
 }
 
 pub(super) fn ancestors(fleet: &Fleet) -> Drawing {
-    if fleet.of_side().all(|call| call.ancestors.is_none()) {
+    if fleet.each_once().all(|call| call.ancestors.is_none()) {
         let why = "not measured here, because no tree of calls was recorded from its first call on: it takes the key \
                    recorder.traces on every host, and a recording of each";
         return Drawing::Missing(why.into());

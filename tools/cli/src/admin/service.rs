@@ -87,6 +87,7 @@ fn calls(host: &impl Host, asked: &CallsRequest) -> CallsResponse {
         one_in_log2: asked.one_in_log2,
         keeps_slow: asked.keeps_slow,
         traces_one_in_log2: asked.traces_one_in_log2,
+        leaves_own_out: true,
         rows_max: rows_max.max(1),
     });
     let Facts { node, tax, .. } = host.facts();
