@@ -64,6 +64,10 @@ pub(crate) struct Call {
     /// When it began, if it is an attempt at another call, or was one before it took that call's place.
     #[serde(default)]
     pub attempt_began: Instant,
+    /// What of its client's wait was over when it began as an attempt: what its call had waited before, and the
+    /// attempts before it.
+    #[serde(default)]
+    pub attempt_waited_ns: u64,
     /// Calls below it that are over: those its handler made, and what was below those.
     #[serde(default)]
     pub subtree_below: u32,
@@ -245,6 +249,7 @@ impl Renewed for Call {
             server_stamps,
             receive_wait_ns,
             attempt_began,
+            attempt_waited_ns,
             subtree_below,
             last_step,
             server_measured,
@@ -286,7 +291,8 @@ impl Renewed for Call {
         (*message_bytes_max, *accepts) = ([u32::MAX; 2], Accepts::ALL);
         (*client_stamps, *server_stamps) = (ClientStamps::default(), ServerStamps::default());
         (*receive_wait_ns, *subtree_below, *resent, *handed_over, *moves) = (0, 0, 0, false, 0);
-        (*attempt_began, *last_step, *choice) = (Instant::default(), None, WorkerChoice::default());
+        (*attempt_began, *attempt_waited_ns) = (Instant::default(), 0);
+        (*last_step, *choice) = (None, WorkerChoice::default());
         (*request_encoding, *placed, *attempts) = (None, None, None);
         (*caller, *offered, *agreed, *path) = (None, None, None, None);
         (*peer_index, *policies, *place) = (PeerIndex::LOCAL, None, None);
@@ -320,6 +326,7 @@ impl Call {
             server_stamps: ServerStamps::default(),
             receive_wait_ns: 0,
             attempt_began: Instant::default(),
+            attempt_waited_ns: 0,
             subtree_below: 0,
             last_step: None,
             server_measured: false,
@@ -540,6 +547,7 @@ mod tests {
         (call.message_bytes_max, call.accepts) = ([15; 2], Accepts::default());
         (call.client_stamps.a18, call.server_stamps.k14, call.attempt_began) = (at, at, at);
         (call.receive_wait_ns, call.subtree_below, call.peer_index) = (16, 17, PeerIndex::OTHER);
+        call.attempt_waited_ns = 21;
         call.last_step = Some(Step { at, back: true, message: true });
         call.choice = WorkerChoice { class: Some(1), sticky: Some(true) };
         call.request_encoding = Some(Compression::Gzip);

@@ -58,10 +58,11 @@ pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: 
 pub(crate) fn record_attempt(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
     let Some(call) = engine.calls.find(key) else { return };
     let mut record = record_of(engine, call, Side::Attempt, call.peer_index, code);
-    let (began, traced) = (call.attempt_began, traced(call));
+    let (began, waited_ns, traced) = (call.attempt_began, call.attempt_waited_ns, traced(call));
     let stamps = &mut record.client;
     // What the call did before is not this attempt's.
     (stamps.a0, stamps.a1, stamps.d2) = (began, began, began);
+    stamps.wait_ns = stamps.wait_ns.saturating_sub(waited_ns);
     end_at(stamps, now);
     enter(engine, now, &record, traced);
 }

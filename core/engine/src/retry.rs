@@ -212,7 +212,7 @@ impl Engine {
         let attempt = self.calls.insert(attempt);
         let named = span_of_attempt(self, key, attempt);
         let Some(attempts) = self.attempts_of(key) else { return };
-        let before = attempts.begin(attempt, counted);
+        let before = attempts.begin(turn.now, attempt, counted);
         let items = attempts.kept.clone();
         if let Some(delay_ns) = attempts.hedge_delay_ns() {
             self.book_attempt(turn, key, delay_ns);
@@ -241,6 +241,10 @@ impl Engine {
         attempt.message_bytes_max = call.message_bytes_max;
         attempt.client_stamps = call.client_stamps;
         attempt.attempt_began = now;
+        // While others failed, and while it was waited to begin this one, the call waited: no stack was at work.
+        let before_ns = attempts.first_began.map_or(0, |first| now.since_ns(first));
+        attempt.attempt_waited_ns = call.client_stamps.wait_ns.saturating_add(before_ns);
+        attempt.client_stamps.wait_ns = attempt.attempt_waited_ns;
         attempt.tried.clone_from(&attempts.tried);
         let beside = attempts.live.iter().filter_map(|live| self.calls.find(*live)?.placed);
         attempt.tried.extend(beside.map(|placed| placed.endpoint));

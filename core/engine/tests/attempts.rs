@@ -7,7 +7,7 @@ use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, TraceParent};
 use trunkline_engine::Limits;
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_telemetry::{Ask, Side};
+use trunkline_telemetry::{Ask, Component, FlightRow, Side};
 use world::fleet::*;
 use world::{PROTO, World, finish, release};
 
@@ -61,6 +61,32 @@ fn a_retryable_failure_is_tried_again_with_growing_waits() {
     assert_eq!(fleet.previous, ["1", "2"]);
     // 10 ms and 20 ms, each give or take a fifth, and 1 ms per attempt.
     assert!((27 * MS..=39 * MS).contains(&ended.after_ns), "{ended:?}");
+}
+
+/// What failed attempts, backoffs and the delay of a hedge take is no work of our own stack: the call waits meanwhile.
+#[test]
+fn what_attempts_before_took_is_wait_and_no_stack() {
+    for (servers, config, before) in [
+        (script(vec![failing(), failing()]), retries(4), 26 * MS..39 * MS),
+        (vec![always(failing())], retries(2), 9 * MS..15 * MS),
+        (script(vec![after(500 * MS, Code::Ok), after(MS, Code::Ok)]), hedges(2, "0.01s"), 10 * MS..11 * MS),
+        (script(vec![]), retries(4), 0..MS),
+    ] {
+        let mut fleet = Fleet::with_limits(servers, &config, generous());
+        fleet.calls(1, MS);
+        let rows: Vec<FlightRow> = fleet.world.hosts[0].engine.telemetry().recorder().recent().collect();
+        let of = |side: Side| rows.iter().filter(move |row| row.side == side);
+        let part = |row: &FlightRow, component: Component| row.components.ns[component as usize];
+        let [made] = of(Side::Made).collect::<Vec<_>>()[..] else { panic!("{rows:#?}") };
+        let queue_ns = part(made, Component::ClientSendQueue);
+        assert!(before.contains(&queue_ns), "{config}: {queue_ns} ns, {made:#?}");
+        assert!(part(made, Component::RequestStack) < MS, "{config}: {made:#?}");
+        // Each attempt counts from its own beginning.
+        for attempt in of(Side::Attempt) {
+            assert!(part(attempt, Component::ClientSendQueue) < MS, "{config}: {attempt:#?}");
+            assert!(part(attempt, Component::RequestStack) < MS, "{config}: {attempt:#?}");
+        }
+    }
 }
 
 /// Spans, where somebody exports them: one for the call, and below it one for each attempt, whose id its server is

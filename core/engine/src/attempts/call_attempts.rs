@@ -5,7 +5,7 @@ use crate::item::{Body, Item, KeptBody};
 use crate::{CallKey, RemoteKey};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::TimerKey;
+use trunkline_call::{Instant, TimerKey};
 use trunkline_grpc::Outcome;
 use trunkline_grpc::retry::with_previous_attempts;
 use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig};
@@ -21,6 +21,9 @@ pub(crate) struct CallAttempts {
     pub kept_bytes: usize,
     /// Those under way.
     pub live: Vec<CallKey>,
+    /// When the first began.
+    #[serde(default)]
+    pub first_began: Option<Instant>,
     /// Those made, and those made because a server said it had not seen the one before.
     pub made: u32,
     pub transparent: u32,
@@ -53,6 +56,7 @@ impl CallAttempts {
             kept: Vec::new(),
             kept_bytes: 0,
             live: Vec::new(),
+            first_began: None,
             made: 0,
             transparent: 0,
             backed_off: 0,
@@ -85,8 +89,9 @@ impl CallAttempts {
 
     /// One more is under way, after so many others: what the server is told. One that is not counted is the same
     /// attempt, sent again.
-    pub fn begin(&mut self, attempt: CallKey, counted: bool) -> u32 {
+    pub fn begin(&mut self, now: Instant, attempt: CallKey, counted: bool) -> u32 {
         self.live.push(attempt);
+        self.first_began.get_or_insert(now);
         let before = if counted { self.made } else { self.made.saturating_sub(1) };
         self.made += u32::from(counted);
         before
