@@ -43,6 +43,9 @@ pub struct Past {
     pub to_ns: u64,
     /// What was counted, by side; methods are added up.
     pub series: Vec<(Side, Series)>,
+    /// In a part of the time calls were counted together with those of other methods, and none under a name that is
+    /// asked for: there may be more than is told here.
+    pub is_incomplete: bool,
 }
 
 /// A mean with the interval in which it is, at 95 %.
@@ -116,6 +119,7 @@ impl CallHistory {
         let mut sums: BTreeMap<Side, Series> = BTreeMap::new();
         for interval in chosen {
             past.to_ns = interval.to_ns;
+            past.is_incomplete |= interval.may_lack(ask);
             for ((side, _), series) in interval.series.iter().filter(|((_, method), _)| ask.wants(method)) {
                 sums.entry(*side).or_default().merge(series);
             }
@@ -161,6 +165,12 @@ impl CallHistory {
 }
 
 impl Interval {
+    /// Whether calls that are asked for may be among those counted together.
+    fn may_lack(&self, ask: &Ask) -> bool {
+        let has = |is: &dyn Fn(&str) -> bool| self.series.keys().any(|(_, method)| is(method));
+        has(&|method| method == OTHER) && !ask.wants(OTHER) && !has(&|method| ask.wants(method))
+    }
+
     fn join(&mut self, later: Self) {
         self.to_ns = later.to_ns;
         for (key, series) in later.series {
@@ -175,13 +185,13 @@ fn busiest(mut all: BTreeMap<Key, Series>) -> BTreeMap<Key, Series> {
     if all.len() <= CallHistory::METHODS_MAX {
         return all;
     }
-    let mut calls: Vec<u64> = all.values().map(Series::calls).collect();
-    calls.sort_unstable_by_key(|calls| std::cmp::Reverse(*calls));
+    let mut busy: Vec<(u64, Key)> = all.iter().map(|(key, series)| (series.calls(), key.clone())).collect();
+    // Of those as busy as each other the first by name: many are called at one rate.
+    busy.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    busy.retain(|(_, (_, method))| method != OTHER);
     // Room for what is counted together, on each side.
-    let least = calls[CallHistory::METHODS_MAX - Side::ALL.len()];
-    let rest: Vec<Key> =
-        all.iter().filter(|(_, series)| series.calls() <= least).map(|(key, _)| key.clone()).collect();
-    for (side, method) in rest {
+    let rest = busy.split_off(busy.len().min(CallHistory::METHODS_MAX - Side::ALL.len()));
+    for (_, (side, method)) in rest {
         if let Some(series) = all.remove(&(side, method)) {
             all.entry((side, OTHER.to_owned())).or_default().merge(&series);
         }
@@ -302,6 +312,25 @@ mod tests {
         let all: u64 = (0..200).map(|n: u64| 1 + n % 100).sum();
         assert_eq!(calls(&history, 190, 199, ""), Some(9 * all), "none is lost");
         assert!(history.since_ns().unwrap() >= (1_000 + 199 - 15 - 130) * MINUTE_NS);
+    }
+
+    #[test]
+    fn of_methods_as_busy_as_each_other_as_many_are_told_apart() {
+        let mut history = CallHistory::default();
+        let names: Vec<String> = (0..200).map(|n| format!("m{n:03}")).collect();
+        for minute in 0..30 {
+            let methods: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 7 * minute)).collect();
+            history.note(&snapshot(minute, &methods));
+        }
+        let told = names.iter().filter(|name| calls(&history, 0, 30, name) == Some(29 * 7)).count();
+        assert_eq!(told, CallHistory::METHODS_MAX - Side::ALL.len());
+        assert_eq!(calls(&history, 0, 30, ""), Some(200 * 29 * 7));
+        let incomplete = |method: &str| {
+            let ask = Ask { method: method.into(), ..Ask::default() };
+            let at = |minute: u64| (1_000 + minute) * MINUTE_NS;
+            history.between(at(0), at(30), &ask).unwrap().is_incomplete
+        };
+        assert_eq!(["m000", "m199", "", "(other)"].map(incomplete), [false, true, false, false]);
     }
 
     #[test]

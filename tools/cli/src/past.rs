@@ -40,7 +40,7 @@ pub fn explain(
 
 /// A time as JSON: names and units are in the keys.
 fn time_json(answer: &HistoryResponse) -> Value {
-    let HistoryResponse { from_ago_ms, to_ago_ms, rows, reaches_ms } = answer;
+    let HistoryResponse { from_ago_ms, to_ago_ms, rows, reaches_ms, is_incomplete } = answer;
     let percentile = |one: &Percentile| {
         let Percentile { share, ns, low_ns, high_ns } = one;
         json!({"share": share, "ns": ns, "interval_ns": [low_ns, high_ns]})
@@ -63,6 +63,7 @@ fn time_json(answer: &HistoryResponse) -> Value {
         "from_ago_ms": from_ago_ms,
         "to_ago_ms": to_ago_ms,
         "reaches_ms": reaches_ms,
+        "is_incomplete": is_incomplete,
         "sides": rows.iter().map(row).collect::<Vec<_>>(),
     })
 }
@@ -103,8 +104,15 @@ fn text(method: &str, now: &HistoryResponse, then: Option<&HistoryResponse>) -> 
         let sides = Sides { now: row, then: then.zip(index).and_then(|(then, index)| then.rows.get(index)) };
         text += &side(&sides, then.is_some());
     }
-    if now.rows.is_empty() {
-        text += "no call has ended in that time\n";
+    let is_incomplete = now.is_incomplete || then.is_some_and(|then| then.is_incomplete);
+    match (now.rows.is_empty(), is_incomplete) {
+        (true, false) => text += "no call has ended in that time\n",
+        (true, true) => text += "no call is known of that time, and some may have been: ",
+        (false, true) => text += "\ncalls may be missing: ",
+        (false, false) => {}
+    }
+    if is_incomplete {
+        text += "in a part of it other methods were the busiest, and only those are told apart\n";
     }
     text
 }
@@ -217,7 +225,24 @@ mod tests {
             component_half_width_ns: vec![100.0; Component::COUNT],
             ..HistoryRow::default()
         };
-        HistoryResponse { from_ago_ms: ms[0], to_ago_ms: ms[1], rows: vec![row], reaches_ms: 10_000_000 }
+        HistoryResponse {
+            from_ago_ms: ms[0],
+            to_ago_ms: ms[1],
+            rows: vec![row],
+            reaches_ms: 10_000_000,
+            is_incomplete: false,
+        }
+    }
+
+    #[test]
+    fn calls_that_may_be_missing_are_not_said_to_be_none() {
+        let sound = answer([600_000, 0], 2_000, 900.0);
+        let lacking = HistoryResponse { is_incomplete: true, ..sound.clone() };
+        let nothing = |of: &HistoryResponse| HistoryResponse { rows: Vec::new(), ..of.clone() };
+        assert!(text("a", &nothing(&sound), None).contains("no call has ended in that time"));
+        assert!(text("a", &nothing(&lacking), None).contains("some may have been"));
+        assert!(text("a", &sound, Some(&lacking)).contains("calls may be missing"));
+        assert!(!text("a", &sound, Some(&sound)).contains("missing"));
     }
 
     #[test]

@@ -53,11 +53,11 @@ impl Chronicle {
         let ask = Ask { method: asked.method, ..Ask::default() };
         let past = history.between(at(asked.from_ago_ms), at(asked.to_ago_ms), &ask);
         let reaches_ms = history.since_ns().map_or(0, ago);
-        let Some(Past { from_ns, to_ns, series }) = past else {
+        let Some(Past { from_ns, to_ns, series, is_incomplete }) = past else {
             return HistoryResponse { reaches_ms, ..HistoryResponse::default() };
         };
         let rows = series.iter().map(|(side, series)| row(*side, series)).collect();
-        HistoryResponse { from_ago_ms: ago(from_ns), to_ago_ms: ago(to_ns), rows, reaches_ms }
+        HistoryResponse { from_ago_ms: ago(from_ns), to_ago_ms: ago(to_ns), rows, reaches_ms, is_incomplete }
     }
 
     /// `false`: the host is gone.
