@@ -5,7 +5,7 @@ use crate::histogram::Histogram;
 use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::Snapshot;
-use crate::what_if::{WhatIf, tail_calls, what_if};
+use crate::what_if::{WhatIf, tail_calls, what_if, whole_calls};
 use serde::{Deserialize, Serialize};
 use trunkline_call::Code;
 
@@ -114,8 +114,8 @@ impl Explanation {
             cpu: Spread { share_percent: failed_cpu_percent(&sum), ..spread(&sum.cpu) },
             subtree_mean: subtree_mean(&sum),
             kernel_stamped: sum.kernel_stamped,
-            half_width_ns: sum.half_width_ns / sum.calls(),
-            samples: snapshot.samples.iter().filter(|sample| sample.side == side).count() as u64,
+            half_width_ns: sum.half_width_ns / sum.calls().saturating_sub(sum.clock_unknown).max(1),
+            samples: whole_calls(&snapshot.samples, side).len() as u64,
             tail_calls: tail_calls(&snapshot.samples, side),
             what_if,
         })

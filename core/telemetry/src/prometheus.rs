@@ -177,9 +177,11 @@ fn handlers(to: &mut Exposition, snapshot: &Snapshot) {
     let help = "Processor time of handlers that told it, by how their calls ended.";
     to.family("trunkline_handler_cpu_seconds_total", "counter", help);
     for entry in &snapshot.series {
-        let (whole, failed) = (entry.series.cpu.sum() as f64 * NS, entry.series.failed_cpu_ns as f64 * NS);
-        for (ended, seconds) in [("ok", whole - failed), ("failed", failed)] {
-            to.sample(&keyed(entry, Some(("ended", ended))), seconds);
+        let failed_ns = u128::from(entry.series.failed_cpu_ns);
+        // Taken apart as whole numbers: a difference of two seconds may become less while both grow, and whoever reads
+        // a counter takes that for a daemon that was started anew.
+        for (ended, ns) in [("ok", entry.series.cpu.sum().saturating_sub(failed_ns)), ("failed", failed_ns)] {
+            to.sample(&keyed(entry, Some(("ended", ended))), ns as f64 * NS);
         }
     }
     let help = "Calls whose handlers told their processor time.";

@@ -1,7 +1,7 @@
 //! Explanations and rows as text.
 
 use crate::component::Component;
-use crate::explain::{Explanation, Row, Spread};
+use crate::explain::{Explanation, Spread};
 use crate::record::Side;
 use crate::top::TopRow;
 use crate::what_if::WhatIf;
@@ -20,6 +20,8 @@ pub fn explanation(explanation: &Explanation) -> String {
 const METHOD_MIN: usize = 20;
 /// Columns of the figures of a line of [`top`], with the blanks between them.
 const FIGURES: usize = 50;
+/// What wires and server are called where no stamps came back.
+const REMOTE: &str = "remote (not divided)";
 /// Columns of the longest component, with its share.
 const COMPONENT_MAX: usize = 32;
 
@@ -34,7 +36,7 @@ pub fn top(rows: &[TopRow], columns: usize) -> String {
     );
     line(&mut out, format_args!("{}", first(&heading, columns)));
     for row in rows {
-        let biggest = row.biggest.map_or("remote (not divided)", Component::name);
+        let biggest = row.biggest.map_or(REMOTE, Component::name);
         let whole = format!(
             "{:width$}  {:6} {:>10.1} {:>8} {:>9} {:>9}  {:>3.0} % {biggest}",
             last(&row.method, width),
@@ -141,7 +143,7 @@ fn table(out: &mut String, explanation: &Explanation) {
         }
     }
     if let Some(remote) = &explanation.remote {
-        spread(out, "remote (not divided)", remote, "");
+        spread(out, REMOTE, remote, "");
     }
     spread(out, "completion time", &explanation.total, "");
 }
@@ -242,9 +244,10 @@ fn handlers(out: &mut String, explanation: &Explanation) {
 
 /// Where to look first.
 fn verdict(out: &mut String, explanation: &Explanation) {
-    let by_share = |a: &&Row, b: &&Row| a.spread.share_percent.total_cmp(&b.spread.share_percent);
-    if let Some(most) = explanation.components.iter().max_by(by_share) {
-        let (name, percent) = (most.component, most.spread.share_percent);
+    let parts = explanation.components.iter().map(|row| (row.component.name(), row.spread.share_percent));
+    // Where no stamps came back most calls are mostly there.
+    let remote = explanation.remote.iter().map(|remote| (REMOTE, remote.share_percent));
+    if let Some((name, percent)) = parts.chain(remote).max_by(|a, b| a.1.total_cmp(&b.1)) {
         line(out, format_args!("\nmost of the time: {name}, {percent:.1} %"));
     }
     let by_p95 = |a: &&WhatIf, b: &&WhatIf| a.p95_reduction_percent.total_cmp(&b.p95_reduction_percent);

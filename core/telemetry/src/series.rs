@@ -48,6 +48,9 @@ pub struct Series {
     pub subtree: Histogram,
     /// Sum of clock offset half-widths, for their mean.
     pub half_width_ns: u64,
+    /// Calls that came before anything was known of the other host's clock: they are not in that sum.
+    #[serde(default)]
+    pub clock_unknown: u64,
 }
 
 /// What is counted of one call.
@@ -121,7 +124,10 @@ impl Series {
         self.clipped += u64::from(parts.clipped);
         self.kernel_stamped += u64::from(parts.kernel_sent);
         self.note_handler(call.code, call.cpu_ns, call.subtree);
-        self.half_width_ns = self.half_width_ns.saturating_add(call.half_width_ns);
+        match call.half_width_ns {
+            u64::MAX => self.clock_unknown += 1,
+            ns => self.half_width_ns = self.half_width_ns.saturating_add(ns),
+        }
         let others = [
             call.total_ns,
             call.request_bytes,
@@ -239,6 +245,7 @@ impl Series {
             subtree: self.subtree.sum_only(),
             kernel_stamped: self.kernel_stamped,
             half_width_ns: self.half_width_ns,
+            clock_unknown: self.clock_unknown,
             ..Self::default()
         }
     }
@@ -255,6 +262,7 @@ impl Series {
         counter(&mut self.failed_cpu_ns, other.failed_cpu_ns);
         counter(&mut self.kernel_stamped, other.kernel_stamped);
         counter(&mut self.half_width_ns, other.half_width_ns);
+        counter(&mut self.clock_unknown, other.clock_unknown);
         for (a, b) in self.components.iter_mut().zip(&other.components) {
             histogram(a, b);
         }

@@ -62,7 +62,9 @@ pub struct TaxSetup {
 #[derive(Debug, Default)]
 pub struct TaxTimes {
     stages: [AtomicU64; TaxStage::COUNT],
-    all: AtomicU64,
+    /// What lies in no stage. It is no difference of the others, which are read one by one while threads add to them:
+    /// that could become less.
+    nowhere: AtomicU64,
     spun: AtomicU64,
 }
 
@@ -312,11 +314,9 @@ impl TaxTimes {
     /// What all threads have settled.
     pub fn totals(&self) -> TaxTotals {
         let read = |from: &AtomicU64| from.load(Ordering::Relaxed);
-        TaxTotals {
-            stages_ns: std::array::from_fn(|index| read(&self.stages[index])),
-            all_ns: read(&self.all),
-            spun_ns: read(&self.spun),
-        }
+        let stages_ns = std::array::from_fn(|index| read(&self.stages[index]));
+        let all_ns = stages_ns.iter().sum::<u64>() + read(&self.nowhere);
+        TaxTotals { stages_ns, all_ns, spun_ns: read(&self.spun) }
     }
 }
 
@@ -443,10 +443,13 @@ impl TaxMeter {
         self.ticks_per_us =
             part(ticks.saturating_sub(self.began.0), 1000, wall_ns.saturating_sub(self.began.1));
         let times = &self.setup.times;
+        let mut left_ns = all_ns;
         for (total, measured_ns) in times.stages.iter().zip(&self.measured_ns) {
-            total.fetch_add(part(all_ns, *measured_ns, measured), Ordering::Relaxed);
+            let part_ns = part(all_ns, *measured_ns, measured);
+            left_ns -= part_ns;
+            total.fetch_add(part_ns, Ordering::Relaxed);
         }
-        times.all.fetch_add(all_ns, Ordering::Relaxed);
+        times.nowhere.fetch_add(left_ns, Ordering::Relaxed);
         times.spun.fetch_add(std::mem::take(&mut self.spun_ns), Ordering::Relaxed);
         self.measured_ns = [0; TaxStage::COUNT + 1];
     }

@@ -57,6 +57,17 @@ fn time_is_that_of_the_innermost_stage() {
 }
 
 #[test]
+fn what_lies_in_no_stage_never_becomes_less() {
+    let times = TaxTimes::default();
+    times.nowhere.store(500, Ordering::Relaxed);
+    let before = times.totals();
+    // A thread is in the midst of adding what it has measured.
+    times.stages[TaxStage::Copies as usize].fetch_add(100, Ordering::Relaxed);
+    let now = times.totals();
+    assert_eq!((before.unattributed_ns(), now.unattributed_ns(), now.all_ns), (500, 500, 600));
+}
+
+#[test]
 fn a_wait_and_a_lost_core_are_no_time() {
     let totals = measured(1, None, || {
         begin_tax_round();

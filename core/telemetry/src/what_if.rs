@@ -55,7 +55,8 @@ pub fn tail_calls(samples: &[Sample], side: Side) -> u64 {
     calls.iter().filter(|call| call.total_ns() >= p95).count() as u64
 }
 
-fn whole_calls(samples: &[Sample], side: Side) -> Vec<&Sample> {
+/// The calls of a side that ended well and were measured whole.
+pub(crate) fn whole_calls(samples: &[Sample], side: Side) -> Vec<&Sample> {
     let is_measured = |coverage: Coverage| match side {
         Side::Served => coverage == Coverage::ServerOnly,
         Side::Made | Side::Attempt => coverage.is_whole(),

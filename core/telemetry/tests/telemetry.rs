@@ -472,3 +472,65 @@ fn the_sample_forgets_what_is_two_epochs_old() {
     assert_eq!(kept, [3, 2]);
     assert_eq!(telemetry.recorder().recent().count(), 3, "the ring goes by number, not by time");
 }
+
+#[test]
+fn calls_from_before_a_clock_was_known_do_not_count_in_how_well_it_is() {
+    let mut telemetry = Telemetry::new();
+    let (method, peer) = (telemetry.method(GREETER), telemetry.peer("10.0.0.7:7878", false));
+    let mut now = Instant(1_000_000_000);
+    for n in 0..50 {
+        let mut record = call(now.0, method, peer, USUAL);
+        if n == 0 {
+            // The server claims more time than there was: that proves nothing of its clock.
+            record.server.iter_mut().for_each(|server| server.k14 = server.k14.plus_ns(1_000_000_000));
+        }
+        now = record.client.a18;
+        telemetry.record(now, &record);
+    }
+    let explanation = explain(&mut telemetry, now);
+    assert_eq!((explanation.clipped, explanation.calls), (1, 50));
+    assert!((1..1_000_000).contains(&explanation.half_width_ns), "{}", explanation.half_width_ns);
+}
+
+#[test]
+fn most_of_the_time_may_be_remote() {
+    let mut telemetry = Telemetry::new();
+    let now = greet(&mut telemetry, 100, |_, record, _| record.server = None);
+    let text = render::explanation(&explain(&mut telemetry, now));
+    assert!(text.contains("most of the time: remote (not divided), "), "{text}");
+}
+
+#[test]
+fn what_if_rests_on_calls_that_ended_well_and_were_measured_whole() {
+    let mut telemetry = Telemetry::new();
+    let now = greet(&mut telemetry, 100, |n, record, _| match n % 4 {
+        0 => record.code = Code::Unavailable,
+        1 => record.server = None,
+        _ => {}
+    });
+    assert_eq!(explain(&mut telemetry, now).samples, 50);
+}
+
+#[test]
+fn a_counter_of_handlers_time_never_becomes_less() {
+    let mut telemetry = Telemetry::new();
+    let (method, peer) = (telemetry.method(GREETER), telemetry.peer("10.0.0.7:7878", true));
+    let mut record = call(1_000_000_000, method, peer, USUAL);
+    record.server.iter_mut().for_each(|server| server.cpu_ns = 123_456_789);
+    telemetry.record(record.client.a18, &record);
+    let mut last = 0.0_f64;
+    for n in 0..2_000 {
+        telemetry.note_failed_cpu(Side::Made, method, peer, 1_000_000 + 7 * dice(n, 1_000_000));
+        let snapshot = telemetry.snapshot(record.client.a18, &Ask::default());
+        let mut figures = Exposition::default();
+        prometheus::add(&mut figures, &snapshot);
+        let text = prometheus::text(&figures);
+        let is_ok = |line: &&str| {
+            line.starts_with("trunkline_handler_cpu_seconds_total") && line.contains("ended=\"ok\"")
+        };
+        let line = text.lines().find(is_ok).expect("it is told");
+        let seconds: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(seconds >= last, "{seconds} behind {last}");
+        last = seconds;
+    }
+}
