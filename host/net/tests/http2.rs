@@ -560,3 +560,38 @@ fn a_silent_server_is_told_as_one() {
     let why = client.over.unwrap().why;
     assert_eq!(why, format!("it accepted the connection and said nothing for {} s", late.0 / 1_000_000_000));
 }
+
+/// The ids of a connection's streams end. Before the last is reached no more streams are opened on it, calls
+/// under way go on, and a request that comes too late all the same was not sent.
+#[test]
+fn a_connection_whose_stream_ids_run_out_is_left_in_time() {
+    let go_away = |event: &Event| matches!(event, Event::GoAway { .. }).then_some(());
+    let (server, mut client) = settings();
+    client.own_stream_max = (64 << 10) + 1;
+    let (mut server, mut client) = pair(server, client);
+    let one = start(&mut client, 1, b"one", true);
+    let one_tag = until(&mut server, &mut client, |server, _| server.take_request());
+    client.turn();
+    assert_eq!(client.take(go_away), None);
+    let two = start(&mut client, 2, b"two", true);
+    client.turn();
+    assert_eq!((client.take(go_away), client.take(go_away)), (Some(()), None), "told once");
+    let two_tag = until(&mut server, &mut client, |server, _| server.take_request());
+    for (tag, stream) in [(one_tag, one), (two_tag, two)] {
+        answer(&mut server, tag, Bytes::from_static(b"answer"));
+        until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+    }
+
+    let (server, mut client) = settings();
+    client.own_stream_max = 1;
+    let (mut server, mut client) = pair(server, client);
+    let last = start(&mut client, 1, b"last", true);
+    let beyond = start(&mut client, 2, b"beyond", true);
+    client.turn();
+    assert_eq!(reset_of(&mut client, beyond), Some(Reason::REFUSED_STREAM));
+    assert_eq!((client.take(go_away), client.take(go_away)), (Some(()), None), "told once");
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    answer(&mut server, tag, Bytes::from_static(b"answer"));
+    until(&mut server, &mut client, |_, client| body_of(client, last).1.then_some(()));
+    assert_eq!((&server.over, &client.over), (&None, &None));
+}

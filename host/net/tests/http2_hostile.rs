@@ -359,6 +359,72 @@ fn what_is_never_finished_is_given_up() {
     }
 }
 
+/// A thread that was away for longer than a frame may take reads what lies in the socket before it judges.
+#[test]
+fn what_came_while_nobody_read_was_in_time() {
+    let settings = Http2Settings::server();
+    let mut raw = Raw::new(settings.clone());
+    let ping = frame(PING, 0, 0, &[7; 8]);
+    raw.say(&ping[..12]);
+    let (server, mut buffers, mut events) = (raw.server.as_mut().unwrap(), Buffers::new(), Vec::new());
+    raw.socket.write_vectored(&[IoSlice::new(&ping[12..])]).unwrap();
+    // Its timer is due, and the poller has not been asked yet.
+    let late = Instant(settings.unfinished_ns_max + 1);
+    let state = server.turn(late, &mut buffers, &mut events);
+    assert!(!matches!(state, State::Over(_)), "{state:?}");
+    raw.now = late;
+    raw.hears(PING);
+    assert_eq!(raw.over, None);
+}
+
+/// A frame whose rest is not read, because the client takes nothing, is not late.
+#[test]
+fn time_in_which_nothing_is_read_does_not_count() {
+    let settings = Http2Settings::server();
+    let mut raw = Raw::new(settings.clone());
+    raw.say(&frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    raw.say(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+    raw.say(&frame(HEADERS, END_HEADERS, 1, HEAD));
+    let until = Clock::now() + WATCHDOG;
+    let stream = loop {
+        raw.turn();
+        let opened = raw.events.iter().find_map(|event| match event {
+            Event::Request { stream, .. } => Some(*stream),
+            _ => None,
+        });
+        if let Some(stream) = opened {
+            break stream;
+        }
+        assert!(Clock::now() < until, "no request");
+    };
+    let (mut buffers, mut events) = (Buffers::new(), Vec::new());
+    let mut server = raw.server.take().unwrap();
+    server.command(Command::Response { stream, head: response(), end: false });
+    let bytes = Bytes::from(vec![0; 32 << 20]);
+    server.command(Command::Data { stream, bytes, end: true });
+    while server.turn(Instant(0), &mut buffers, &mut events) == State::More {}
+    // More frames than may wait for their answers. Each write ends within one.
+    let one = frame(DATA, 0, 1, &[7]);
+    let (begun, rest) = one.split_at(5);
+    let many = [rest, &one.repeat(500), begun].concat();
+    raw.socket.write_vectored(&[IoSlice::new(begun)]).unwrap();
+    while server.interest() != trunkline_net::Interest::Write {
+        raw.socket.write_vectored(&[IoSlice::new(&many)]).unwrap();
+        server.handle_readable();
+        let state = server.turn(Instant(0), &mut buffers, &mut events);
+        assert!(!matches!(state, State::Over(_)) && Clock::now() < until, "{state:?}");
+    }
+    let late = Instant(settings.unfinished_ns_max + 1);
+    assert_eq!(server.turn(late, &mut buffers, &mut events), State::Open);
+    assert_eq!(server.interest(), trunkline_net::Interest::Write, "it still does not");
+    // The client reads on, and the rest of its frame is awaited for as long as that of any other.
+    (raw.server, raw.now) = (Some(server), late);
+    raw.say(rest);
+    raw.say(&frame(PING, 0, 0, &[7; 8]));
+    raw.hears(PING);
+    assert_eq!(raw.over, None);
+}
+
 #[test]
 fn frames_that_break_the_protocol_are_told_so() {
     for (bytes, reason) in [

@@ -24,6 +24,10 @@ use trunkline_grpc::{Command, Event, Reason, StreamTag};
 /// Time for the peer to acknowledge GOAWAY once no stream is open.
 const LEAVING_NS_MAX: u64 = 20 * SECOND_NS;
 
+/// Ids are not used again (RFC 9113, section 5.1.1): a connection with no more than these left is to get no new streams.
+/// There are 32,768 for requests that are on their way to it until that is heard.
+const STREAM_IDS_SPARE: u32 = 64 << 10;
+
 /// An HTTP/2 connection: [`Event`]s up, [`Command`]s down.
 pub struct Http2 {
     pub(super) stream: Stream,
@@ -57,8 +61,10 @@ pub struct Http2 {
     /// Streams reset here and not counted yet, and how many more may be (client role).
     pub(super) resets_sent: u32,
     pub(super) own_resets: Bucket,
-    /// So many were that no new ones are opened (client role).
+    /// It is to open no more (client role): so many were reset, or ids run out.
     pub(super) is_retired: bool,
+    /// Highest id of a stream opened here (client role).
+    own_stream: u32,
     /// Streams whose rules the peer broke, not counted yet.
     pub(super) mistakes: u32,
     /// Frames of the peer that were told with others, not counted yet.
@@ -139,9 +145,11 @@ impl Http2 {
     pub fn turn(&mut self, now: Instant, buffers: &mut Buffers, events: &mut Vec<Event>) -> State {
         events.append(&mut self.untold);
         self.wire.boxes().borrow(buffers);
-        self.fire_timers(now);
         self.portions.begin_turn();
-        self.read(now, buffers);
+        // Time that is up says nothing about what lies in the socket: this thread may have been away for longer.
+        self.is_readable |= self.meter.handle_timeout(now).is_err();
+        let is_silent = self.read(now, buffers);
+        self.fire_timers(now, is_silent);
         let state = self.drive(now, events);
         let mut boxes = self.wire.boxes();
         boxes.give_back(buffers);
@@ -245,6 +253,7 @@ impl Http2 {
             resets_sent: 0,
             own_resets: Bucket::new(own_resets(settings.resets), now),
             is_retired: false,
+            own_stream: 0,
             mistakes: 0,
             joined_frames: 0,
             suspects: Vec::new(),
@@ -259,17 +268,25 @@ impl Http2 {
     }
 
     fn request(&mut self, tag: StreamTag, head: request::Parts, end: bool) {
-        let reason = match self.link.request(Request::from_parts(head, ()), end) {
+        let own_stream_max = self.settings.own_stream_max;
+        let has_ids = self.own_stream < own_stream_max;
+        let opened = has_ids.then(|| self.link.request(Request::from_parts(head, ()), end)).flatten();
+        let reason = match opened {
             Some(Ok((answer, send))) => {
                 self.meter.handle_useful_stream();
                 let stream = OpenStream::requested(tag, answer, send, end);
                 self.unwritten.open(stream.id, tag);
+                self.own_stream = stream.id;
                 let slot = self.streams.insert_own(&self.marks, stream);
                 // The first look asks for the answer.
                 self.marks.mark_stream(slot);
+                if self.own_stream > own_stream_max.saturating_sub(STREAM_IDS_SPARE) {
+                    let told = self.retire();
+                    self.untold.extend(told);
+                }
                 return;
             }
-            // The connection is leaving or over: nothing was sent.
+            // The connection is leaving or over, or has no ids left: nothing was sent.
             None => Reason::REFUSED_STREAM,
             Some(Err(error)) if error.is_go_away() || error.is_io() => Reason::REFUSED_STREAM,
             Some(Err(error)) => {

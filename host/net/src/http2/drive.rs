@@ -25,11 +25,14 @@ const MESSAGE_BYTES_MIN: usize = 1024;
 const TOO_MANY_PINGS: &str = "too_many_pings";
 
 impl Http2 {
-    /// Deals with what is due by the clock.
-    pub(super) fn fire_timers(&mut self, now: Instant) {
+    /// Deals with what is due by the clock. `is_silent`: the socket was just asked and had nothing.
+    pub(super) fn fire_timers(&mut self, now: Instant, is_silent: bool) {
         let has_calls = self.streams.len() > 0;
-        if let Err(flood) = self.meter.handle_timeout(now) {
-            self.fail(flood);
+        match self.meter.handle_timeout(now) {
+            Ok(()) => {}
+            Err(flood) if is_silent => self.fail(flood),
+            // More has come of the frame, or what was read waits for room in the outbox.
+            Err(_) => self.meter.put_off(now),
         }
         match self.keepalive.handle_timeout(now, has_calls) {
             Due::Nothing => {}
@@ -55,15 +58,16 @@ impl Http2 {
         }
     }
 
-    /// Reads once into the turn's memory. `is_readable` then says whether there is likely more.
-    pub(super) fn read(&mut self, now: Instant, buffers: &mut Buffers) {
+    /// Reads once into the turn's memory. `is_readable` then says whether there is likely more. Whether the socket had
+    /// nothing.
+    pub(super) fn read(&mut self, now: Instant, buffers: &mut Buffers) -> bool {
         if !self.is_readable || !self.wire.boxes().is_read() || !self.meter.may_read() {
-            return;
+            return false;
         }
         self.is_readable = false;
         let ended = match self.stream.read(&mut buffers.input) {
             Ok(Transfer::NotReady) => match self.broken {
-                None => return,
+                None => return true,
                 Some(kind) => Err(kind),
             },
             Ok(Transfer::Bytes(bytes)) => {
@@ -72,13 +76,14 @@ impl Http2 {
                 self.take_input(now, &mut buffers.input[..bytes]);
                 self.wire.boxes().fill(buffers, bytes);
                 self.marks.mark();
-                return;
+                return false;
             }
             Ok(Transfer::Ended) => Ok(()),
             Err(error) => Err(error.kind()),
         };
         self.wire.boxes().end(ended);
         self.marks.mark();
+        false
     }
 
     /// Reads along with what the peer sent, before h2 does.
@@ -105,7 +110,7 @@ impl Http2 {
             self.tell_go_away(seen.go_away, events);
             self.suspect(&seen.pseudo_ends);
             if seen.resets {
-                self.retire(events);
+                events.extend(self.retire());
             }
             let before = events.len();
             let ended = self.look(now, events);
@@ -279,18 +284,19 @@ impl Http2 {
         }
         for _ in 0..std::mem::take(&mut self.resets_sent) {
             if !self.link.is_server() && !self.own_resets.draw(now) {
-                self.retire(events);
+                events.extend(self.retire());
             }
         }
     }
 
-    /// Takes no new streams, or opens none; those there are go on.
-    fn retire(&mut self, events: &mut Vec<Event>) {
+    /// Takes no new streams, or opens none, which is to be told; those there are go on.
+    pub(super) fn retire(&mut self) -> Option<Event> {
         if self.link.is_server() {
             self.leave();
-        } else if !std::mem::replace(&mut self.is_retired, true) {
-            events.push(Event::GoAway { reason: Reason::NO_ERROR, debug: Bytes::new() });
+            return None;
         }
+        let is_new = !std::mem::replace(&mut self.is_retired, true);
+        is_new.then(|| Event::GoAway { reason: Reason::NO_ERROR, debug: Bytes::new() })
     }
 
     fn count_pings(&mut self, now: Instant, pings: u32) {

@@ -18,7 +18,11 @@ const RESET_STREAM_TIME: Duration = Duration::from_secs(5);
 /// An h2 connection.
 pub(super) enum Link {
     /// Server: the client's preface is awaited.
-    Shaking(Box<server::Handshake<Wire, Bytes>>),
+    Shaking {
+        handshake: Box<server::Handshake<Wire, Bytes>>,
+        /// It is to leave as soon as there is a connection.
+        is_leaving: bool,
+    },
     Server {
         connection: Box<server::Connection<Wire, Bytes>>,
         pings: Option<PingPong>,
@@ -61,7 +65,7 @@ impl Link {
             // h2 counts over a connection's whole life, and among the rest what we cause ourselves by ending streams
             // early. What a peer causes is counted as its own resets are, and what waits to be said by the meter.
             .max_local_error_reset_streams(None);
-        Self::Shaking(Box::new(builder.handshake(wire)))
+        Self::Shaking { handshake: Box::new(builder.handshake(wire)), is_leaving: false }
     }
 
     pub fn client(wire: Wire, settings: &Http2Settings) -> Self {
@@ -87,12 +91,15 @@ impl Link {
 
     /// Goes on until something is to be told.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Polled {
-        if let Self::Shaking(handshake) = self {
+        if let Self::Shaking { handshake, is_leaving } = self {
             match Pin::new(handshake).poll(cx) {
                 Poll::Pending => return Polled::Pending,
                 Poll::Ready(Err(error)) => return Polled::Over(Err(error)),
                 Poll::Ready(Ok(mut connection)) => {
                     let pings = connection.ping_pong();
+                    if *is_leaving {
+                        connection.graceful_shutdown();
+                    }
                     *self = Self::Server { connection: Box::new(connection), pings };
                 }
             }
@@ -108,7 +115,7 @@ impl Link {
                 Poll::Pending => Polled::Pending,
                 Poll::Ready(ended) => Polled::Over(ended),
             },
-            Self::Shaking(_) | Self::Over { .. } => Polled::Pending,
+            Self::Shaking { .. } | Self::Over { .. } => Polled::Pending,
         }
     }
 
@@ -128,8 +135,8 @@ impl Link {
         match self {
             Self::Server { connection, .. } => connection.graceful_shutdown(),
             Self::Client { requests, .. } => *requests = None,
-            // Nothing is in flight before the preface: time alone ends it.
-            Self::Shaking(_) | Self::Over { .. } => {}
+            Self::Shaking { is_leaving, .. } => *is_leaving = true,
+            Self::Over { .. } => {}
         }
     }
 
@@ -156,7 +163,7 @@ impl Link {
 
     pub fn is_server(&self) -> bool {
         match self {
-            Self::Shaking(_) | Self::Server { .. } => true,
+            Self::Shaking { .. } | Self::Server { .. } => true,
             Self::Client { .. } => false,
             Self::Over { is_server } => *is_server,
         }

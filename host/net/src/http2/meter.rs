@@ -223,6 +223,11 @@ impl Meter {
         if self.next_timeout().is_some_and(|at| at <= now) { Err(Flood::Unfinished) } else { Ok(()) }
     }
 
+    /// It gets as much time again: its time was up, but the peer is not known to be silent.
+    pub fn put_off(&mut self, now: Instant) {
+        self.begun = self.begun.map(|_| now);
+    }
+
     /// What came since this was last asked.
     pub fn take_seen(&mut self) -> Seen {
         std::mem::take(&mut self.seen)

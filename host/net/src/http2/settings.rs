@@ -33,6 +33,8 @@ pub struct Http2Settings {
     pub pings: PingSettings,
     /// How long a connection may live (server role).
     pub age: AgeSettings,
+    /// Highest id of a stream opened here (client role). What HTTP/2 has, except where a test is to see the end.
+    pub own_stream_max: u32,
 }
 
 /// So many at once, and so many more each second.
@@ -96,6 +98,7 @@ impl Http2Settings {
             keepalive: KeepaliveSettings { after_ns: None, ..KeepaliveSettings::after(0) },
             pings: PingSettings { interval_ns_min: 300 * SECOND_NS, without_calls: false },
             age: AgeSettings { age_ns_max: None, grace_ns: None, idle_ns_max: None },
+            own_stream_max: (1 << 31) - 1,
         }
     }
 }

@@ -180,6 +180,8 @@ impl Http2Keys {
                 grace_ns: seconds(self.age_grace_s),
                 idle_ns_max: seconds(self.idle_s_max),
             },
+            // The protocol's.
+            own_stream_max: Http2Settings::client().own_stream_max,
         }
     }
 }
