@@ -7,6 +7,9 @@ use trunkline::Code;
 use trunkline_daemon::Services;
 use trunkline_engine::BoundSchema;
 
+/// Bytes of a name that is asked for: as long as the path of a file may be.
+const NAME_BYTES_MAX: usize = 4096;
+
 /// What is served, at one time.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
@@ -53,6 +56,17 @@ pub(super) struct Told {
     set: Weak<Files>,
 }
 
+impl Question {
+    /// What is asked for; empty where that has no name.
+    fn name(&self) -> &str {
+        match self {
+            Self::FileByName(name) | Self::FileWithSymbol(name) => name,
+            Self::FileWithExtension(name, _) | Self::ExtensionNumbers(name) => name,
+            Self::Services | Self::Nothing => "",
+        }
+    }
+}
+
 impl Catalog {
     /// What is served now; sets that were indexed before are taken over.
     pub fn new(services: Services, before: Option<&Self>) -> Self {
@@ -68,6 +82,10 @@ impl Catalog {
 
     /// Answers a question of a stream.
     pub fn answer(&self, question: &Question, told: &mut Told) -> Answer {
+        if question.name().len() > NAME_BYTES_MAX {
+            let why = format!("a name is of {NAME_BYTES_MAX} bytes at most (NAME_BYTES_MAX)");
+            return Answer::Error(Code::InvalidArgument, why);
+        }
         let bare = |name: &str| name.trim_start_matches('.').to_owned();
         match question {
             Question::Services => Answer::Services(self.services.clone()),
@@ -177,6 +195,17 @@ mod tests {
             Question::ExtensionNumbers("a.T".into()),
         ] {
             assert!(matches!(ask(question), Answer::Error(Code::NotFound, _)));
+        }
+        let long = |bytes: usize| "a.".repeat(bytes / 2);
+        for (bytes, code) in [(NAME_BYTES_MAX, Code::NotFound), (NAME_BYTES_MAX + 2, Code::InvalidArgument)] {
+            for question in [
+                Question::FileByName(long(bytes)),
+                Question::FileWithSymbol(long(bytes)),
+                Question::FileWithExtension(long(bytes), 1),
+                Question::ExtensionNumbers(long(bytes)),
+            ] {
+                assert!(matches!(ask(question), Answer::Error(found, _) if found == code), "{bytes}");
+            }
         }
         assert!(matches!(ask(Question::Nothing), Answer::Error(Code::InvalidArgument, _)));
     }

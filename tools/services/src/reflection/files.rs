@@ -2,7 +2,7 @@
 
 use prost::Message;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The files of one set. Files are handed out as the bytes they came in: options and fields this program does not know
 /// are still there.
@@ -15,6 +15,8 @@ pub struct Files {
     by_name: HashMap<String, usize>,
     /// What each package defines.
     packages: HashMap<String, Scope>,
+    /// How long the names of packages are.
+    package_bytes: BTreeSet<usize>,
     /// Extensions by the message they extend, then by number.
     extensions: HashMap<String, BTreeMap<i32, usize>>,
 }
@@ -61,9 +63,11 @@ impl Files {
         self.by_name.get(name).copied()
     }
 
-    /// The file that defines a full name. Where its package ends is not written in it, so every dot is tried.
+    /// The file that defines a full name. Where its package ends is not written in it. It is looked up where a package
+    /// of this set would, not at each of its dots: those are of the asker's making.
     pub fn by_symbol(&self, symbol: &str) -> Option<usize> {
-        let splits = symbol.match_indices('.').map(|(at, _)| (&symbol[..at], &symbol[at + 1..]));
+        let packages = self.package_bytes.iter().filter_map(|&bytes| symbol.split_at_checked(bytes));
+        let splits = packages.filter_map(|(package, rest)| Some((package, rest.strip_prefix('.')?)));
         splits.chain([("", symbol)]).find_map(|(package, name)| self.packages.get(package)?.find(name))
     }
 
@@ -100,6 +104,7 @@ impl Files {
         self.files.push(File { name: file.name().to_owned(), bytes, imports });
         self.by_name.insert(file.name().to_owned(), at);
         let mut entering = Entering { at, extensions: &mut self.extensions };
+        self.package_bytes.insert(file.package().len());
         let package = self.packages.entry(file.package().to_owned()).or_default();
         file.message_type.iter().for_each(|message| entering.message(package, message));
         file.enum_type.iter().for_each(|definition| entering.enumeration(package, definition));
@@ -247,6 +252,16 @@ pub(super) mod tests {
         assert_eq!(files.by_extension("c.Base", 101), None);
         assert_eq!(files.extension_numbers("c.Base").collect::<Vec<_>>(), [100]);
         assert_eq!(files.extension_numbers("a.M").count(), 0);
+    }
+
+    /// The name has a package for each of its dots, in theory.
+    #[test]
+    fn a_name_is_looked_up_where_packages_end() {
+        let files = Files::of(&set());
+        assert_eq!(files.package_bytes.iter().copied().collect::<Vec<_>>(), [0, 1]);
+        for symbol in ["a.".repeat(2 << 20), "é.M".into(), "aé".into(), ".".into(), "a.".into()] {
+            assert_eq!(files.by_symbol(&symbol), None);
+        }
     }
 
     #[test]
