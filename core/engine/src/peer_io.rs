@@ -1,6 +1,6 @@
 //! Bytes of connections: the host reads and writes sockets, the engine says what, and what it means.
 
-use crate::call::ServerEnd;
+use crate::call::{Call, Direction, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::CallRights;
@@ -212,15 +212,29 @@ impl Engine {
             self.abandoned.extend(assembly.block());
         }
         self.held.leave(std::mem::take(&mut peer.holding));
-        for (call, _) in std::mem::take(&mut peer.blocked) {
-            self.fail(turn, call, peer.lost_with(Execution::Unknown));
+        // A call that waited to be opened there has sent nothing: it goes elsewhere, by another connection.
+        let (unsent, begun) = std::mem::take(&mut peer.blocked)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(call, direction)| self.is_unsent(*call, *direction));
+        for (call, _) in begun {
+            let executed = self.calls.find(call).map_or(Execution::Unknown, Call::execution);
+            self.fail(turn, call, peer.lost_with(executed));
         }
         self.discard_abandoned(turn);
         if let Some((remote, lane)) = lane {
             self.lane_lost(turn, remote, lane, key, why, silent);
         }
+        for (call, direction) in unsent {
+            self.unblock(turn, call, direction);
+        }
         self.note_host_left();
         self.go_on(turn);
+    }
+
+    /// Whether nothing of a call's request has been given to anybody.
+    fn is_unsent(&self, key: CallKey, direction: Direction) -> bool {
+        let waits = |call: &Call| !call.handed_over && !matches!(call.server, ServerEnd::Peer { .. });
+        direction == Direction::Request && self.calls.find(key).is_some_and(waits)
     }
 
     pub(crate) fn new_outgoing_peer(&mut self, now: Instant, remote: RemoteKey, lane: LaneIndex) -> PeerKey {

@@ -443,6 +443,36 @@ fn a_lost_connection_says_what_is_known() {
     assert_eq!(world.leftovers(), (0, 0));
 }
 
+/// A call that waits for room on a connection has sent nothing when that is lost: it goes by the next one.
+#[test]
+fn what_waited_for_room_on_a_lost_connection_goes_by_another() {
+    let limits = Limits { connection_queue_bytes: 100_000, bulk_body_bytes: 1 << 20, ..Limits::default() };
+    let mut world = World::with_limits(limits);
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    unary(&mut world, &mut client, &mut server, b"warm");
+    let [fills, waits] = [&[1; 200_000][..], b"waits"].map(|data| {
+        let payload = world.blob(&mut client, data);
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        call.call
+    });
+    world.cut(0);
+    world.settle(&mut [&mut client, &mut server]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.call, outcome.code), (fills, Code::Unavailable));
+    world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    let delivered = server.take_call();
+    world.submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+    world.submit(&server, Submission::Finish(finish(delivered.call, Code::Aborted, None))).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.call, outcome.code), (waits, Code::Aborted));
+    world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
 #[test]
 fn a_handler_that_dies_ends_its_calls_only() {
     let mut world = World::new();
