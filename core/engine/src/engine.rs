@@ -29,6 +29,7 @@ use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
 use crate::spans::SpanIds;
 use crate::table::Table;
+use crate::unpacking::Unpacking;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
@@ -65,6 +66,7 @@ pub struct Engine {
     pub(crate) commands: VecDeque<(GrpcKey, Command)>,
     /// gRPC peers whose streams or queues changed.
     pub(crate) touched: Vec<GrpcKey>,
+    pub(crate) unpacking: Unpacking,
     pub(crate) r2p2: R2p2,
     /// Whether gRPC connections are being emptied for a hand-over.
     pub(crate) grpc_leaving: GrpcLeaving,
@@ -203,6 +205,7 @@ impl Engine {
             gateway: Gateway::default(),
             commands: VecDeque::new(),
             touched: Vec::new(),
+            unpacking: Unpacking::default(),
             r2p2: R2p2::default(),
             grpc_leaving: GrpcLeaving::default(),
             awaited: Awaited::default(),

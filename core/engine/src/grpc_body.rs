@@ -84,6 +84,9 @@ impl Engine {
             {
                 return;
             }
+            if self.unpacks_later(key, peer, tag) {
+                return;
+            }
             match self.next_message(peer, tag, key, direction) {
                 Ok(Some((message, charged))) => {
                     if !self.take_message(turn, peer, tag, key, direction, message, charged) {
@@ -137,8 +140,10 @@ impl Engine {
         if !compressed {
             return Ok(Arrived { bytes, compressed, packing: None });
         }
-        let plain = packing.unpack(&bytes, self.limits.grpc_bytes_max() as usize)?;
-        Ok(Arrived { bytes: plain.into(), compressed, packing: None })
+        let bytes_max = self.limits.grpc_bytes_max() as usize;
+        let plain = packing.unpack(&bytes, bytes_max);
+        self.unpacking.charge(plain.as_ref().map_or(bytes_max, Vec::len));
+        Ok(Arrived { bytes: plain?.into(), compressed, packing: None })
     }
 
     fn passes_packed(&self, key: CallKey, direction: Direction, encoding: Compression) -> bool {
@@ -213,9 +218,14 @@ impl Engine {
         }
     }
 
-    /// Whether what has come of a message that is not complete may be held until it is. It is looked at again in a
+    /// Whether what has come of a message that is not complete, or before it, may be held until it is. It is looked at again in a
     /// while, whether more has come.
-    fn may_hold_unfinished(&mut self, now: Instant, peer: GrpcKey, tag: StreamTag) -> Result<(), Fault> {
+    pub(crate) fn may_hold_unfinished(
+        &mut self,
+        now: Instant,
+        peer: GrpcKey,
+        tag: StreamTag,
+    ) -> Result<(), Fault> {
         let Self { grpc_peers, held, limits, .. } = self;
         let Some(found) = grpc_peers.find_mut(peer) else { return Ok(()) };
         if found.arriving_bytes > limits.assembling_bytes_per_peer {
@@ -240,11 +250,12 @@ impl Engine {
     ) {
         let Some(stream) = self.grpc_stream(peer, tag) else { return };
         let ended = end_of(stream, direction);
-        let held = stream.incoming.message.as_ref().map_or(0, |message| message.bytes.len());
+        let held = stream.incoming.held();
         let streams = stream.incoming.streams;
         let message = stream.incoming.message.take();
         let opening = stream.incoming.opening.take();
-        self.note_held(peer, -(held as isize));
+        let left = stream.incoming.held();
+        self.note_held(peer, left as isize - held as isize);
         self.note_complete(turn, key, direction);
         let body = message.as_ref().map(|message| body_of(message, 0));
         match (ended, direction) {
@@ -316,7 +327,7 @@ impl Engine {
         self.release_bytes(peer, tag, bytes);
     }
 
-    fn note_held(&mut self, peer: GrpcKey, change: isize) {
+    pub(crate) fn note_held(&mut self, peer: GrpcKey, change: isize) {
         if let Some(peer) = self.grpc_peers.find_mut(peer) {
             peer.arriving_bytes = peer.arriving_bytes.saturating_add_signed(change);
             if change < 0 {

@@ -16,7 +16,7 @@ use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern, Status};
+use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, Pattern, Status};
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::{self, Refusal, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
@@ -218,11 +218,15 @@ impl Engine {
             let target = self.target_from_grpc(key);
             return self.start(turn, key, target, &mut Item::Open { metadata, body: None, end });
         }
+        let opening_bytes = head.metadata.len() as isize;
         if let Some(stream) = self.grpc_stream(peer, tag) {
             stream.incoming.opening = Some(head.metadata);
         }
+        self.note_held(peer, opening_bytes);
         if end {
             self.handle_ending(turn, peer, tag, Ending::Body);
+        } else if let Err(fault) = self.may_hold_unfinished(turn.now, peer, tag) {
+            self.fail(turn, key, fault);
         }
     }
 
@@ -272,6 +276,7 @@ impl Engine {
         self.note_accepts(peer, tag, head);
         let head = response::parse(head, end, &self.grpc.heads);
         let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        stream.incoming.answered = true;
         let Some(call) = stream.call else { return };
         match head {
             ResponseHead::Headers { metadata, encoding, .. } => {
@@ -314,8 +319,14 @@ impl Engine {
     /// The stream is over before its time.
     fn handle_reset(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag, reason: Reason) {
         let made = self.grpc_peers.find(peer).is_some_and(|peer| peer.remote.is_some());
-        let refused = made && reason == Reason::REFUSED_STREAM;
+        let answered = self.grpc_stream(peer, tag).is_some_and(|stream| stream.incoming.answered);
+        let refused = made && reason == Reason::REFUSED_STREAM && !answered;
         if refused && self.retry_refused(turn, peer, tag) {
+            return;
+        }
+        // The answer is whole and waits its turn: what comes of the request is nobody's business.
+        let waits = |stream: &mut GrpcStream| stream.call.is_some() && stream.incoming.ended.is_some();
+        if made && self.grpc_stream(peer, tag).is_some_and(waits) {
             return;
         }
         let Some(stream) = self.remove_grpc_stream(peer, tag) else { return };
@@ -326,7 +337,7 @@ impl Engine {
             return self.cancel_as(turn, key, Code::Cancelled);
         }
         let late = call.deadline.has_passed(turn.now);
-        let outcome = response::of_reset(reason, Execution::Unknown);
+        let outcome = response::of_reset(reason, answered);
         if late && outcome.code == Code::Cancelled {
             // The server's clock struck first.
             return self.fail(turn, key, Fault::DeadlinePassed { executed: outcome.execution });

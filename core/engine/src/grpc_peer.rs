@@ -9,8 +9,8 @@ use crate::{CallKey, RemoteKey};
 use http::uri::Authority;
 use std::collections::VecDeque;
 use trunkline_call::{Instant, TimerKey};
-use trunkline_grpc::TagMap;
 use trunkline_grpc::compress::Accepts;
+use trunkline_grpc::{StreamTag, TagMap};
 use trunkline_telemetry::PeerIndex;
 
 /// A connection and what the engine knows about it.
@@ -55,6 +55,8 @@ pub struct GrpcPeer {
     /// When its streams are looked at next: one of them has a message that is not complete, or an answer that has not
     /// left and is not wanted for ever.
     pub(crate) sweep: Option<(Instant, TimerKey)>,
+    /// Streams whose next message waits to be unpacked, each once. (Those that are over meanwhile are passed over.)
+    pub(crate) unpacks: VecDeque<StreamTag>,
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
     /// Whether [`Engine::settle_grpc`] is to look at it.
@@ -122,6 +124,7 @@ impl GrpcPeer {
             replay_bytes: 0,
             holding,
             sweep: None,
+            unpacks: VecDeque::new(),
             blocked: VecDeque::new(),
             touched: false,
             telemetry,

@@ -41,6 +41,10 @@ pub(crate) struct Incoming {
     pub opening: Option<Vec<u8>>,
     /// The one message of a direction that does not stream, until that direction has ended.
     pub message: Option<Arrived>,
+    /// The head of an answer has come (a call made here): its server has the request, whatever it says later.
+    pub answered: bool,
+    /// Its next message waits to be unpacked (`unpacking.rs`).
+    pub unpacks_later: bool,
     /// How it ended, until that has been told to the call.
     pub ended: Option<Ending>,
     /// The peer sends nothing more.
@@ -120,6 +124,8 @@ impl Incoming {
             streams,
             opening: None,
             message: None,
+            answered: false,
+            unpacks_later: false,
             ended: None,
             over: false,
             ahead: 0,
@@ -173,14 +179,20 @@ impl Incoming {
         (self.message, self.opening) = (None, None);
     }
 
-    /// Bytes the daemon holds of messages that are not complete.
-    pub fn held(&self) -> usize {
-        self.deframer.held() + self.message.as_ref().map_or(0, |message| message.bytes.len())
+    /// Whether there is a message, or part of one, that has not been taken.
+    pub fn has_bytes(&self) -> bool {
+        self.deframer.held() > 0
     }
 
-    /// Every message that is complete has been taken. Whether part of one is held, and more is to come.
+    /// Bytes the daemon holds of messages that are not complete, and of the metadata that waits for one.
+    pub fn held(&self) -> usize {
+        let opening = self.opening.as_ref().map_or(0, Vec::len);
+        self.deframer.held() + self.message.as_ref().map_or(0, |message| message.bytes.len()) + opening
+    }
+
+    /// Every message that is complete has been taken. Whether one is awaited of which part is held, or its metadata.
     pub fn note_unfinished(&mut self) -> bool {
-        self.unfinished = self.held() > 0;
+        self.unfinished = self.opening.is_some() || self.held() > 0;
         self.is_unfinished()
     }
 

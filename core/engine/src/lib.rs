@@ -130,6 +130,7 @@ mod table;
 mod target;
 mod trace;
 mod traced;
+mod unpacking;
 mod unproven;
 mod vouching;
 mod workers;

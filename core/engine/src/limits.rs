@@ -51,7 +51,7 @@ pub struct Limits {
     pub parked_bytes_per_session: usize,
     /// Bytes of large messages one connection may be sending that the daemon must hold itself, because they need
     /// decoding or their receive heap is full, also while they wait for room there, and openings of calls whose one
-    /// message has not come. One of the largest, or many.
+    /// message has not come, over gRPC, too. One of the largest, or many.
     pub assembling_bytes_per_peer: usize,
     /// Calls waiting for one endpoint to be dialled.
     pub calls_waiting_per_endpoint: usize,

@@ -501,6 +501,7 @@ impl Engine {
     ) -> Result<Vec<u8>, Fault> {
         let limit = self.limits.grpc_bytes_max();
         let unpacked = packing.unpack(bytes, limit as usize);
+        self.unpacking.charge(unpacked.as_ref().map_or(limit as usize, Vec::len));
         unpacked.map_err(|fault| match (fault, direction) {
             (FramingFault::Inflated { .. }, _) => {
                 Fault::Limit { name: GRPC_MESSAGE_BYTES, limit: limit.into() }

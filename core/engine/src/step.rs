@@ -29,6 +29,7 @@ impl Engine {
             }
         }
         self.r2p2_timeout(turn);
+        self.unpack_on(turn);
         self.go_on(turn);
     }
 
@@ -69,6 +70,7 @@ impl Engine {
         let r2p2 = self.r2p2.next_timeout();
         let nested = (!self.nested.is_empty() || !self.unanswered.is_empty()).then(Instant::default);
         let shards = self.shards.has_parked().then(Instant::default);
-        self.timers.next_due().into_iter().chain(r2p2).chain(nested).chain(shards).min()
+        let unpacking = self.unpacking.is_waited_for().then(Instant::default);
+        self.timers.next_due().into_iter().chain(r2p2).chain(nested).chain(shards).chain(unpacking).min()
     }
 }

@@ -72,6 +72,14 @@ impl Scene {
         self.world.settle(&mut []);
     }
 
+    /// What is unpacked a few in a turn gets the turns it needs.
+    fn settle_in_turns(&mut self) {
+        self.settle();
+        while self.world.fire() {
+            self.settle();
+        }
+    }
+
     fn ready(&mut self, web: usize) {
         self.world.http(web, Event::Ready { streams_max: 100 });
         self.settle();
@@ -231,6 +239,14 @@ fn streams_of_all_patterns() {
             assert_eq!(answered(&said), (0..down).map(|n| vec![n]).collect::<Vec<_>>(), "{path} {told}");
             scene.nothing_left();
         }
+    }
+}
+
+/// What is unpacked a few in a turn gets the turns it needs.
+fn settle_in_turns(world: &mut World, server: &mut App) {
+    world.settle(&mut [&mut *server]);
+    while world.fire() {
+        world.settle(&mut [&mut *server]);
     }
 }
 
@@ -542,6 +558,7 @@ fn what_comes_compressed_is_unpacked_for_a_client_that_cannot_read_it() {
             scene.world.answer(1, tag, 200, &[("grpc-encoding", encoding.name())], false);
             scene.world.body(1, tag, &flagged(true, &packed), false);
             scene.world.trailers(1, tag, OK);
+            scene.settle_in_turns();
             assert_eq!(scene.said(CLIENT, ONE).code(), code, "{encoding:?}");
         }
         scene.nothing_left();
@@ -654,6 +671,7 @@ fn a_policy_that_reads_gets_messages_unpacked() {
         ] {
             scene.open(StreamTag(n), path, &[("grpc-encoding", encoding.name())]);
             scene.body(CLIENT, StreamTag(n), &flagged(true, &packed), true);
+            scene.settle_in_turns();
             if code == 0 {
                 let tag = scene.server(1);
                 let asked = scene.said(1, tag);
@@ -680,7 +698,7 @@ fn daemons_get_messages_unpacked() {
             let tag = StreamTag(n as u64 * 2 + 1);
             world.request(CLIENT, tag, ONCE, &[("grpc-encoding", encoding.name())], false);
             world.body(CLIENT, tag, &flagged(true, &squeezed(encoding, &wire_of(data))), true);
-            world.settle(&mut [&mut server]);
+            settle_in_turns(&mut world, &mut server);
             let call = take_delivered(&mut world, &mut server, data);
             world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
             let end = finish(call.call, Code::Ok, Some(world.message(&mut server, data)));
@@ -697,7 +715,7 @@ fn daemons_get_messages_unpacked() {
             world.request(CLIENT, TWO, path, &[("grpc-encoding", encoding.name())], false);
             world.settle(&mut [&mut server]);
             world.body(CLIENT, TWO, &flagged(true, &packed), true);
-            world.settle(&mut [&mut server]);
+            settle_in_turns(&mut world, &mut server);
             for completion in server.take() {
                 if let Completion::Call(call) = completion {
                     world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();

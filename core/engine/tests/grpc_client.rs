@@ -644,7 +644,8 @@ fn an_answer_or_a_long_request_ends_the_right_to_try_again() {
     scene.world.answer(0, tag, 200, &[], false);
     scene.world.reset(0, tag, Reason::REFUSED_STREAM);
     scene.settle();
-    scene.conclude(call, Code::Unavailable);
+    let (finish, ..) = scene.conclude(call, Code::Unavailable);
+    assert_eq!(finish.execution, Execution::Unknown, "it had begun to answer");
     let call = scene.call(0, &vec![1; 300_000], Deadline::NONE);
     let tag = scene.world.webs[0].newest();
     scene.world.reset(0, tag, Reason::REFUSED_STREAM);

@@ -715,6 +715,86 @@ fn requests_that_never_become_whole_are_bounded() {
     scene.nothing_left();
 }
 
+/// What comes before a message is held like part of it, and does not wait for it for ever.
+#[test]
+fn heads_whose_messages_never_come_are_bounded() {
+    let second = 1_000_000_000;
+    let limits = Limits { assembling_bytes_per_peer: 50_000, message_stall_s: 30, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    let (word, mut fit) = ("w".repeat(6_000), Vec::new());
+    for tag in (0..20).map(StreamTag) {
+        scene.world.request(scene.web, tag, ONCE, &[("word", &word)], false);
+        match scene.said(tag).trailers {
+            Some(trailers) => assert_eq!(trailers["grpc-status"], "8"),
+            None => fit.push(tag),
+        }
+    }
+    assert_eq!(fit.len(), 8);
+    scene.world.body(scene.web, fit[0], &blob(b"x"), true);
+    scene.settle();
+    let call = scene.server.take_call();
+    scene.reply(call, Code::Ok, Some(b"y"));
+    assert_eq!(scene.said(fit[0]).code(), 0);
+    (0..3).for_each(|_| scene.world.advance(30 * second));
+    for tag in &fit[1..] {
+        let trailers = scene.said(*tag).trailers.expect("it ended");
+        assert!(trailers["grpc-message"].to_str().unwrap().contains("limits.message_stall_s"));
+    }
+    scene.nothing_left();
+}
+
+/// Compressed messages are unpacked a few in a turn: calls of others come first, and those of another connection that
+/// are compressed come before the rest of them.
+#[test]
+fn compressed_messages_are_unpacked_a_few_in_a_turn() {
+    let mut scene = Scene::new();
+    let other = scene.world.web_from(0, "tcp://10.9.9.9:1".into());
+    let packed = |data: &[u8]| {
+        let mut body = Vec::new();
+        compress(Encoding::Zstd, &wire_of(data), &mut body).unwrap();
+        let mut framed = framed(&body);
+        framed[0] = 1;
+        framed
+    };
+    let headers = [("grpc-encoding", "zstd")];
+    for tag in (0..300).map(StreamTag) {
+        scene.world.request(scene.web, tag, ONCE, &headers, false);
+        scene.world.body(scene.web, tag, &packed(b"x"), true);
+    }
+    for (tag, headers, body) in [(1, &[][..], blob(b"plain")), (2, &headers[..], packed(&[7; 1000]))] {
+        scene.world.request(other, StreamTag(tag), ONCE, headers, false);
+        scene.world.body(other, StreamTag(tag), &body, true);
+    }
+    scene.settle();
+    let (mut turns, mut all) = (Vec::new(), Vec::new());
+    loop {
+        let some = scene.server.take();
+        turns.push(some.len());
+        all.extend(some);
+        if !scene.world.fire() {
+            break;
+        }
+        scene.settle();
+    }
+    // Each counts as 8 KiB, and a megabyte is unpacked in a turn.
+    assert_eq!(turns, [128 + 1, 128, 45]);
+    let call_of = |completion| match completion {
+        Completion::Call(call) => call,
+        other => panic!("{other:?}"),
+    };
+    let calls: Vec<_> = all.into_iter().map(call_of).collect();
+    let is_large = |call: &trunkline_call::entry::Call| call.payload.unwrap().span.len > 1000;
+    let at = calls.iter().position(is_large);
+    assert_eq!(at, Some(128 + 1 + 1), "it has its turn when the first connection has had one");
+    for call in calls {
+        scene.reply(call, Code::Ok, Some(b"y"));
+    }
+    for tag in (0..300).map(StreamTag) {
+        assert_eq!(scene.said(tag).code(), 0);
+    }
+    scene.nothing_left();
+}
+
 /// Eight connections of one client and one of another: what the first may hold is one budget, whose key the refused
 /// calls hear, and the other's calls do not notice.
 #[test]

@@ -1,5 +1,5 @@
 //! Message compression: names, and bytes both ways. What is decompressed is bounded while it grows, so that a bomb
-//! costs no more than the largest honest message.
+//! costs no more than the largest honest message. How many of those come at once is their reader's to bound.
 
 use crate::framing::FramingFault;
 use flate2::{Compression, Decompress, FlushDecompress, Status};

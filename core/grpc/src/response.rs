@@ -86,10 +86,13 @@ pub fn parse_trailers(trailers: &HeaderMap, limits: &Limits) -> Outcome<'static>
     status_or_missing(trailers, StatusCode::OK, true, limits)
 }
 
-/// The end of a call whose stream was reset, when so much was known of its execution. REFUSED_STREAM says itself that
-/// nothing was done (RFC 9113, section 8.7).
-pub fn of_reset(reason: Reason, executed: Execution) -> Outcome<'static> {
-    let execution = if reason == Reason::REFUSED_STREAM { Execution::NotExecuted } else { executed };
+/// The end of a call whose stream was reset. REFUSED_STREAM says itself that nothing was done (RFC 9113, section 8.7),
+/// which is not believed of a server that had begun to answer.
+pub fn of_reset(reason: Reason, answered: bool) -> Outcome<'static> {
+    let execution = match reason {
+        Reason::REFUSED_STREAM if !answered => Execution::NotExecuted,
+        _ => Execution::Unknown,
+    };
     let message = format!("stream reset by the peer: {reason}");
     Outcome::of(&Status::new(outcome::of_reason(reason), message).with_execution(execution))
 }

@@ -304,9 +304,12 @@ fn what_a_reset_means() {
         (0xd, Code::Internal),
         (0xffff_ffff, Code::Internal),
     ] {
-        let outcome = response::of_reset(Reason(reason), Execution::Unknown);
-        let execution = if reason == 0x7 { Execution::NotExecuted } else { Execution::Unknown };
-        assert_eq!((outcome.code, outcome.execution), (code, execution), "{reason:#x}");
+        for answered in [false, true] {
+            let outcome = response::of_reset(Reason(reason), answered);
+            let is_refused = reason == 0x7 && !answered;
+            let execution = if is_refused { Execution::NotExecuted } else { Execution::Unknown };
+            assert_eq!((outcome.code, outcome.execution), (code, execution), "{reason:#x} {answered}");
+        }
     }
 }
 
