@@ -99,6 +99,45 @@ impl Engine {
         }
     }
 
+    /// Whether a stream has to wait with its next message, which then goes on in the next turn.
+    fn unpacks_later(&mut self, key: CallKey, peer: GrpcKey, tag: StreamTag) -> bool {
+        if !self.unpacking.is_spent() {
+            return false;
+        }
+        let Some(found) = self.grpc_peers.find_mut(peer) else { return false };
+        let Some(stream) = found.streams.get_mut(&tag) else { return false };
+        let is_packed = stream.incoming.encoding != Compression::Identity && stream.incoming.has_bytes();
+        if !is_packed || stream.call != Some(key) {
+            return false;
+        }
+        if !std::mem::replace(&mut stream.incoming.unpacks_later, true) {
+            if found.unpacks.is_empty() {
+                self.unpacking.wait(peer);
+            }
+            found.unpacks.push_back(tag);
+        }
+        true
+    }
+
+    /// The others have had their turn: who waited goes on.
+    pub(crate) fn unpack_on(&mut self, turn: &mut Turn<'_>) {
+        if !self.unpacking.is_waited_for() {
+            return;
+        }
+        self.unpacking.begin_turn();
+        while let Some(peer) = self.unpacking.poll_waiting() {
+            let Some(found) = self.grpc_peers.find_mut(peer) else { continue };
+            let Some(tag) = found.unpacks.pop_front() else { continue };
+            if !found.unpacks.is_empty() {
+                self.unpacking.wait(peer);
+            }
+            if let Some(stream) = found.streams.get_mut(&tag) {
+                stream.incoming.unpacks_later = false;
+                self.pump(turn, peer, tag);
+            }
+        }
+    }
+
     /// The direction one of a call's gRPC streams brings.
     fn incoming_half(&self, key: CallKey, peer: GrpcKey, tag: StreamTag) -> Option<Direction> {
         let comes = self.calls.find(key)?.comes_by(peer, tag);
@@ -218,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// Whether what has come of a message that is not complete, or before it, may be held until it is. It is looked at again in a
-    /// while, whether more has come.
+    /// Whether what has come of a message that is not complete, or before it, may be held until it is. It is looked at
+    /// again in a while, whether more has come.
     pub(crate) fn may_hold_unfinished(
         &mut self,
         now: Instant,

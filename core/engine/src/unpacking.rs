@@ -4,12 +4,9 @@
 //! thousands. So after so many bytes the rest waits, in its streams and within their windows, until the other
 //! connections and applications have had their turn: one stream of each connection in turn.
 
-use crate::engine::{Engine, Turn};
-use crate::{CallKey, GrpcKey};
+use crate::GrpcKey;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use trunkline_grpc::StreamTag;
-use trunkline_grpc::compress::Encoding;
 
 /// Bytes unpacked before the others get their turn: a millisecond or a few, and one message above it.
 const UNPACKED_BYTES_MAX: usize = 1 << 20;
@@ -40,47 +37,19 @@ impl Unpacking {
     pub fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
     }
-}
 
-impl Engine {
-    /// Whether a stream has to wait with its next message, which then goes on in the next turn.
-    pub(crate) fn unpacks_later(&mut self, key: CallKey, peer: GrpcKey, tag: StreamTag) -> bool {
-        if !self.unpacking.is_spent() {
-            return false;
-        }
-        let Some(found) = self.grpc_peers.find_mut(peer) else { return false };
-        let Some(stream) = found.streams.get_mut(&tag) else { return false };
-        let is_packed = stream.incoming.encoding != Encoding::Identity && stream.incoming.has_bytes();
-        if !is_packed || stream.call != Some(key) {
-            return false;
-        }
-        if !std::mem::replace(&mut stream.incoming.unpacks_later, true) {
-            if found.unpacks.is_empty() {
-                self.unpacking.waiting.push_back(peer);
-            }
-            found.unpacks.push_back(tag);
-        }
-        true
+    /// A connection has a stream that waits.
+    pub fn wait(&mut self, peer: GrpcKey) {
+        self.waiting.push_back(peer);
     }
 
-    /// The others have had their turn: who waited goes on.
-    pub(crate) fn unpack_on(&mut self, turn: &mut Turn<'_>) {
-        if !self.unpacking.is_waited_for() {
-            return;
-        }
-        self.unpacking.bytes.set(0);
-        while !self.unpacking.is_spent()
-            && let Some(peer) = self.unpacking.waiting.pop_front()
-        {
-            let Some(found) = self.grpc_peers.find_mut(peer) else { continue };
-            let Some(tag) = found.unpacks.pop_front() else { continue };
-            if !found.unpacks.is_empty() {
-                self.unpacking.waiting.push_back(peer);
-            }
-            if let Some(stream) = found.streams.get_mut(&tag) {
-                stream.incoming.unpacks_later = false;
-                self.pump(turn, peer, tag);
-            }
-        }
+    /// The others have had their turn.
+    pub fn begin_turn(&mut self) {
+        self.bytes.set(0);
+    }
+
+    /// The next connection that may go on in this turn.
+    pub fn poll_waiting(&mut self) -> Option<GrpcKey> {
+        if self.is_spent() { None } else { self.waiting.pop_front() }
     }
 }

@@ -24,8 +24,8 @@ use trunkline_grpc::{Command, Event, Reason, StreamTag};
 /// Time for the peer to acknowledge GOAWAY once no stream is open.
 const LEAVING_NS_MAX: u64 = 20 * SECOND_NS;
 
-/// Ids are not used again (RFC 9113, section 5.1.1): a connection with no more than these left is to get no new streams.
-/// There are 32,768 for requests that are on their way to it until that is heard.
+/// Ids are not used again (RFC 9113, section 5.1.1): a connection with no more than these left is to get no new
+/// streams. There are 32,768 for requests that are on their way to it until that is heard.
 const STREAM_IDS_SPARE: u32 = 64 << 10;
 
 /// An HTTP/2 connection: [`Event`]s up, [`Command`]s down.
