@@ -38,7 +38,7 @@ impl Engine {
             call.note_step(&mut self.steps, turn.now, Direction::Request, opening);
         }
         if !is_whole(opening) && self.begins_whole(key, target) {
-            return self.begin_in_parts(turn, key, opening);
+            return self.begin_in_parts(turn, key, target, opening);
         }
         match self.way_to_worker(turn.now, key, target, opening) {
             Ok(None) => self.start_now(turn, key, target, opening),
@@ -50,18 +50,32 @@ impl Engine {
         }
     }
 
-    /// Whether a call is to begin with its whole request: those who serve its method take one message. Their policies
-    /// judge that message, and a worker that waited for it would keep others from it.
+    /// Whether a call is to begin with its whole request: its maker's policies judge the one message it has, or
+    /// those who serve its method take one. Their policies judge that message, and a worker that waited for it would
+    /// keep others from it.
     fn begins_whole(&self, key: CallKey, target: Target) -> bool {
-        let Some(call) = self.calls.find(key).filter(|_| !matches!(target, Target::Cluster(_))) else {
+        let Some(call) = self.calls.find(key) else { return false };
+        if call.policies.as_ref().is_some_and(|policies| policies.read_one_message()) {
+            return true;
+        }
+        if matches!(target, Target::Cluster(_)) {
             return false;
-        };
+        }
         let types = self.types_served(call.method);
         types.is_some_and(|types| !types.input.is_opaque() && !types.pattern.client_streams())
     }
 
     /// The first part of a request whose call begins when it is whole; deadline and cancellation hold from here on.
-    fn begin_in_parts(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
+    fn begin_in_parts(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        target: Target,
+        opening: &mut Item<'_>,
+    ) {
+        if let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.as_mut()) {
+            policies.begins_at = Some(target);
+        }
         let admitted = match &*opening {
             Item::Open { metadata, body, .. } => {
                 self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
@@ -81,9 +95,10 @@ impl Engine {
     pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: &mut Item<'_>) {
         match self.gather_request(key, part.take()) {
             Ok(Gathered::One(mut opening) | Gathered::Two(mut opening, _)) => {
-                let is_made_here =
-                    self.calls.find(key).is_some_and(|call| call.maker().is_some() || call.has_moved());
-                let target = if is_made_here { Target::Anyone } else { Target::Here };
+                let Some(call) = self.calls.find_mut(key) else { return self.drop_item(&mut opening) };
+                let is_made_here = call.maker().is_some() || call.has_moved();
+                let kept = call.policies.as_mut().and_then(|policies| policies.begins_at.take());
+                let target = kept.unwrap_or(if is_made_here { Target::Anyone } else { Target::Here });
                 self.start(turn, key, target, &mut opening);
             }
             Ok(Gathered::Kept) => {}

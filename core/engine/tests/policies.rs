@@ -352,6 +352,73 @@ fn a_request_in_parts_is_judged_when_it_is_whole() {
     }
 }
 
+/// Sends the one request in three entries. Returns how the call ended and whether a server saw it.
+fn call_in_parts(world: &mut World, client: &mut App, servers: &mut [&mut App], data: &[u8]) -> (Code, bool) {
+    let call = client.call(0, None, false);
+    world.submit(client, Submission::Call(call)).unwrap();
+    let mut settle = |world: &mut World, client: &mut App| {
+        let mut all = vec![client];
+        all.extend(servers.iter_mut().map(|server| &mut **server));
+        world.settle(&mut all);
+    };
+    settle(world, client);
+    let payload = world.message(client, data);
+    let message = Submission::Message { call: call.call, payload, end: false, a1: Instant(2) };
+    world.submit(client, message).unwrap();
+    world.submit(client, Submission::HalfClose { call: call.call }).unwrap();
+    settle(world, client);
+    let mut seen = false;
+    for server in servers.iter_mut() {
+        for completion in server.take() {
+            let Completion::Call(delivered) = completion else { continue };
+            seen = true;
+            let reply = world.message(server, b"y");
+            world.submit(server, Submission::Finish(finish(delivered.call, Code::Ok, Some(reply)))).unwrap();
+        }
+    }
+    let mut all = vec![&mut *client];
+    all.extend(servers.iter_mut().map(|server| &mut **server));
+    world.settle(&mut all);
+    let ended = client.take().into_iter().find_map(|completion| match completion {
+        Completion::Finish(finish) => Some(finish.code),
+        _ => None,
+    });
+    (ended.unwrap(), seen)
+}
+
+/// Whoever knows the type may send its request in parts, too, wherever it goes.
+#[test]
+fn a_request_in_parts_does_not_pass_the_policies_of_its_maker() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        for opaque in [false, true] {
+            let mut world = World::new();
+            apply(&mut world, 0, &[access(Side::Client, "request.data == b'no'")]);
+            let mut server = match opaque {
+                true => world.attach_opaque(host, None, true),
+                false => world.attach(host, PROTO, None, true),
+            };
+            let mut client = world.attach(0, PROTO, target, false);
+            let mut ask = |data: &[u8]| call_in_parts(&mut world, &mut client, &mut [&mut server], data);
+            assert_eq!(ask(b"yes"), (Code::Ok, true), "host {host}, opaque {opaque}");
+            assert_eq!(ask(b"no"), (Code::PermissionDenied, false), "host {host}, opaque {opaque}");
+        }
+    }
+}
+
+/// A method may have servers that know its type behind others that do not.
+#[test]
+fn a_request_in_parts_is_judged_whoever_serves_first() {
+    let mut world = World::new();
+    apply(&mut world, 0, &[access(Side::Server, "request.data == b'no'")]);
+    let mut first = world.attach_opaque(0, None, true);
+    let mut second = world.attach(0, PROTO, None, true);
+    let mut client = world.attach_opaque(0, None, false);
+    let mut ask = || call_in_parts(&mut world, &mut client, &mut [&mut first, &mut second], b"no");
+    let ended = [ask(), ask(), ask(), ask()];
+    assert!(ended.contains(&(Code::PermissionDenied, false)), "by the one that knows the type: {ended:?}");
+    assert!(ended.iter().all(|(_, seen)| !seen), "{ended:?}");
+}
+
 #[test]
 fn rate_limits_and_chances_of_time() {
     let limit = Definition {

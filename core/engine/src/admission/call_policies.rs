@@ -1,5 +1,6 @@
 //! What the chain has to do with one call, from its admission to its end.
 
+use crate::target::Target;
 use std::sync::Arc;
 use trunkline_call::{Instant, TimerKey, WorkerChoice};
 use trunkline_policy::{Class, Permits, Plan, Ticket};
@@ -20,6 +21,9 @@ pub(crate) struct CallPolicies {
     pub held_until: Option<Instant>,
     /// The opening waits for other calls to end.
     pub queued: Option<Enqueued>,
+    /// Where the call begins once its request is whole.
+    #[serde(default)]
+    pub begins_at: Option<Target>,
 }
 
 /// A call's place in the queue of a policy that lets only so many calls be under way.
@@ -49,7 +53,8 @@ impl CallPolicies {
     /// Makes it the next call's. What it held has been given back.
     #[inline]
     pub(super) fn clear(&mut self) {
-        let Self { plans, metadata, permits, log, class, held_until, queued } = self;
+        let Self { plans, metadata, permits, log, class, held_until, queued, begins_at } = self;
+        *begins_at = None;
         *plans = [None, None];
         if !metadata.is_empty() {
             *metadata = Box::default();
@@ -68,7 +73,7 @@ impl CallPolicies {
 
     /// Whether nothing is to be remembered until the call ends.
     pub(super) fn is_idle(&self) -> bool {
-        let Self { plans: _, metadata: _, permits, log, class, held_until, queued } = self;
+        let Self { plans: _, metadata: _, permits, log, class, held_until, queued, begins_at: _ } = self;
         let waits = held_until.is_some() || queued.is_some();
         !(waits || *log || class.is_some() || !permits.is_empty() || self.inspects_messages())
     }
@@ -81,6 +86,11 @@ impl CallPolicies {
     /// Whether any policy looks at messages.
     pub fn reads_messages(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.needs_message())
+    }
+
+    /// Whether any policy looks at the one message that a request has.
+    pub fn read_one_message(&self) -> bool {
+        self.plans.iter().flatten().any(|plan| plan.needs_message() && !plan.client_streams())
     }
 
     /// Whether any policy looks at anything of the call beside its messages.
