@@ -62,6 +62,13 @@ impl HostLimits {
         self.key_seed.store(seed, Ordering::Relaxed);
     }
 
+    /// The same where they were made of `was`, or of nothing yet: what other shards go by, and have inherited, holds.
+    pub fn seed_keys_in_place_of(&self, was: u64, seed: u64) {
+        for known in [0, was] {
+            let _ = self.key_seed.compare_exchange(known, seed, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// The rate of this name: a new one, if nobody has it any more. Where it was another, its buckets stay as full as
     /// they were, for whoever asks from now on.
     pub fn rate(&self, name: &str, limits: RateLimits, has_keys: bool, now_ns: u64) -> Arc<SharedRate> {
@@ -69,7 +76,7 @@ impl HostLimits {
         let rates = &mut named.rates;
         rates.retain(|_, rate| Arc::strong_count(rate) > 1);
         let rate = match rates.get(name) {
-            Some(known) if known.limits() == limits => return Arc::clone(known),
+            Some(known) if known.limits() == limits && known.has_keys() == has_keys => return Arc::clone(known),
             Some(known) => SharedRate::in_place_of(known, limits, has_keys, now_ns),
             None => SharedRate::new(limits, has_keys),
         };
@@ -141,6 +148,30 @@ mod tests {
         let slower = host.rate("a", RateLimits { interval_ns: 1000, ..LIMITS }, false, 1000);
         assert!(slower.take(1000, 0, 1).is_err(), "it is as empty as it was");
         assert!(Arc::ptr_eq(&slower, &host.rate("a", slower.limits(), false, 1000)));
+    }
+
+    #[test]
+    fn a_limit_that_gets_keys_has_a_bucket_for_each() {
+        let host = HostLimits::new(2);
+        let whole = host.rate("a", LIMITS, false, 1);
+        whole.take(1000, 0, 4).unwrap();
+        let by_key = host.rate("a", LIMITS, true, 1000);
+        assert_eq!((by_key.take(1000, 7, 9), by_key.take(1000, 8, 9)), (Ok(4), Ok(4)));
+        assert!(Arc::ptr_eq(&by_key, &host.rate("a", LIMITS, true, 1000)));
+        assert!(!Arc::ptr_eq(&by_key, &host.rate("a", LIMITS, false, 1000)), "and back");
+    }
+
+    #[test]
+    fn who_comes_later_goes_by_the_seed_there_is() {
+        let host = HostLimits::new(2);
+        host.seed_keys_in_place_of(7, 7);
+        host.seed_keys_in_place_of(7, 8);
+        assert_eq!(host.key_seed(), 8, "its own, until it has chance");
+        host.seed_keys_in_place_of(7, 7);
+        host.seed_keys_in_place_of(7, 9);
+        assert_eq!(host.key_seed(), 8);
+        host.seed_keys(5);
+        assert_eq!(host.key_seed(), 5, "inherited");
     }
 
     #[test]

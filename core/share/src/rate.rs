@@ -85,6 +85,11 @@ impl SharedRate {
         self.limits
     }
 
+    /// Whether keys have buckets of their own.
+    pub fn has_keys(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
     /// Takes up to `most` tokens of a key's bucket.
     ///
     /// # Errors
