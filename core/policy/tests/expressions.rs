@@ -238,6 +238,28 @@ fn depth_length_and_work_are_bounded() {
     assert_eq!(test(&cubic), Err(EvalError::Steps));
 }
 
+/// What is done with long texts counts, too: reading numbers, and preparing to search for a part.
+#[test]
+fn work_on_long_texts_is_bounded() {
+    let long = "0".repeat(8_000);
+    let mut pairs = trunkline_call::Metadata::new();
+    pairs.insert("long", &long).expect("legal");
+    let mut metadata = Vec::new();
+    pairs.encode(&mut metadata);
+    let test = |times: usize, body: &str| {
+        let numbers = (0..times).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
+        let program = compile(&format!("[{numbers}].exists(n, {body})")).unwrap();
+        program.test(&inputs(View::EMPTY, &metadata))
+    };
+    assert_eq!(test(1, "int(metadata.long) == n"), Ok(true));
+    for number in ["int(metadata.long) < n", "uint(metadata.long) > 1u", "double(metadata.long) > 1.0"] {
+        assert_eq!(test(100, number), Err(EvalError::Steps), "{number}");
+    }
+    assert_eq!(test(1, "metadata.long.contains(metadata.long)"), Ok(true));
+    assert_eq!(test(60, "!metadata.long.contains(metadata.long)"), Err(EvalError::Steps));
+    assert_eq!(test(100, "'short'.contains(metadata.long)"), Ok(false), "longer than the text");
+}
+
 proptest! {
     #[test]
     fn no_text_panics(text in "[a-z0-9 .,()\\[\\]!&|=<>+*/%?:'\"\\\\-]{0,60}") {

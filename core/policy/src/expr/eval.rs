@@ -63,7 +63,14 @@ impl<'a> Frame<'a> {
                 self.steps.charge_bytes(text)?;
                 Value::Bool(regex.is_match(text))
             }
-            Node::Convert { to, of } => convert(*to, self.eval(of)?)?,
+            Node::Convert { to, of } => {
+                let of = self.eval(of)?;
+                match to {
+                    Scalar::Int | Scalar::Uint | Scalar::Double => self.steps.charge_slow_bytes(of.bytes())?,
+                    Scalar::Str | Scalar::Bytes => self.steps.charge_bytes(of.bytes())?,
+                }
+                convert(*to, of)?
+            }
             Node::Quantified { which, list, variable, body } => {
                 Value::Bool(self.quantified(*which, list, *variable, body)?)
             }
@@ -264,7 +271,16 @@ impl<'a> Frame<'a> {
 
     fn text(&mut self, test: TextTest, of: &'a Node, part: &'a Node) -> Result<bool, EvalError> {
         let (text, part) = (self.eval(of)?.bytes(), self.eval(part)?.bytes());
-        self.steps.charge_bytes(text)?;
+        if part.len() > text.len() {
+            return Ok(false);
+        }
+        match test {
+            TextTest::StartsWith | TextTest::EndsWith => self.steps.charge_bytes(part)?,
+            TextTest::Contains => {
+                self.steps.charge_bytes(text)?;
+                self.steps.charge_slow_bytes(part)?;
+            }
+        }
         Ok(match test {
             TextTest::StartsWith => text.starts_with(part),
             TextTest::EndsWith => text.ends_with(part),

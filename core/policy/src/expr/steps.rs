@@ -4,6 +4,8 @@ use super::error::{EvalError, STEPS_MAX};
 
 /// Bytes compared or searched that count as one step.
 const STEP_BYTES: usize = 64;
+/// Bytes of a number that is read, and of a part that a search is prepared for, that count as one.
+const SLOW_STEP_BYTES: usize = 4;
 
 /// What is left of [`STEPS_MAX`].
 pub(super) struct StepsLeft(u32);
@@ -19,6 +21,15 @@ impl StepsLeft {
     }
 
     pub fn charge_bytes(&mut self, bytes: &[u8]) -> Result<(), EvalError> {
-        self.charge(u32::try_from(bytes.len() / STEP_BYTES).unwrap_or(u32::MAX))
+        self.charge_each(bytes, STEP_BYTES)
+    }
+
+    /// For what looks at each byte by itself.
+    pub fn charge_slow_bytes(&mut self, bytes: &[u8]) -> Result<(), EvalError> {
+        self.charge_each(bytes, SLOW_STEP_BYTES)
+    }
+
+    fn charge_each(&mut self, bytes: &[u8], step_bytes: usize) -> Result<(), EvalError> {
+        self.charge(u32::try_from(bytes.len() / step_bytes).unwrap_or(u32::MAX))
     }
 }
