@@ -66,13 +66,7 @@ impl Engine {
     }
 
     /// The first part of a request whose call begins when it is whole; deadline and cancellation hold from here on.
-    fn begin_in_parts(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        target: Target,
-        opening: &mut Item<'_>,
-    ) {
+    fn begin_in_parts(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: &mut Item<'_>) {
         if let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.as_mut()) {
             policies.begins_at = Some(target);
         }

@@ -60,6 +60,6 @@ impl PoliciesState {
         let random = Random::new(chance);
         let (seed, freed) = (self.seed, self.freed);
         let own = Policies::new(chance);
-        Ok(Policies { chain, states: self.states, random, seed, freed, ..own })
+        Ok(Policies { chain, states: self.states, random, seed, is_inherited: true, freed, ..own })
     }
 }

@@ -36,9 +36,9 @@ impl HostPart {
         Self { limits: Arc::clone(limits), own, notices: VecDeque::new() }
     }
 
-    /// Keys are made of this from now on.
-    pub fn seed_keys(&self, seed: u64) {
-        self.limits.seed_keys(seed);
+    /// This shard has another seed than it `was`; keys are made of it unless others are already.
+    pub fn seed_keys_in_place_of(&self, was: u64, seed: u64) {
+        self.limits.seed_keys_in_place_of(was, seed);
     }
 
     /// What keys are made of.

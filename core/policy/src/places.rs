@@ -15,7 +15,11 @@ impl Policies {
         if limits.is_of_one() {
             return;
         }
-        limits.seed_keys(self.seed);
+        if self.is_inherited {
+            limits.seed_keys(self.seed);
+        } else {
+            limits.seed_keys_in_place_of(self.seed, self.seed);
+        }
         let host = HostPart::new(limits, own);
         for rule in &self.chain.rules {
             let Some(state) = self.states.find(rule.slot) else { continue };

@@ -25,6 +25,8 @@ pub struct Policies {
     pub(crate) random: Random,
     /// Keeps others from choosing keys that collide.
     pub(crate) seed: u64,
+    /// Whether another process had that seed before: buckets know their keys by it.
+    pub(crate) is_inherited: bool,
     /// Queues with room for one more.
     pub(crate) freed: Vec<Slot>,
     /// What follows from an exchange for calls that wait.
@@ -58,6 +60,7 @@ impl Policies {
             states: States::default(),
             random: Random::new(seed),
             seed: !seed,
+            is_inherited: false,
             freed: Vec::new(),
             exchanged: Exchanged::default(),
             retired: Vec::new(),
@@ -70,9 +73,9 @@ impl Policies {
     /// Takes chance in from the host; the chain stays.
     pub fn seed(&mut self, seed: u64) {
         self.random = Random::new(seed);
-        self.seed = !seed;
+        let was = std::mem::replace(&mut self.seed, !seed);
         if let Some(host) = &self.host {
-            host.seed_keys(self.seed);
+            host.seed_keys_in_place_of(was, self.seed);
         }
     }
 

@@ -76,7 +76,9 @@ impl HostLimits {
         let rates = &mut named.rates;
         rates.retain(|_, rate| Arc::strong_count(rate) > 1);
         let rate = match rates.get(name) {
-            Some(known) if known.limits() == limits && known.has_keys() == has_keys => return Arc::clone(known),
+            Some(known) if known.limits() == limits && known.has_keys() == has_keys => {
+                return Arc::clone(known);
+            }
             Some(known) => SharedRate::in_place_of(known, limits, has_keys, now_ns),
             None => SharedRate::new(limits, has_keys),
         };

@@ -66,7 +66,9 @@ impl<'a> Frame<'a> {
             Node::Convert { to, of } => {
                 let of = self.eval(of)?;
                 match to {
-                    Scalar::Int | Scalar::Uint | Scalar::Double => self.steps.charge_slow_bytes(of.bytes())?,
+                    Scalar::Int | Scalar::Uint | Scalar::Double => {
+                        self.steps.charge_slow_bytes(of.bytes())?
+                    }
                     Scalar::Str | Scalar::Bytes => self.steps.charge_bytes(of.bytes())?,
                 }
                 convert(*to, of)?
