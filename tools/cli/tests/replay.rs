@@ -6,10 +6,11 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::{Host, end, trunkline, watched};
+use support::{Ended, Host, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline::opaque::{Answer, Client};
 use trunkline_example_search::proto::QueryRequest;
+use trunkline_example_search::proto::search_client::SearchClient;
 use trunkline_telemetry::{CallSample, SampleEntry, SampleFileReader};
 
 /// A daemon that keeps calls of the search service, and listens.
@@ -51,61 +52,74 @@ fn query(text: &str) -> QueryRequest {
 fn calls_are_kept_sent_again_and_compared() {
     watched();
     let folder = tempfile::tempdir().unwrap();
-    let (near, made_file, _) = host(folder.path(), "near", "");
-    let (far, served_file, peer) =
+    let (near, made, _) = host(folder.path(), "near", "");
+    let (far, served, peer) =
         host(folder.path(), "far", "\"QueryRequest.query\", \"Snippet.text\", \"did_you_mean\"");
-    let (_server, client) = far.serve_search();
-    let remote = trunkline_example_search::proto::search_client::SearchClient::new(
-        near.channel().target(&peer).connect_lazy(),
-    );
+    let (server, client) = far.serve_search();
+    call_there(&near, &peer, &client);
+    those_made_are_kept(&made);
+    those_served_are_kept_without_some_fields(&served);
+    for file in [&made, &served] {
+        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let replay = |more: &[&str]| {
+        end(trunkline(&["replay", made.to_str().unwrap(), "--to", &peer, "--rate", "500/s"]).args(more), "")
+    };
+    answers_are_compared(&far, &replay);
+    // Who was asked is gone.
+    drop((server, client));
+    failures_are_told(&replay);
+}
+
+/// Four calls from another host that are kept, one that is too long, and one within the host.
+fn call_there(near: &Host, peer: &str, within: &SearchClient) {
+    let remote = SearchClient::new(near.channel().target(peer).connect_lazy());
     for text in ["ring", "bell", "nothing"] {
         remote.query(query(text)).wait().unwrap();
     }
-    // Too long to be kept; and within one host.
     remote.query(query(&"ring ".repeat(300))).wait().unwrap();
-    client.query(query("ring")).wait().unwrap();
+    within.query(query("ring")).wait().unwrap();
     // Protobuf, from a program that has no types here.
-    let opaque = Client::new(near.channel().target(&peer).connect_lazy());
+    let opaque = Client::new(near.channel().target(peer).connect_lazy());
     let call = opaque.call("/search.v1.Search/Query").with_message(vec![0x0a, 4, b'r', b'i', b'n', b'g']);
     let (_, mut answers) = call.with_no_more().open().wait().unwrap();
     while !matches!(answers.next().wait(), Some(Answer::End(_)) | None) {}
+}
 
-    let made = calls(&made_file, 4);
+fn those_made_are_kept(file: &Path) {
+    let made = calls(file, 4);
     assert_eq!(made.len(), 4);
     assert!(made.iter().all(|call| !call.served && !call.emptied && call.host == "near"));
     assert!(made.iter().all(|call| call.path == "/search.v1.Search/Query" && call.response.is_some()));
     assert_eq!(made[0].request[..6], [0x0a, 4, b'r', b'i', b'n', b'g']);
     assert_eq!(made[3].request, [0x0a, 4, b'r', b'i', b'n', b'g'], "protobuf stays as it is");
     assert!(made[0].schema != 0 && made[3].schema == 0, "{made:?}");
+}
 
-    let served = calls(&served_file, 5);
+fn those_served_are_kept_without_some_fields(file: &Path) {
+    let served = calls(file, 5);
     assert_eq!(served.len(), 5);
     for (index, call) in served.iter().enumerate() {
         assert_eq!((call.served, call.emptied, call.host.as_str()), (index != 3, true, "far"), "{call:?}");
         assert_eq!(call.request[..2], [0x0a, 0], "the query is emptied: {:?}", call.request);
         assert!(call.schema != 0);
     }
-    let bytes = std::fs::read(&served_file).unwrap();
+    let bytes = std::fs::read(file).unwrap();
     assert!(!bytes.windows(4).any(|bytes| bytes == b"bell"), "what was asked for is in the file");
-    for file in [&made_file, &served_file] {
-        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
-    }
+}
 
-    let replay = |file: &Path, more: &[&str]| {
-        end(trunkline(&["replay", file.to_str().unwrap(), "--to", &peer, "--rate", "500/s"]).args(more), "")
-    };
-    let same = replay(&made_file, &["--compare", "--ignore", "QueryResponse.elapsed_ns", "--times", "3"]);
+fn answers_are_compared(far: &Host, replay: &dyn Fn(&[&str]) -> Ended) {
+    let same = replay(&["--compare", "--ignore", "QueryResponse.elapsed_ns", "--times", "3"]);
     assert_eq!(same.code, Some(0), "{same:?}");
     assert!(
         same.out.starts_with("12 calls sent to ") && same.out.contains("12 answers are equal"),
         "{}",
         same.out
     );
-
     // Another version of the server: it finds more.
     let call = far.verb(&["call", "Search/Index", "{\"name\": \"d\", \"text\": \"bell bell\"}"], "");
     assert_eq!(call.code, Some(0), "{call:?}");
-    let differs = replay(&made_file, &["--compare", "--ignore", "elapsed_ns"]);
+    let differs = replay(&["--compare", "--ignore", "elapsed_ns"]);
     assert_eq!(differs.code, Some(1), "{differs:?}");
     assert!(
         differs.out.contains("search.v1.Search/Query: 1 × payload differs, first in "),
@@ -113,10 +127,10 @@ fn calls_are_kept_sent_again_and_compared() {
         differs.out
     );
     assert!(differs.err.contains(" of 4 answers differ"), "{}", differs.err);
+}
 
-    // Who was asked is gone.
-    drop((_server, client));
-    let gone = replay(&made_file, &["--compare", "--method", "Query"]);
+fn failures_are_told(replay: &dyn Fn(&[&str]) -> Ended) {
+    let gone = replay(&["--compare", "--method", "Query"]);
     assert_eq!(gone.code, Some(1), "{gone:?}");
     assert!(
         gone.out.contains("4 × status differs: OK then, UNIMPLEMENTED now")
@@ -124,13 +138,13 @@ fn calls_are_kept_sent_again_and_compared() {
         "{}",
         gone.out
     );
-    let all = replay(&made_file, &[]);
+    let all = replay(&[]);
     assert!(
         all.code == Some(1)
             && all.err.contains("4 of 4 calls failed, and not as when they were kept; the first: "),
         "{all:?}"
     );
-    let none = replay(&made_file, &["--method", "absent"]);
+    let none = replay(&["--method", "absent"]);
     assert!(none.code == Some(1) && none.err.contains("no call could be read"), "{none:?}");
 }
 
@@ -166,8 +180,7 @@ fn calls_with_attempts_and_over_shards_are_kept_once() {
          [services.\"search.v1.Search\"]\nendpoints = [\"{peer}\"]\nservice_config = '''{retries}'''\n"
     );
     let near = Host::start(&config);
-    let client =
-        trunkline_example_search::proto::search_client::SearchClient::new(near.channel().connect_lazy());
+    let client = SearchClient::new(near.channel().connect_lazy());
     for _ in 0..20 {
         client.query(query("ring")).wait().unwrap();
     }
