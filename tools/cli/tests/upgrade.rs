@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::{Host, end, trunkline, watched};
 use trunkline::Wait;
-use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
+use trunkline_example_search::proto::{Ask, QueryRequest, ask};
 
 /// The admin API, generated for the binary.
 #[allow(dead_code, reason = "the tests are clients of one service of it")]
@@ -90,6 +90,63 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(counted(), calls as u64, "no call is missing, and none counts twice");
+}
+
+/// A daemon that a client of gRPC has a call at which does not end, asked to hand over within ten minutes: it waits.
+/// The hosts, the call, and who asked.
+fn waiting_for_a_call(folder: &std::path::Path) -> ([Host; 2], impl Sized, std::process::Child) {
+    let peers = format!("unix:{}", folder.join("peers.sock").display());
+    let host = Host::start(&format!("[daemon]\nlisten = [{peers:?}]\n"));
+    let far = Host::start("[grpc]\nalways = true\n");
+    let (server, _) = host.serve_search();
+    let channel = far.channel().target(&peers).connect_lazy();
+    let mut call = SearchClient::new(channel).session();
+    call.send(Ask { kind: Some(ask::Kind::Query("ring".into())) }).wait().unwrap();
+    assert!(call.recv().wait().unwrap().is_some());
+    let mut upgrade = trunkline(&["--socket", host.socket().to_str().unwrap(), "upgrade", "--grace", "10m"]);
+    let upgrade = upgrade.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until(&host, "it has the schemas");
+    ([host, far], (server, call), upgrade)
+}
+
+fn until(host: &Host, line: &str) {
+    while !host.log().contains(line) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_order_to_end_is_heard_while_calls_are_waited_for() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let ([host, _far], _call, mut upgrade) = waiting_for_a_call(folder.path());
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&host.child),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    until(&host, "daemon ends");
+    // Who asked may not have heard of it before the daemon was gone, and waits for one that answers.
+    upgrade.kill().unwrap();
+    upgrade.wait().unwrap();
+    assert!(host.log().contains("hand-over called off: this daemon is to end"), "{}", host.log());
+}
+
+#[test]
+fn a_successor_that_dies_while_calls_are_waited_for_is_missed_at_once() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let ([mut host, _far], _call, upgrade) = waiting_for_a_call(folder.path());
+    host.expect(GOES_ON, "the successor is killed");
+    let log = host.log();
+    let (_, process) = log.split_once(", process ").unwrap_or_else(|| panic!("{log}"));
+    let process = process.split(|other: char| !other.is_ascii_digit()).next().unwrap().parse().unwrap();
+    let process = rustix::process::Pid::from_raw(process).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    let asked = upgrade.wait_with_output().unwrap();
+    assert_eq!(asked.status.code(), Some(1), "{asked:?}");
+    assert!(String::from_utf8_lossy(&asked.stderr).contains("ended before it took over"), "{asked:?}");
+    assert_eq!(host.verb(&["list"], "").code, Some(0), "and this one serves on");
 }
 
 /// Whoever cleans up a folder may take the socket's name away; the daemon still has the socket, and so has the next.

@@ -35,6 +35,11 @@ const HOLD_MIN: Duration = Duration::from_millis(100);
 /// process, and a probe would take a replacement for a failure.
 const OWN_MAX: Duration = Duration::from_secs(10);
 
+/// How often the new daemon is asked while gRPC calls end: it gives a daemon up that says nothing for two minutes.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+/// How often it is looked whether the hand-over is still wanted, until the new daemon has said its first word.
+const WANTED_LOOK: Duration = Duration::from_millis(50);
+
 /// Longest it takes a process whose files are closed to have ended.
 const ENDS_MAX: Duration = Duration::from_millis(500);
 
@@ -140,6 +145,9 @@ pub enum HandOverError {
         /// How.
         status: ExitStatus,
     },
+    /// It is wanted no longer.
+    #[error("it was called off")]
+    CalledOff,
     /// A thread of this daemon does not stop.
     #[error("this daemon cannot hand over: {0}")]
     Own(String),
@@ -147,14 +155,20 @@ pub enum HandOverError {
 
 impl Daemon {
     /// Hands everything to a new process. On success this daemon's threads stand still for good, and the process
-    /// is to end *without* dropping it ([`std::process::exit`]). `tell` hears of every step.
+    /// is to end *without* dropping it ([`std::process::exit`]). `tell` hears of every step. While this daemon serves,
+    /// and waits for the new one to start and for gRPC calls to end, it asks whether that `is_wanted` still.
     ///
     /// # Errors
     /// [`HandOverError`]: the new process is gone, and this daemon goes on as if nothing had been.
-    pub fn hand_over(&self, order: &HandOver, tell: &mut dyn FnMut(Step)) -> Result<Handed, HandOverError> {
+    pub fn hand_over(
+        &self,
+        order: &HandOver,
+        tell: &mut dyn FnMut(Step),
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Handed, HandOverError> {
         let (mut child, socket) = start(order)?;
         tell(Step::Started { binary: order.binary.clone(), process: child.id() });
-        let handed = self.lead(order, child.id(), socket, tell);
+        let handed = self.lead((order, is_wanted), child.id(), socket, tell);
         let handed = handed.map_err(|error| bury(&mut child, order, error));
         if handed.is_err() {
             self.shards().iter().for_each(|shard| {
@@ -166,7 +180,7 @@ impl Daemon {
 
     fn lead(
         &self,
-        order: &HandOver,
+        (order, is_wanted): (&HandOver, &dyn Fn() -> bool),
         process: u32,
         socket: ControlSocket,
         tell: &mut dyn FnMut(Step),
@@ -182,7 +196,7 @@ impl Daemon {
             listening: Some(self.endpoints.names()),
         };
         let (build, prepares, counts, records) =
-            match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
+            match first_word(&channel, &hello, (order.start_max, is_wanted))? {
                 Word::Able { build, prepares, counts, records } => (build, prepares, counts, records),
                 Word::Unable { why } => return Err(HandOverError::Refused(why)),
                 other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
@@ -196,7 +210,7 @@ impl Daemon {
         let sets = Arc::new(SentSets::new(prepares));
         self.send_schemas(&channel, &sets)?;
         tell(Step::Prepared);
-        let left = self.drain_grpc(order.grace);
+        let left = self.drain_grpc(order.grace, &mut while_draining(&channel, &sets, is_wanted))?;
         // Those that were bound meanwhile.
         self.send_schemas(&channel, &sets)?;
         self.send_recorded(&channel, &mut recorded)?;
@@ -233,14 +247,7 @@ impl Daemon {
                 any |= sets.send(channel, &set).map_err(lost)?.is_new;
             }
         }
-        if !any || !sets.are_prepared() {
-            return Ok(());
-        }
-        match channel.send(&Word::Prepare, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
-            Word::Prepared => Ok(()),
-            Word::Failed { why } | Word::Unable { why } => Err(HandOverError::Refused(why)),
-            other => Err(HandOverError::Refused(format!("it answered {other:?}"))),
-        }
+        if any && sets.are_prepared() { prepare(channel) } else { Ok(()) }
     }
 
     /// Sends the calls that shards have recorded since these numbers, while they turn. What is behind
@@ -266,7 +273,11 @@ impl Daemon {
     /// Has gRPC connections end with their calls, as far as they do within `grace`: those that are there first, so
     /// that a long call holds up nobody else; then, for a moment in which nothing new is begun, all. How many calls are
     /// left.
-    fn drain_grpc(&self, grace: Duration) -> usize {
+    fn drain_grpc(
+        &self,
+        grace: Duration,
+        meanwhile: &mut dyn FnMut() -> Result<(), HandOverError>,
+    ) -> Result<usize, HandOverError> {
         let leave = |hold| {
             let ask = |shard: &ShardSender| shard.ask(|reply| ShardCommand::LeaveGrpc { hold, reply });
             self.shards().iter().filter_map(ask).fold(GrpcLeft::default(), |sum, shard| GrpcLeft {
@@ -284,10 +295,11 @@ impl Daemon {
                 if unfinished == 0 || began.elapsed() >= longest {
                     break;
                 }
+                meanwhile()?;
                 std::thread::park_timeout(LOOK);
             }
         }
-        leave(true).calls
+        Ok(leave(true).calls)
     }
 
     /// Stops the control thread, then every shard; each sends its parts and stands still. What holds them is dropped
@@ -372,6 +384,63 @@ impl fmt::Display for Step {
             Self::Ready => f.write_str("it has everything"),
             Self::Gone => f.write_str("it is the daemon"),
         }
+    }
+}
+
+/// What the new program answers to `hello`, once it has started.
+fn first_word(
+    channel: &Channel,
+    hello: &Word,
+    (longest, is_wanted): (Duration, &dyn Fn() -> bool),
+) -> Result<Word, HandOverError> {
+    channel.send(hello, &[]).map_err(lost)?;
+    let began = Instant::now();
+    while !channel.has_word(WANTED_LOOK).map_err(lost)? {
+        if !is_wanted() {
+            return Err(HandOverError::CalledOff);
+        }
+        if began.elapsed() >= longest {
+            return Err(lost(ChannelError::Silent));
+        }
+    }
+    Ok(channel.next().map_err(lost)?.0)
+}
+
+/// What is to be done again and again while gRPC calls end, which may take as long as whoever asked has wished: to
+/// notice that the hand-over is wanted no longer, or that the new daemon has gone, and to keep that one from giving up.
+fn while_draining(
+    channel: &Channel,
+    sets: &SentSets,
+    is_wanted: &dyn Fn() -> bool,
+) -> impl FnMut() -> Result<(), HandOverError> {
+    let mut asked = Instant::now();
+    move || {
+        if !is_wanted() {
+            return Err(HandOverError::CalledOff);
+        }
+        // It says nothing by itself, unless that is its last word.
+        if channel.has_word(Duration::ZERO).map_err(lost)? {
+            return answered(channel);
+        }
+        if sets.are_prepared() && asked.elapsed() >= ASK_EVERY {
+            asked = Instant::now();
+            return prepare(channel);
+        }
+        Ok(())
+    }
+}
+
+/// Has the new daemon build what it was sent, and waits until it has.
+fn prepare(channel: &Channel) -> Result<(), HandOverError> {
+    channel.send(&Word::Prepare, &[]).map_err(lost)?;
+    answered(channel)
+}
+
+fn answered(channel: &Channel) -> Result<(), HandOverError> {
+    match channel.next().map_err(lost)?.0 {
+        Word::Prepared => Ok(()),
+        Word::Failed { why } | Word::Unable { why } => Err(HandOverError::Refused(why)),
+        other => Err(HandOverError::Refused(format!("it answered {other:?}"))),
     }
 }
 

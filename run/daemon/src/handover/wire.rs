@@ -1,7 +1,9 @@
 //! The words of a hand-over, and the socket they travel on.
 
 use super::records::RecordedPart;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -143,6 +145,9 @@ pub enum ChannelError {
     /// It is gone, or takes too long.
     #[error("the other daemon: {0}")]
     Socket(ControlError),
+    /// It takes too long to say its first word.
+    #[error("the other daemon does not answer")]
+    Silent,
     /// It has closed the channel.
     #[error("the other daemon ended")]
     Ended,
@@ -197,6 +202,20 @@ impl Channel {
             (_, Some(error)) => Err(error),
             (Err(error), None) => Err(ChannelError::Word(error.to_string())),
             (Ok(()), None) => parts.end(fds),
+        }
+    }
+
+    /// Waits for a word for so long at most. Whether there is one, or the channel's end.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn has_word(&self, longest: Duration) -> Result<bool, ChannelError> {
+        let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
+        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: longest.subsec_nanos().into() };
+        match poll(&mut ready, Some(&longest)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(ChannelError::Socket(ControlError::System { what: "poll", errno })),
         }
     }
 

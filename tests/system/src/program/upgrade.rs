@@ -60,7 +60,7 @@ pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &
             }
         }
     };
-    match daemon.hand_over(&order, &mut watch) {
+    match daemon.hand_over(&order, &mut watch, &|| true) {
         Ok(_) => std::process::exit(0),
         Err(why) => format!("goes on: {why}"),
     }

@@ -1,12 +1,15 @@
 //! Handing over to another process.
 
-use super::host::DaemonHost;
+use super::host::{DaemonHost, Order};
 use crate::admin::{UpgradeState, UpgradeWish};
+use rustix::process::{Pid, Signal, kill_process};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use trunkline_daemon::{HandOver, HandOverStep, Handed};
+use trunkline_daemon::{HandOver, HandOverError, HandOverStep, Handed};
 
 /// Longest the new daemon may take to start. Nobody waits for it.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -26,8 +29,13 @@ pub fn own_binary() -> &'static PathBuf {
     BINARY.get_or_init(|| std::env::current_exe().unwrap_or_else(|_| "trunkline".into()))
 }
 
-/// Hands over, and ends this process; or goes on, and says why.
-pub fn hand_over(host: &Arc<DaemonHost>, wish: UpgradeWish) {
+/// Hands over, and ends this process; or goes on, and says why. An order to end calls the hand-over off, if it comes in
+/// time; it is for the other process if not.
+pub fn hand_over(
+    host: &Arc<DaemonHost>,
+    wish: UpgradeWish,
+    orders: &Receiver<Order>,
+) -> Option<&'static str> {
     let order = HandOver {
         binary: wish.binary.unwrap_or_else(|| own_binary().clone()),
         arguments: arguments(std::env::args_os().skip(1)),
@@ -43,19 +51,37 @@ pub fn hand_over(host: &Arc<DaemonHost>, wish: UpgradeWish) {
         tracing::info!(%step, "hand-over");
         host.upgrading().steps.push(step);
     };
-    match host.daemon.hand_over(&order, &mut tell) {
+    let end = Cell::new(None);
+    let is_wanted = || {
+        // A second one is for whoever waits next.
+        while let (None, Ok(order)) = (end.get(), orders.try_recv()) {
+            if let Order::End(why) = order {
+                end.set(Some(why));
+            }
+        }
+        end.get().is_none()
+    };
+    match host.daemon.hand_over(&order, &mut tell, &is_wanted) {
         Ok(Handed { process, sessions, connections, calls, stood_ns, .. }) => {
             tracing::info!(process, sessions, connections, calls, stood_us = stood_ns / 1000, "handed over");
             super::notify::succeeded_by(process);
+            let successor = i32::try_from(process).ok().and_then(Pid::from_raw);
+            if let Some(successor) = successor.filter(|_| !is_wanted()) {
+                let _ = kill_process(successor, Signal::TERM);
+            }
             super::logging::settle();
             // Without a goodbye to anybody: every socket and ring is the other's.
             std::process::exit(0);
         }
         Err(error) => {
-            tracing::error!(%error, "not handed over; this daemon goes on");
+            match error {
+                HandOverError::CalledOff => tracing::info!("hand-over called off: this daemon is to end"),
+                _ => tracing::error!(%error, "not handed over; this daemon goes on"),
+            }
             let mut state = host.upgrading();
             *state =
                 UpgradeState { failure: error.to_string(), under_way: false, ..std::mem::take(&mut *state) };
+            end.get()
         }
     }
 }

@@ -156,7 +156,9 @@ fn serve(
         match early.take().map_or_else(|| orders.recv(), Ok) {
             Ok(Order::Upgrade(wish)) => {
                 flush(exporter.as_ref());
-                upgrade::hand_over(&host, wish);
+                if let Some(why) = upgrade::hand_over(&host, wish, &orders) {
+                    break why;
+                }
             }
             Ok(Order::End(why)) => break why,
             // What was waited for is there.
