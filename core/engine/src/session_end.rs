@@ -88,8 +88,11 @@ impl EndOfCall for SessionHandler<'_> {
         }
     }
 
+    /// What it has not released of a stream is no longer the call's, which may wait for its caller to read its end.
     fn release(&self, engine: &mut Engine, key: CallKey) {
-        let known_as = engine.calls.find_mut(key).and_then(|call| call.known_as.take());
+        let left = engine.calls.find_mut(key).map(|call| (call.known_as.take(), call.request.share.end()));
+        let (known_as, share) = left.unwrap_or_default();
+        share.into_iter().for_each(|(session, bytes)| engine.streams_hold_less(session, bytes));
         if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(known_as)) {
             engine.complete(self.session, Completion::Drained);
         }

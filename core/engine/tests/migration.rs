@@ -383,6 +383,25 @@ fn a_call_that_came_back_needs_a_second_shard() {
     assert_eq!(needed(&world), 0);
 }
 
+/// What a server had not read of a stream when it ended it stays its own where it goes, and is counted nowhere.
+#[test]
+fn a_server_moves_with_messages_of_a_stream_that_is_over() {
+    let mut world = world();
+    let mut server = attach(&mut world, SHARDS[0], true);
+    let mut client = attach(&mut world, SHARDS[0], false);
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let taken = server.take();
+    let [Completion::Call(call)] = taken[..] else { panic!("{taken:?}") };
+    end(&mut world, &server, call.call);
+    assert!(world.migrate(&mut server, SHARDS[1]));
+    world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
 /// A stream of a peer crosses to a server that is gone by then, and there is no other: what waited behind its opening
 /// is not counted as what is to cross any more.
 #[test]

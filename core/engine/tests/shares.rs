@@ -105,6 +105,28 @@ fn unread_streams_starve_neither_a_unary_call_nor_each_other() {
     }
 }
 
+/// A caller that does not read how its stream ended keeps nothing of the heap of its server from other streams.
+#[test]
+fn a_stream_that_has_ended_has_no_share_though_its_caller_does_not_read() {
+    let mut world = World::with_shards(Limits::default(), 1);
+    let mut server = world.attach_sized(0, PROTO, None, true, 96 << 10);
+    let mut clients = [(); 2].map(|()| world.attach(0, PROTO, None, false));
+    for client in &mut clients {
+        let call = client.call(3, None, false);
+        world.submit(client, Submission::Call(call)).unwrap();
+        let payload = world.blob(client, &[7; 60_000]);
+        let message = Submission::Message { call: call.call, payload, end: false, a1: world.now };
+        world.submit(client, message).unwrap();
+        world.settle(&mut [client, &mut server]);
+        let taken = server.take();
+        let [Completion::Call(call), Completion::Message { payload, .. }] = taken[..] else {
+            panic!("{taken:?}")
+        };
+        world.submit(&server, Submission::Finish(finish(call.call, Code::Aborted, None))).unwrap();
+        world.submit(&server, release(call.call, Some(payload), call.metadata, 0)).unwrap();
+    }
+}
+
 /// The daemon holds it itself meanwhile: it was let in as a large message of its connection.
 #[test]
 fn a_large_message_of_a_stream_waits_for_room_beside_small_ones() {
