@@ -151,7 +151,7 @@ proptest! {
                 prop_assert!(transmit.len() <= HEADER_BYTES + PAYLOAD_BYTES_MAX);
             }
             prop_assert!(server.len() <= 8);
-            prop_assert!(server.held_bytes() <= HELD_BYTES_MAX + PACKET_BYTES_MAX);
+            prop_assert!(server.held_bytes() <= HELD_BYTES_MAX * 5 / 4 + PACKET_BYTES_MAX);
         }
         for key in held {
             server.refuse(now, key, Reason::Busy);
@@ -243,7 +243,7 @@ proptest! {
                 let (ClientEvent::Replied { tag, .. } | ClientEvent::Failed { tag, .. }) = event;
                 prop_assert!(ended.insert(tag), "call {} ended twice", tag);
             }
-            prop_assert!(client.held_bytes() <= HELD_BYTES_MAX + PACKET_BYTES_MAX);
+            prop_assert!(client.held_bytes() <= HELD_BYTES_MAX * 5 / 4 + PACKET_BYTES_MAX);
         }
         client.handle_timeout(now.plus_ns(6_000_000_000));
         while let Some(event) = client.poll_event() {
