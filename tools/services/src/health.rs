@@ -82,7 +82,7 @@ impl<H: Host> pb::health_server::Health for HealthService<H> {
         request: Incoming<HealthCheckRequest>,
         mut out: Sender<HealthCheckResponse>,
     ) -> Result<(), Status> {
-        let slot = self.streams.take(request.caller());
+        let slot = self.streams.take(request.caller())?;
         let service = request.into_inner().service;
         let gone = || Status::unavailable("the daemon is draining");
         let mut watcher = self.known.host().watch().ok_or_else(gone)?;

@@ -24,7 +24,8 @@
 //!
 //! # Limits
 //! * [`STREAMS_MAX`]: streams that wait (Watch, reflection, load reports) at once, so that they never take the
-//!   place of a plain question. For one more the oldest of the caller with the most gives way, with RESOURCE_EXHAUSTED.
+//!   place of a plain question. For one more the oldest of the caller with the most gives way, with RESOURCE_EXHAUSTED;
+//!   a caller that has as many as any other is refused.
 //! * `reflection::catalog::NAME_BYTES_MAX` bytes of a name that reflection is asked for.
 //! * `health::LIST_MAX` services in one answer of List; `channelz::RESULTS_MAX` rows in one page of channelz.
 //! * [`load::INTERVAL_MIN`](INTERVAL_MIN): shortest time between two load reports of one stream; the host is looked at

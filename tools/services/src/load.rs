@@ -85,7 +85,7 @@ impl<L: ReportLoad> pb::open_rca_service_server::OpenRcaService for LoadService<
         request: Incoming<pb::OrcaLoadReportRequest>,
         mut out: Sender<OrcaLoadReport>,
     ) -> Result<(), Status> {
-        let slot = self.streams.take(request.caller());
+        let slot = self.streams.take(request.caller())?;
         let interval = interval(request.into_inner().report_interval);
         slot.run(async {
             loop {

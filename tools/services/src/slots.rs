@@ -1,9 +1,10 @@
 //! Room for streams that wait.
 //!
-//! There is so much of it for all callers. Where one more comes, the oldest of the caller with the most gives way: a
-//! crowd from one address, or of one user, keeps out itself and nobody else.
+//! There is so much of it for all callers. Where one more comes, the oldest of the caller with the most gives way, and
+//! who has the most himself is refused: a crowd from one address, or of one user, keeps out itself and nobody else. (If
+//! its own oldest gave way, its streams would end each other without end: who watches comes again.)
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
@@ -23,6 +24,8 @@ pub(crate) struct Slots(Arc<Mutex<Taken>>);
 struct Taken {
     /// By number; numbers grow, so the first is the oldest.
     streams: BTreeMap<u64, (StreamSource, Arc<Notice>)>,
+    /// Their numbers by source.
+    sources: HashMap<StreamSource, BTreeSet<u64>>,
     next: u64,
 }
 
@@ -58,19 +61,22 @@ pub(crate) struct Slot {
 }
 
 impl Slots {
-    /// Takes room for a stream of this caller; another stream gives way if there is none.
-    pub fn take(&self, caller: Option<&Caller>) -> Slot {
+    /// Takes room for a stream of this caller; if there is none, a stream of another gives way that has more.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, naming the limit, if nobody has more.
+    pub fn take(&self, caller: Option<&Caller>) -> Result<Slot, Status> {
         let source = StreamSource::of(caller);
         let notice = Arc::new(Notice::default());
         let mut taken = self.lock();
-        let gives_way = if taken.streams.len() >= STREAMS_MAX { taken.oldest_of_most(&source) } else { None };
-        let gone = gives_way.and_then(|number| taken.streams.remove(&number));
-        let number = taken.next;
-        taken.next += 1;
-        taken.streams.insert(number, (source, Arc::clone(&notice)));
+        let gone = match taken.streams.len() >= STREAMS_MAX {
+            true => Some(taken.make_room(&source).ok_or_else(|| full("has as many as any other"))?),
+            false => None,
+        };
+        let number = taken.insert(source, Arc::clone(&notice));
         drop(taken);
-        gone.into_iter().for_each(|(_, notice)| notice.give_way());
-        Slot { slots: self.clone(), number, notice }
+        gone.into_iter().for_each(|notice| notice.give_way());
+        Ok(Slot { slots: self.clone(), number, notice })
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -79,14 +85,39 @@ impl Slots {
 }
 
 impl Taken {
-    /// The oldest stream of whoever has the most, of which one more of `newest` is one.
-    fn oldest_of_most(&self, newest: &StreamSource) -> Option<u64> {
-        let mut counts: HashMap<&StreamSource, usize> = HashMap::from([(newest, 1)]);
-        self.streams.values().for_each(|(source, _)| *counts.entry(source).or_default() += 1);
-        let most = self.streams.values().map(|(source, _)| counts[source]).max()?;
-        let mut oldest = self.streams.iter().filter(|(_, (source, _))| counts[source] == most);
-        oldest.next().map(|(number, _)| *number)
+    /// Ends the oldest stream of whoever has the most, if that is more than `newest` will have with one more.
+    fn make_room(&mut self, newest: &StreamSource) -> Option<Arc<Notice>> {
+        let own = self.sources.get(newest).map_or(0, BTreeSet::len);
+        let most = self.sources.values().max_by_key(|numbers| numbers.len())?;
+        // If it were as many, the two would take the place from each other for ever.
+        let oldest = most.first().copied().filter(|_| most.len() > own + 1)?;
+        self.remove(oldest)
     }
+
+    fn insert(&mut self, source: StreamSource, notice: Arc<Notice>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.sources.entry(source.clone()).or_default().insert(number);
+        self.streams.insert(number, (source, notice));
+        number
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Notice>> {
+        let (source, notice) = self.streams.remove(&number)?;
+        if let Some(numbers) = self.sources.get_mut(&source) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.sources.remove(&source);
+            }
+        }
+        Some(notice)
+    }
+}
+
+/// What a stream hears that has no room.
+fn full(why: &str) -> Status {
+    let limit = format!("the daemon's own services have {STREAMS_MAX} streams at once (STREAMS_MAX)");
+    Status::resource_exhausted(format!("{limit}, and this caller {why}"))
 }
 
 impl StreamSource {
@@ -119,11 +150,9 @@ impl Slot {
         let mut work = pin!(work);
         poll_fn(|cx| {
             if self.notice.gives_way(cx) {
-                let why = format!(
-                    "the daemon's own services have {STREAMS_MAX} streams at once (STREAMS_MAX), of which this caller \
-                     has the most: its oldest gives way to one more"
-                );
-                return Poll::Ready(Err(Status::resource_exhausted(why)));
+                return Poll::Ready(Err(full(
+                    "has the most of them: its oldest gives way to one of another",
+                )));
             }
             work.as_mut().poll(cx)
         })
@@ -155,7 +184,7 @@ impl Notice {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.lock().streams.remove(&self.number);
+        self.slots.lock().remove(self.number);
     }
 }
 
@@ -176,26 +205,48 @@ mod tests {
     #[test]
     fn a_crowd_keeps_out_itself() {
         let slots = Slots::default();
-        let few: Vec<Slot> =
-            (0..2).map(|port| slots.take(Some(&client(&format!("10.0.0.7:{port}"))))).collect();
-        let of_crowd = |port: usize| slots.take(Some(&client(&format!("10.0.0.9:{port}"))));
-        let crowd: Vec<Slot> = (2..STREAMS_MAX).map(of_crowd).collect();
+        let take = |host: u8, port: usize| slots.take(Some(&client(&format!("10.0.0.{host}:{port}"))));
+        let few: Vec<Slot> = (0..2).map(|port| take(7, port).unwrap()).collect();
+        let crowd: Vec<Slot> = (2..STREAMS_MAX).map(|port| take(9, port).unwrap()).collect();
         assert!(!crowd.iter().any(ended), "there is room");
-        // Its own next, and that of another, take its oldest places.
-        let more = of_crowd(STREAMS_MAX);
-        let other = slots.take(Some(&Caller::application("a[1]", "uid:7")));
+        // One more of its own is refused, however often it comes; that of another takes its oldest place.
+        for _ in 0..3 {
+            let refused = take(9, STREAMS_MAX).unwrap_err();
+            assert!(refused.message().contains("STREAMS_MAX"), "{refused}");
+        }
+        assert!(!crowd.iter().any(ended));
+        let other = slots.take(Some(&Caller::application("a[1]", "uid:7"))).unwrap();
         let gone: Vec<bool> = crowd.iter().map(ended).collect();
-        assert_eq!(gone[..3], [true, true, false]);
-        assert!(!few.iter().chain([&more, &other]).any(ended) && !gone[3..].contains(&true));
+        assert_eq!((gone[0], gone[1..].contains(&true)), (true, false));
+        assert!(!few.iter().chain([&other]).any(ended));
         assert_eq!(slots.lock().streams.len(), STREAMS_MAX);
-        drop((few, crowd, more, other));
-        assert!(slots.lock().streams.is_empty());
+        drop((few, crowd, other));
+        let taken = slots.lock();
+        assert!(taken.streams.is_empty() && taken.sources.is_empty());
+    }
+
+    /// Two that come again whenever one of their streams has ended share the room, and then nobody ends any more.
+    #[test]
+    fn crowds_come_to_rest() {
+        let slots = Slots::default();
+        let take = |host: u8| slots.take(Some(&client(&format!("10.0.0.{host}:1"))));
+        let mut streams: Vec<(u8, Slot)> = (0..STREAMS_MAX).map(|_| (1, take(1).unwrap())).collect();
+        let mut turns = 0;
+        while let Ok(slot) = take(2 + (turns % 2) as u8) {
+            streams.push((2 + (turns % 2) as u8, slot));
+            streams.retain(|(_, slot)| !ended(slot));
+            turns += 1;
+            assert!(turns < 2 * STREAMS_MAX, "they end each other's");
+        }
+        let of = |host: u8| streams.iter().filter(|(of, _)| *of == host).count();
+        assert!([1, 2, 3].iter().all(|host| of(*host).abs_diff(STREAMS_MAX / 3) <= 1));
+        assert!([1, 2, 3].iter().all(|host| take(*host).is_err()));
     }
 
     #[test]
     fn a_stream_ends_when_it_gives_way_and_is_woken_for_it() {
         let slots = Slots::default();
-        let slot = slots.take(None);
+        let slot = slots.take(None).unwrap();
         let notice = Arc::clone(&slot.notice);
         let giving = std::thread::spawn(move || {
             while notice.lock().waker.is_none() {
@@ -206,7 +257,7 @@ mod tests {
         let ended = trunkline::block_on(slot.run(pending())).unwrap_err();
         assert!(ended.message().contains("STREAMS_MAX"), "{ended}");
         giving.join().unwrap();
-        assert!(trunkline::block_on(slots.take(None).run(ready(Ok(())))).is_ok());
+        assert!(trunkline::block_on(slots.take(None).unwrap().run(ready(Ok(())))).is_ok());
         assert!(slots.lock().streams.is_empty());
     }
 

@@ -36,7 +36,7 @@ macro_rules! version {
                     mut input: Receiver<pb::ServerReflectionRequest>,
                     mut out: Sender<pb::ServerReflectionResponse>,
                 ) -> Result<(), Status> {
-                    let slot = self.streams.take(input.caller());
+                    let slot = self.streams.take(input.caller())?;
                     let mut told = Told::default();
                     slot.run(async {
                         while let Some(request) = input.recv().await? {
