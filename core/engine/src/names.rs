@@ -16,6 +16,9 @@ pub(crate) struct Names {
     /// To be looked up by the host.
     #[serde(skip)]
     pub(crate) wanted: VecDeque<Arc<str>>,
+    /// Forgotten, and to be looked up no more.
+    #[serde(skip)]
+    pub(crate) forgotten: VecDeque<Arc<str>>,
 }
 
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -68,9 +71,12 @@ impl Names {
         self.table.values().flat_map(|name| &name.endpoints).copied().collect()
     }
 
-    /// A name is forgotten. What it stood for.
-    pub fn remove(&mut self, key: RemoteKey) -> Vec<RemoteKey> {
-        self.table.remove(&key).map_or_else(Vec::new, |name| name.endpoints)
+    /// An endpoint is forgotten that may be a name. What it stood for.
+    pub fn remove(&mut self, key: RemoteKey, text: &Arc<str>) -> Vec<RemoteKey> {
+        let Some(name) = self.table.remove(&key) else { return Vec::new() };
+        self.wanted.retain(|wanted| wanted != text);
+        self.forgotten.push_back(Arc::clone(text));
+        name.endpoints
     }
 
     /// Names that were handed over: each is asked for anew, and stands for what it stood for until then.

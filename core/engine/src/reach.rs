@@ -27,6 +27,12 @@ impl Engine {
         self.remotes.names.wanted.pop_front()
     }
 
+    /// The next name that is to be looked up no more. To be asked for before [`Engine::poll_lookup`]: a name may come
+    /// again.
+    pub fn poll_name_forgotten(&mut self) -> Option<Arc<str>> {
+        self.remotes.names.forgotten.pop_front()
+    }
+
     /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
     pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
         let Some(key) = self.remotes.looked_up(name, found, self.limits.endpoints) else { return };

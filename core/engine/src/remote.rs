@@ -295,7 +295,7 @@ impl Remotes {
         self.forgotten.extend(remote.r2p2.map(|r2p2| r2p2.target));
         self.by_endpoint.remove(&remote.endpoint);
         // What only this name stood for may go, too.
-        self.unwanted.extend(self.names.remove(key));
+        self.unwanted.extend(self.names.remove(key, &remote.endpoint));
     }
 
     fn insert(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {

@@ -193,3 +193,18 @@ fn a_service_config_holds_for_calls_made_here() {
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(ends(&mut client).iter().map(|end| end.code).collect::<Vec<_>>(), [Code::ResourceExhausted]);
 }
+
+/// Whoever looks names up hears when one is not needed any more, and of one that comes again behind that.
+#[test]
+fn a_name_that_is_forgotten_is_told() {
+    let (mut world, mut client, mut server) = hosts(Limits::default());
+    call(&mut world, &mut client, 10, false, Deadline::NONE);
+    assert_eq!(asked(&mut world).as_deref(), Some(NAME));
+    looked_up(&mut world, Err("no such host"));
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.hosts[0].engine.poll_name_forgotten(), None);
+    world.detach(&client);
+    world.settle(&mut [&mut server]);
+    assert_eq!(world.hosts[0].engine.poll_name_forgotten().as_deref(), Some(NAME));
+    assert_eq!((world.hosts[0].engine.poll_name_forgotten(), asked(&mut world)), (None, None));
+}

@@ -2,10 +2,11 @@
 //!
 //! A name is looked up when a shard first asks, again when a shard asks because an endpoint failed (not sooner than
 //! [`ASKED_PAUSE`] after the last time), and in any case every [`PERIOD`], so that servers that have come since get
-//! calls without anybody having failed. Every shard is told what changed; who asked is told in any case.
+//! calls without anybody having failed. Every shard is told what changed; who asked is told in any case. A name is
+//! forgotten when every shard that has asked for it has said that it is done with it.
 
 use crate::command::{Command, LookedUp, ShardSender};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ const FAILED_PAUSE: Duration = Duration::from_secs(5);
 const ASKED_PAUSE: Duration = Duration::from_secs(1);
 /// Lookups at the same time: one name whose server does not answer must not hold up the others.
 const WORKERS: usize = 4;
+/// A name whose last lookup took longer than this is looked up when no other such name is: any number of them whose
+/// servers do not answer take one thread of those.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Names in use. Threads start with the first name that must be looked up.
 pub(crate) struct Names {
@@ -42,7 +46,11 @@ struct Watched {
     due: Instant,
     /// A shard waits for an answer, changed or not.
     asked: bool,
-    looking: bool,
+    /// Since when it is being looked up.
+    looking: Option<Instant>,
+    is_slow: bool,
+    /// Shards that have it.
+    shards: BTreeSet<usize>,
 }
 
 impl Names {
@@ -55,20 +63,25 @@ impl Names {
         self.lock().shards.push(shard);
     }
 
-    /// A shard wants to know what a name stands for.
-    pub fn ask(self: &Arc<Self>, text: &Arc<str>) {
+    /// This shard wants to know what a name stands for.
+    pub fn ask(self: &Arc<Self>, shard: usize, text: &Arc<str>) {
         let mut state = self.lock();
         match text.parse::<Target>() {
             Ok(Target::Endpoints(endpoints)) => {
                 state.tell(text, &Ok(endpoints.iter().map(ToString::to_string).collect()));
             }
             Ok(Target::Name(name)) => {
-                state.want(text, name, Instant::now());
+                state.want(shard, text, name, Instant::now());
                 self.hire(&mut state);
             }
             Err(error) => state.tell(text, &Err(error.to_string())),
         }
         self.changed.notify_one();
+    }
+
+    /// This shard does not need a name any more.
+    pub fn forget(&self, shard: usize, text: &str) {
+        self.lock().forget(shard, text);
     }
 
     /// Nobody is told anything any more. A lookup under way cannot be stopped; its thread ends with it.
@@ -98,7 +111,7 @@ impl Names {
             let now = Instant::now();
             match state.next_due() {
                 Some((text, due)) if due <= now => {
-                    let Some(name) = state.begin(&text) else { continue };
+                    let Some(name) = state.begin(&text, now) else { continue };
                     drop(state);
                     let found = look_up(&name);
                     state = self.lock();
@@ -124,34 +137,48 @@ impl Names {
 
 impl State {
     /// Somebody asks: as soon as the pause allows.
-    fn want(&mut self, text: &Arc<str>, name: Name, now: Instant) {
+    fn want(&mut self, shard: usize, text: &Arc<str>, name: Name, now: Instant) {
         let watched = self.names.entry(Arc::clone(text)).or_insert(Watched {
             name,
             told: None,
             looked: None,
             due: now,
             asked: true,
-            looking: false,
+            looking: None,
+            is_slow: false,
+            shards: BTreeSet::new(),
         });
         watched.asked = true;
+        watched.shards.insert(shard);
         let allowed = watched.looked.map_or(now, |looked| looked + ASKED_PAUSE);
         watched.due = watched.due.min(allowed);
     }
 
-    fn next_due(&self) -> Option<(Arc<str>, Instant)> {
-        let idle = self.names.iter().filter(|(_, watched)| !watched.looking);
-        idle.map(|(text, watched)| (Arc::clone(text), watched.due)).min_by_key(|(_, due)| *due)
+    fn forget(&mut self, shard: usize, text: &str) {
+        let Some(watched) = self.names.get_mut(text) else { return };
+        watched.shards.remove(&shard);
+        if watched.shards.is_empty() {
+            self.names.remove(text);
+        }
     }
 
-    fn begin(&mut self, text: &Arc<str>) -> Option<Name> {
+    fn next_due(&self) -> Option<(Arc<str>, Instant)> {
+        let slow_waits = self.names.values().any(|watched| watched.is_slow && watched.looking.is_some());
+        let may_go = |watched: &Watched| watched.looking.is_none() && !(watched.is_slow && slow_waits);
+        let idle = self.names.iter().filter(|(_, watched)| may_go(watched));
+        let next = idle.min_by_key(|(_, watched)| watched.due);
+        next.map(|(text, watched)| (Arc::clone(text), watched.due))
+    }
+
+    fn begin(&mut self, text: &Arc<str>, now: Instant) -> Option<Name> {
         let watched = self.names.get_mut(text)?;
-        watched.looking = true;
+        watched.looking = Some(now);
         Some(watched.name.clone())
     }
 
     fn finish(&mut self, text: &Arc<str>, found: LookedUp, now: Instant) {
         let Some(watched) = self.names.get_mut(text) else { return };
-        watched.looking = false;
+        watched.is_slow = watched.looking.take().is_some_and(|since| now - since > SLOW);
         watched.looked = Some(now);
         watched.due = now + if found.is_ok() { PERIOD } else { FAILED_PAUSE };
         let news = watched.told.as_ref() != Some(&found);
@@ -210,9 +237,9 @@ mod tests {
             _ => None,
         };
         let (mut state, start) = (State { shards: vec![sender], ..State::default() }, Instant::now());
-        state.want(&text(), name(), start);
+        state.want(0, &text(), name(), start);
         assert_eq!(state.next_due(), Some((text(), start)));
-        assert_eq!(state.begin(&text()), Some(name()));
+        assert_eq!(state.begin(&text(), start), Some(name()));
         assert_eq!(state.next_due(), None);
         state.finish(&text(), found("a"), start);
         assert_eq!((told(), told()), (Some(found("a")), None));
@@ -221,12 +248,50 @@ mod tests {
         assert_eq!(told(), None);
         state.finish(&text(), found("b"), start + 2 * PERIOD);
         assert_eq!(told(), Some(found("b")));
-        state.want(&text(), name(), start + 2 * PERIOD);
+        state.want(0, &text(), name(), start + 2 * PERIOD);
         assert_eq!(state.next_due(), Some((text(), start + 2 * PERIOD + ASKED_PAUSE)));
         state.finish(&text(), found("b"), start + 3 * PERIOD);
         assert_eq!(told(), Some(found("b")));
         state.finish(&text(), Err("gone".into()), start + 4 * PERIOD);
         assert_eq!(told(), Some(Err("gone".into())));
         assert_eq!(state.next_due(), Some((text(), start + 4 * PERIOD + FAILED_PAUSE)));
+    }
+
+    #[test]
+    fn a_name_is_forgotten_with_the_last_shard_that_has_it() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.want(0, &text(), name(), now);
+        state.want(1, &text(), name(), now);
+        state.forget(0, &text());
+        state.forget(0, &text());
+        assert_eq!(state.next_due(), Some((text(), now)));
+        state.begin(&text(), now);
+        state.forget(1, &text());
+        assert_eq!((state.names.len(), state.next_due()), (0, None));
+        // Its lookup ends when it is gone, or has come again.
+        state.finish(&text(), found("a"), now);
+        state.want(1, &text(), name(), now);
+        state.finish(&text(), found("a"), now);
+        assert_eq!(state.next_due(), Some((text(), now + PERIOD)));
+    }
+
+    #[test]
+    fn names_that_take_long_wait_for_each_other_only() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let slow: [Arc<str>; 3] = ["dns:///a:1", "dns:///b:1", "dns:///c:1"].map(Arc::from);
+        for text in &slow {
+            state.want(0, text, name(), start);
+            state.begin(text, start);
+            state.finish(text, Err("no answer".into()), start + 2 * SLOW);
+        }
+        let later = start + PERIOD;
+        let (first, _) = state.next_due().unwrap();
+        state.begin(&first, later);
+        assert_eq!(state.next_due(), None, "the others wait for it");
+        state.want(0, &text(), name(), later);
+        assert_eq!(state.next_due(), Some((text(), later)), "a new name does not");
+        state.finish(&first, found("a"), later + SLOW / 2);
+        state.begin(&text(), later);
+        assert!(slow.contains(&state.next_due().unwrap().0), "one that is quick again holds up nobody");
     }
 }

@@ -98,8 +98,11 @@ impl Shard {
 
     /// Names are looked up elsewhere; what they stand for comes back as a command.
     fn look_up_names(&mut self) {
+        while let Some(name) = self.engine.poll_name_forgotten() {
+            self.names.forget(self.index, &name);
+        }
         while let Some(name) = self.engine.poll_lookup() {
-            self.names.ask(&name);
+            self.names.ask(self.index, &name);
         }
     }
 
