@@ -90,6 +90,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("halves", network::halves),
     ("large_halves", network::large_halves),
     ("references", network::references),
+    ("bombs", network::bombs),
     ("learned", network::learned),
 ];
 

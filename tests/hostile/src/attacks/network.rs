@@ -17,6 +17,8 @@ const LARGE_BYTES: usize = 4 << 20;
 /// A header so long that the table holds one of it, and how often a request of 150 bytes names it.
 const HEADER_BYTES: usize = 3900;
 const REFERENCES: usize = 15;
+/// Blocks of 128 KiB in a message just below the limit of 4 MiB.
+const BOMB_BLOCKS: usize = 31;
 
 /// Connections that say nothing.
 pub(super) fn silent(attacker: &mut Attacker, times: usize) -> Result<String, String> {
@@ -86,6 +88,20 @@ pub(super) fn references(attacker: &mut Attacker, times: usize) -> Result<String
     while sent < times && http.refer("/probe.v1.Probe/Echo", REFERENCES).is_ok() {
         sent += 1;
         // What it has to say is taken now and then, so that it goes on.
+        if sent.is_multiple_of(50) && http.read().is_err() {
+            break;
+        }
+    }
+    attacker.connections.push(http);
+    Ok(format!("{sent} requests"))
+}
+
+/// Compressed requests of 150 bytes that become 4 MiB each.
+pub(super) fn bombs(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut http = begin(attacker, 1 << 16)?;
+    let mut sent = 0;
+    while sent < times && http.call_packed("/probe.v1.Probe/Echo", BOMB_BLOCKS).is_ok() {
+        sent += 1;
         if sent.is_multiple_of(50) && http.read().is_err() {
             break;
         }

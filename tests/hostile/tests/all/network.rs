@@ -61,3 +61,10 @@ fn references_to_long_headers_stop_nobody() {
     stage.attack("references 2000");
     stage.end(64 * MIB);
 }
+
+#[test]
+fn messages_that_become_large_stop_nobody() {
+    let Some(mut stage) = Stage::set("bombs", "", "") else { return };
+    stage.attack("bombs 2000");
+    stage.end(64 * MIB);
+}
