@@ -693,8 +693,15 @@ const RETRIES: &str = r#"{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAt
 const HEDGES: &str = r#"{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 3, "hedgingDelay": "0.001s",
     "nonFatalStatusCodes": ["UNAVAILABLE", "INTERNAL", "UNKNOWN"]}}]}"#;
 
+/// `PROPTEST_CASES` says how many, if it is set.
+fn cases(ordinary: u32) -> ProptestConfig {
+    let all = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { all.cases } else { ordinary };
+    ProptestConfig { cases, max_shrink_iters: 500, ..all }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 500, ..ProptestConfig::default() })]
+    #![proptest_config(cases(150))]
 
     #[test]
     fn histories(steps in steps(), reads in any::<bool>()) {

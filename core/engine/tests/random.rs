@@ -386,8 +386,15 @@ fn nth<V>(map: &BTreeMap<(usize, u64), V>, pick: u8) -> Option<(usize, u64)> {
 /// With shards there are twice as many engines, and each is replaced as often.
 const CASES: u32 = if module_path!().len() > "random".len() { 30 } else { 100 };
 
+/// `PROPTEST_CASES` says how many, if it is set.
+fn cases(ordinary: u32) -> ProptestConfig {
+    let all = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { all.cases } else { ordinary };
+    ProptestConfig { cases, max_shrink_iters: 300, ..all }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(cases(CASES))]
 
     #[test]
     fn histories(steps in steps(), piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)]) {
@@ -430,7 +437,7 @@ proptest! {
 
 // Six engines are replaced after each step.
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES / 10, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(cases(CASES / 10))]
 
     /// The same with engines that are replaced after every single step.
     #[test]

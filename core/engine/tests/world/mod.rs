@@ -4,6 +4,7 @@
 
 pub mod bridge;
 pub mod fleet;
+pub mod ledger;
 pub mod web;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,6 +69,8 @@ pub struct World {
     pub bridges: Vec<bridge::Bridge>,
     /// Endpoints are the other host, called by gRPC.
     pub bridged: bool,
+    /// The hosts never speak gRPC with each other.
+    pub is_native: bool,
     /// Who the near host and the far one prove to be to each other.
     pub identities: [PeerIdentity; 2],
     /// Dialling fails while this is set.
@@ -76,6 +79,8 @@ pub struct World {
     pub down: BTreeSet<String>,
     /// Endpoints are gRPC servers: they close a connection that begins with a native hello.
     pub foreign: bool,
+    /// These are, if not all.
+    pub foreign_at: BTreeSet<String>,
     /// The shard of the far host that accepts connections, by its place among `hosts`.
     pub accepts: usize,
     /// Connections asked for so far, native or not.
@@ -179,6 +184,7 @@ impl World {
             webs: Vec::new(),
             bridges: Vec::new(),
             bridged: false,
+            is_native: false,
             datagrams: Vec::new(),
             arrives: |_| true,
             replaces: false,
@@ -190,6 +196,7 @@ impl World {
             unreachable: false,
             down: BTreeSet::new(),
             foreign: false,
+            foreign_at: BTreeSet::new(),
             accepts: 1,
             dials: 0,
         }
@@ -260,6 +267,16 @@ impl World {
         while self.cross_shards(usize::MAX) {}
         (app.routes, app.served, app.is_opaque) = (binding.calls, binding.serves, true);
         app
+    }
+
+    /// Binds other routes for an application, without saying types if it is opaque.
+    pub fn bind(&mut self, app: &mut App, serves: &[String], calls: &[(String, Option<String>)]) {
+        let schema = (!app.is_opaque).then_some(&app.schema);
+        let request = BindRequest { schema, serves, calls, permitted: &[] };
+        let binding = self.hosts[app.host].engine.bind(app.key, &request).unwrap();
+        while self.cross_shards(usize::MAX) {}
+        app.routes.extend(binding.calls);
+        app.served.extend(binding.serves);
     }
 
     pub fn submit(&mut self, app: &App, submission: Submission) -> Result<(), SessionFault> {
@@ -541,11 +558,12 @@ impl World {
             self.dials += 1;
             let Host { engine, heaps } = &mut self.hosts[host];
             let mut turn = Turn { now: self.now, heaps };
+            let is_foreign = self.foreign || self.foreign_at.contains(&*dial.endpoint);
             match dial.connection {
                 connection if self.unreachable || self.down.contains(&*dial.endpoint) => {
                     engine.handle_dial_failed(&mut turn, connection, "refused")
                 }
-                Dialled::Native(near) if self.foreign || self.bridged => {
+                Dialled::Native(near) if is_foreign || self.bridged => {
                     engine.peer_lost(&mut turn, near, "closed")
                 }
                 Dialled::Native(near) => {
@@ -561,13 +579,15 @@ impl World {
                         up: true,
                     });
                 }
-                Dialled::Grpc(key) if self.foreign => {
+                Dialled::Grpc(key) if is_foreign => {
                     let endpoint = dial.endpoint.to_string();
                     self.webs.push(web::Web { endpoint, ..web::Web::new(host, key) });
                 }
                 // A daemon has one port for both: who was cut off before it had heard a word tries HTTP/2 next.
                 // Bridges do not move with an engine: where that is replaced all the time there are none.
-                Dialled::Grpc(key) if self.bridged || !self.replaces => self.build_bridge(host, key),
+                Dialled::Grpc(key) if self.bridged || !self.replaces && !self.is_native => {
+                    self.build_bridge(host, key)
+                }
                 Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
             }
         }
