@@ -18,6 +18,16 @@ struct Plans {
     routes: Vec<(SessionKey, usize, Option<Arc<Plan>>)>,
     /// In the order in which the registry has them.
     servers: Vec<Option<Arc<Plan>>>,
+    found: Found,
+}
+
+/// Which methods the chain fits as some application has them, and which not as another has them.
+#[derive(Debug, Default)]
+struct Found {
+    fitting: HashSet<(Side, Arc<str>)>,
+    unfit: HashSet<(Side, Arc<str>)>,
+    /// One of each that is unfit, in the order in which they were found.
+    misfits: Vec<((Side, Arc<str>), PolicyError)>,
 }
 
 impl Engine {
@@ -26,16 +36,48 @@ impl Engine {
     /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
     ///
     /// # Errors
-    /// [`PolicyError`] if the chain does not fit a method somebody here has bound, names a method that a service bound
-    /// here does not have, or a module does not take over from the one at work; nothing has changed then.
+    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
+    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
+    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
     pub fn exchange_policies(
         &mut self,
         chain: Chain,
         modules: Modules,
         dry_run: bool,
     ) -> Result<Vec<String>, PolicyError> {
+        self.exchange_chain(chain, modules, dry_run, false)
+    }
+
+    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
+    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a module does not take over from the one at work.
+    pub fn exchange_checked_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+    ) -> Result<Vec<String>, PolicyError> {
+        self.exchange_chain(chain, modules, false, true)
+    }
+
+    fn exchange_chain(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+        checked: bool,
+    ) -> Result<Vec<String>, PolicyError> {
         let Self { admission, sessions, registry, gateway, .. } = self;
-        let plans = |chain: &Chain| Plans::of(chain, sessions, registry, gateway);
+        let plans = |chain: &Chain| {
+            let plans = Plans::of(chain, sessions, registry);
+            if !checked {
+                chain.misnamed(&schemas(sessions, registry, gateway)).map_or(Ok(()), Err)?;
+                gateway.check(chain)?;
+                plans.found.refuse()?;
+            }
+            Ok(plans)
+        };
         let (upgraded, plans) = admission.exchange(chain, modules, dry_run, plans)?;
         if let Some(plans) = plans {
             self.install(plans);
@@ -127,6 +169,9 @@ impl Engine {
     }
 
     fn install(&mut self, plans: Plans) {
+        for (_, misfit) in plans.found.misfits {
+            self.admission.note_misfit(Some(misfit));
+        }
         // Plans of methods that are forwarded are made when they are called.
         self.gateway.forget_plans();
         for (session, index, plan) in plans.routes {
@@ -143,34 +188,61 @@ impl Engine {
 }
 
 impl Plans {
-    /// # Errors
-    /// The first policy that does not fit a method, or names one that there is not.
-    fn of(
-        chain: &Chain,
-        sessions: &Table<Session>,
-        registry: &Registry,
-        gateway: &Gateway,
-    ) -> Result<Self, PolicyError> {
-        chain.misnamed(&schemas(sessions, registry, gateway)).map_or(Ok(()), Err)?;
+    fn of(chain: &Chain, sessions: &Table<Session>, registry: &Registry) -> Self {
         let mut plans = Self::default();
         for (key, session) in sessions.iter().filter(|(_, session)| !session.gone) {
             let applicant = Applicant { side: Side::Client, application: session.application() };
             for (index, route) in session.routes.iter().enumerate() {
                 let Route::Calls { types, .. } = route else { continue };
                 let (plan, misfit) = applicant.plan(chain, types, &types.path);
-                misfit.map_or(Ok(()), Err)?;
+                plans.found.note((Side::Client, &types.path), plan.is_some(), misfit, Some(session));
                 plans.routes.push((key, index, plan));
             }
         }
-        gateway.check(chain)?;
         for (_, server) in registry.every_server() {
             let application = sessions.find(server.session).map_or("", |session| session.application());
             let applicant = Applicant { side: Side::Server, application };
             let (plan, misfit) = applicant.plan(chain, &server.types, &server.types.path);
-            misfit.map_or(Ok(()), Err)?;
+            let session = sessions.find(server.session);
+            plans.found.note((Side::Server, &server.types.path), plan.is_some(), misfit, session);
             plans.servers.push(plan);
         }
-        Ok(plans)
+        plans
+    }
+}
+
+impl Found {
+    /// What was found of a method as one application calls it, or serves it.
+    fn note(
+        &mut self,
+        (side, path): (Side, &Arc<str>),
+        applies: bool,
+        misfit: Option<PolicyError>,
+        session: Option<&Session>,
+    ) {
+        if !applies {
+            return;
+        }
+        let method = (side, Arc::clone(path));
+        let Some(mut misfit) = misfit else {
+            self.fitting.insert(method);
+            return;
+        };
+        if self.unfit.insert(method.clone()) {
+            if let Some(session) = session {
+                let (name, identity) = (session.application(), &session.identity);
+                misfit.problem += &format!(", as {name:?} ({identity}) has it");
+            }
+            self.misfits.push((method, misfit));
+        }
+    }
+
+    /// # Errors
+    /// A policy that does not fit a method as anybody has it. An application that alone has it otherwise must not keep
+    /// the operator from what fits the others.
+    fn refuse(&self) -> Result<(), PolicyError> {
+        let mut unfit = self.misfits.iter().filter(|(method, _)| !self.fitting.contains(method));
+        unfit.next().map_or(Ok(()), |(_, misfit)| Err(misfit.clone()))
     }
 }
 

@@ -6,7 +6,7 @@ mod world;
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{Code, Encoding, Execution, Instant};
 use trunkline_engine::{Engine, Turn};
-use trunkline_policy::{Chain, CodeName, Definition, Kind, Side};
+use trunkline_policy::{Chain, CodeName, Definition, Kind, Modules, Side};
 use trunkline_telemetry::Ask;
 use world::*;
 
@@ -584,8 +584,8 @@ fn a_chain_that_does_not_fit_changes_nothing() {
     let wrong = Chain::build(&[access(Side::Client, "request.dta == b'no'")]).unwrap();
     let engine = &mut world.hosts[0].engine;
     let refused = engine.apply_policies(wrong.clone()).unwrap_err().to_string();
-    let expected = "policy \"no\".deny: 1:9: world.Blob has no field \"dta\" (for /world.Echo/Once); did you mean \
-      \"data\"?";
+    let expected = "policy \"no\".deny: 1:9: world.Blob has no field \"dta\" (for /world.Echo/Once), as \"app0\" \
+      () has it; did you mean \"data\"?";
     assert_eq!(refused, expected);
     assert!(engine.try_policies(&wrong).is_err());
     assert_eq!(call(&mut world, &mut client, &mut server, b"no"), REFUSED);
@@ -612,6 +612,28 @@ fn whoever_binds_later_is_judged_by_the_same_chain_and_a_misfit_refuses() {
     assert_eq!(call(&mut world, &mut client, &mut server, b"no"), REFUSED);
     let ended = call(&mut world, &mut client, &mut server, b"yes");
     assert_eq!(ended, (Code::Internal, Execution::NotExecuted, false));
+}
+
+/// Whoever binds a method with other descriptors than everybody else has its own calls refused, and no say.
+#[test]
+fn an_application_with_types_of_its_own_keeps_nobody_from_being_judged() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let mut odd = world.attach(0, OLDER_PROTO, None, false);
+    let chain = || Chain::build(&[access(Side::Client, "request.note == 'no'")]).unwrap();
+    world.hosts[0].engine.apply_policies(chain()).unwrap();
+    let told = world.hosts[0].engine.poll_policy_misfit().unwrap().to_string();
+    assert!(told.contains("has no field \"note\"") && told.contains("as \"app0\" ("), "{told}");
+    assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Ok);
+    assert_eq!(call(&mut world, &mut odd, &mut server, b"yes").0, Code::Internal);
+
+    let wrong = || Chain::build(&[access(Side::Client, "request.nothing == 'no'")]).unwrap();
+    let refused = world.hosts[0].engine.apply_policies(wrong()).unwrap_err().to_string();
+    assert!(refused.contains("has no field \"nothing\""), "{refused}");
+    // Every shard has found it to do: what has been bound since changes nothing.
+    world.hosts[0].engine.exchange_checked_policies(wrong(), Modules::default()).unwrap();
+    assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Internal);
 }
 
 #[test]

@@ -59,8 +59,14 @@ pub(crate) enum Command {
     ConfigureCalls { service: String, config: ServiceConfig },
     /// What a name stands for by now.
     LookedUp { name: Arc<str>, found: LookedUp },
-    /// Put this chain to work, or only say whether it would do.
-    ApplyPolicies { chain: Box<Chain>, modules: Modules, dry_run: bool, reply: Sender<Exchanged> },
+    /// Put this chain to work, or only say whether it would do. One that is `checked` every shard has found to do.
+    ApplyPolicies {
+        chain: Box<Chain>,
+        modules: Modules,
+        dry_run: bool,
+        checked: bool,
+        reply: Sender<Exchanged>,
+    },
     /// Tell the states of modules, for another daemon.
     ExportModules { reply: Sender<(Vec<ExportedModule>, Vec<PolicyError>)> },
     /// Have modules go on with these states; tell which did not.

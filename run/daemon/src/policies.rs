@@ -61,12 +61,13 @@ impl Daemon {
     }
 
     fn exchange_policies(&self, chain: &Chain, dry_run: bool) -> Result<Vec<String>, PolicyError> {
-        let ask = |dry_run| {
+        let ask = |dry_run, checked| {
             let mut upgraded = Vec::new();
             for shard in self.shards() {
                 let mut chain = Box::new(chain.clone());
                 let modules = chain.load_modules(&self.modules)?;
-                let answer = shard.ask(|reply| Command::ApplyPolicies { chain, modules, dry_run, reply });
+                let answer =
+                    shard.ask(|reply| Command::ApplyPolicies { chain, modules, dry_run, checked, reply });
                 upgraded = answer.map_or(Ok(Vec::new()), |Exchanged { result, retired }| {
                     drop(retired);
                     result
@@ -74,14 +75,15 @@ impl Daemon {
             }
             Ok(upgraded)
         };
-        // Every shard is asked before any is changed.
-        if dry_run || self.shards().len() > 1 {
-            let possible = ask(true);
+        // Every shard is asked before any is changed; then all are.
+        let has_several = self.shards().len() > 1;
+        if dry_run || has_several {
+            let possible = ask(true, false);
             if dry_run || possible.is_err() {
                 return possible;
             }
         }
-        ask(false)
+        ask(false, has_several)
     }
 
     /// What becomes of this chain, the one at work, when the daemon ends.

@@ -176,8 +176,8 @@ impl Shard {
                 let found = found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
                 self.engine.handle_looked_up(&mut turn, &name, found);
             }
-            Command::ApplyPolicies { chain, modules, dry_run, reply } => {
-                let _ = reply.send(self.exchange_policies(*chain, modules, dry_run));
+            Command::ApplyPolicies { chain, modules, dry_run, checked, reply } => {
+                let _ = reply.send(self.exchange_policies(*chain, modules, (dry_run, checked)));
             }
             Command::ExportModules { reply } => drop(reply.send(self.engine.export_modules())),
             Command::ImportModules { exported, reply } => {
@@ -237,8 +237,16 @@ impl Shard {
     }
 
     /// Puts a chain to work, and lets calls that wait go on by it.
-    fn exchange_policies(&mut self, chain: Chain, modules: Modules, dry_run: bool) -> Exchanged {
-        let result = self.engine.exchange_policies(chain, modules, dry_run);
+    fn exchange_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        (dry_run, checked): (bool, bool),
+    ) -> Exchanged {
+        let result = match checked {
+            true => self.engine.exchange_checked_policies(chain, modules),
+            false => self.engine.exchange_policies(chain, modules, dry_run),
+        };
         self.engine.serve_waiting(&mut Turn { now: now(), heaps: &mut self.heaps });
         Exchanged { result, retired: self.engine.take_retired_modules() }
     }

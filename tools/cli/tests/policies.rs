@@ -123,7 +123,7 @@ fn what_is_wrong_is_refused_with_its_place_and_changes_nothing() {
         (
             DENY.replace("request.query", "request.qery"),
             "x.toml:8:8: policy[0].deny: (policy \"no-bells\") 1:9: search.v1.QueryRequest has no field \"qery\" (for \
-          /search.v1.Search/Query); did you mean \"query\"?",
+          /search.v1.Search/Query), as \"searcher\" (uid:",
         ),
         (
             DENY.replace("contains(\"bell\")", "matches(\"(\")"),
