@@ -178,6 +178,7 @@ impl Engine {
         if changes {
             self.describe_again(session);
         }
+        let mut served = Vec::new();
         for types in serves {
             let Some(types) = types else {
                 // A service without methods: its name is kept, and counts.
@@ -190,9 +191,11 @@ impl Engine {
                 continue;
             }
             let types = self.numbered(types);
+            served.push(Arc::clone(&types));
             binding.serves.push((types.path.to_string(), self.bind_service(session, types)?));
         }
         if changes {
+            self.tell_bound(session, request.serves, &served);
             self.answer_again();
             if self.awaited.is_active() {
                 // Due at once: whom calls wait for may be this one.

@@ -24,6 +24,8 @@ pub(crate) enum Due {
     Remote(RemoteKey),
     /// Services that were away may be back, or are not waited for any longer.
     Awaited,
+    /// Other shards may be told again what is served here.
+    Offers,
     /// Streams of a gRPC connection may have stalled, or have answers that nobody waits for any more.
     Sweep(GrpcKey),
 }

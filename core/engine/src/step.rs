@@ -23,6 +23,7 @@ impl Engine {
                 Due::Paced(call, direction) => self.paced_due(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),
+                Due::Offers => self.shards.telling.go_on(),
                 Due::Awaited => self.settle_awaited(turn),
                 Due::Assemblies(peer) => self.look_at_assemblies(turn, peer),
                 Due::Sweep(peer) => self.sweep_grpc(turn, peer),

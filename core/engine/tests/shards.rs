@@ -625,6 +625,55 @@ fn names_have_owners_across_shards() {
     bind(&mut world, &other).unwrap();
 }
 
+/// Where very much is served, other shards are told of it all once in a while, and at once of what is new: what is not
+/// served any more they find out by calling it.
+#[test]
+fn of_very_many_services_what_is_new_is_told_at_once_and_the_rest_later() {
+    let limits = Limits { routes_per_session: 8192, ..Limits::default() };
+    let mut world = World::with_shards(limits, 3);
+    let busy = attach(&mut world, 2, false);
+    let mut brief = attach(&mut world, 2, false);
+    let client = attach(&mut world, 0, false);
+    world.hosts[2].engine.identify(busy.key, "uid:1", "");
+    world.hosts[2].engine.identify(brief.key, "uid:1", "");
+    let serve = |world: &mut World, app: &App, services: &[String]| {
+        let request = BindRequest { schema: None, serves: services, calls: &[], permitted: &[] };
+        world.hosts[app.host].engine.bind(app.key, &request).map(drop)
+    };
+    let services: Vec<String> = (0..3000).map(|number| format!("a.S{number}")).collect();
+    serve(&mut world, &busy, &services).unwrap();
+    while world.cross_shards(usize::MAX) {}
+    let is_owned = |world: &mut World, service: &str| {
+        let bound = serve(world, &client, &[service.to_owned()]);
+        matches!(bound, Err(BindError::Owned { owner, .. }) if owner == "uid:1")
+    };
+    assert!(is_owned(&mut world, "a.S7"), "told at once, the first time");
+    // More of it is told later, but what is new.
+    serve(&mut world, &brief, &["world.Echo".to_owned()]).unwrap();
+    while world.cross_shards(usize::MAX) {}
+    assert!(is_owned(&mut world, "world.Echo"));
+    let mut caller = attach(&mut world, 4, false);
+    open(&mut world, &mut caller, 10, Deadline::NONE);
+    world.settle(&mut [&mut caller, &mut brief]);
+    let call = brief.take_call();
+    world.submit(&brief, Submission::Finish(finish(call.call, Code::Ok, None))).unwrap();
+    world.settle(&mut [&mut caller, &mut brief]);
+    assert_eq!(outcome(&mut world, &mut caller).0, Code::Ok);
+    world.detach(&brief);
+    for number in 0..2 {
+        open(&mut world, &mut caller, 10, Deadline::NONE);
+        let crosses = has_crossings(&world.hosts[4].engine, ShardIndex(1));
+        assert_eq!(crosses, number == 0, "the first finds out");
+        world.settle(&mut [&mut caller]);
+        assert_eq!(outcome(&mut world, &mut caller), (Code::Unavailable, Execution::NotExecuted));
+    }
+    // Until all is told, a name is whose it was.
+    assert!(is_owned(&mut world, "world.Echo"));
+    world.advance(1_000_000_000);
+    while world.cross_shards(usize::MAX) {}
+    assert!(is_owned(&mut world, "a.S7") && !is_owned(&mut world, "world.Echo"));
+}
+
 /// A call recorded where it was made says when things happened where it was served, and no other record is made of it.
 #[test]
 fn a_call_is_recorded_once() {

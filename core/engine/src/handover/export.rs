@@ -56,8 +56,10 @@ struct Leaving<'a> {
 /// Whom calls wait for is found out anew by the engine that takes over, which sets that timer itself. It is not
 /// written: engines before it was there read the rest.
 fn lasting<S: Serializer>(timers: &&TimerTable<Due>, serializer: S) -> Result<S::Ok, S::Error> {
-    timers
-        .serialize_those(|due| !matches!(due, Due::Awaited | Due::Sweep(_) | Due::Assemblies(_)), serializer)
+    timers.serialize_those(
+        |due| !matches!(due, Due::Awaited | Due::Offers | Due::Sweep(_) | Due::Assemblies(_)),
+        serializer,
+    )
 }
 
 impl Engine {

@@ -5,8 +5,9 @@ use super::crossing::{MethodOffer, Offers, ShardIndex};
 use crate::registry::{MethodKey, MethodTypes, Registry, service_of};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use trunkline_call::KeyedMap;
+use trunkline_call::{KeyedMap, Pattern};
 
 /// Methods and services that other shards serve. Each shard's part is replaced as a whole; it is bounded by the routes
 /// of the sessions there.
@@ -24,7 +25,16 @@ pub(crate) struct Elsewhere {
 /// Who serves which service on which shard, by the service's full name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<(ShardIndex, Box<str>, Box<str>)>", into = "Vec<(ShardIndex, Box<str>, Box<str>)>")]
-struct OwnersElsewhere(HashMap<Box<str>, Vec<(ShardIndex, Box<str>)>>);
+struct OwnersElsewhere(HashMap<Box<str>, Vec<OwnerElsewhere>>);
+
+/// Whose a service's name is on a shard.
+#[derive(Clone, Debug)]
+struct OwnerElsewhere {
+    shard: ShardIndex,
+    identity: Box<str>,
+    /// A call for it has come back from there: as far as is known, it is not served any more.
+    is_away: bool,
+}
 
 /// A shard that serves a method.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,6 +102,22 @@ impl Elsewhere {
         offers.owners.iter().for_each(|(service, identity)| self.owners.add(shard, service, identity));
     }
 
+    /// A shard does not serve a method any more, nor all of its service.
+    pub fn forget_server(&mut self, shard: ShardIndex, method: MethodKey, path: &str) {
+        if let Some(serving) = self.methods.get_mut(method.to_bits()) {
+            serving.retain(|one| one.shard != shard);
+        }
+        let service = service_of(path);
+        if let Some(serving) = self.whole.get_mut(service) {
+            serving.retain(|one| one.shard != shard);
+            if serving.is_empty() {
+                self.whole.remove(service);
+            }
+        }
+        let owners = self.owners.0.get_mut(service).into_iter().flatten();
+        owners.filter(|owner| owner.shard == shard).for_each(|owner| owner.is_away = true);
+    }
+
     /// How new it is what is known of a shard.
     pub fn version_of(&self, shard: ShardIndex) -> u64 {
         self.versions.iter().find(|(at, _)| *at == shard).map_or(0, |(_, version)| *version)
@@ -152,12 +178,12 @@ impl Elsewhere {
 
     /// Whether any method of a service is served there.
     pub fn serves(&self, service: &str) -> bool {
-        self.owners.0.contains_key(service)
+        self.owners.0.get(service).is_some_and(|owners| owners.iter().any(|owner| !owner.is_away))
     }
 
     /// A user other than this one that serves the service there.
     pub fn owner_other_than(&self, identity: &str, service: &str) -> Option<&str> {
-        let mut owners = self.owners.0.get(service)?.iter().map(|(_, owner)| &**owner);
+        let mut owners = self.owners.0.get(service)?.iter().map(|owner| &*owner.identity);
         owners.find(|owner| *owner != identity)
     }
 
@@ -184,13 +210,14 @@ impl Elsewhere {
 impl OwnersElsewhere {
     /// A user serves a service there, too.
     fn add(&mut self, shard: ShardIndex, service: &str, identity: &str) {
-        self.0.entry(service.into()).or_default().push((shard, identity.into()));
+        let owner = OwnerElsewhere { shard, identity: identity.into(), is_away: false };
+        self.0.entry(service.into()).or_default().push(owner);
     }
 
     /// Forgets those of other shards than these.
     fn retain(&mut self, is_kept: impl Fn(ShardIndex) -> bool) {
         self.0.retain(|_, owners| {
-            owners.retain(|(at, _)| is_kept(*at));
+            owners.retain(|owner| is_kept(owner.shard));
             !owners.is_empty()
         });
     }
@@ -206,8 +233,8 @@ impl From<Vec<(ShardIndex, Box<str>, Box<str>)>> for OwnersElsewhere {
 
 impl From<OwnersElsewhere> for Vec<(ShardIndex, Box<str>, Box<str>)> {
     fn from(owners: OwnersElsewhere) -> Self {
-        let of_service = |(service, owners): (Box<str>, Vec<(ShardIndex, Box<str>)>)| {
-            owners.into_iter().map(move |(shard, identity)| (shard, service.clone(), identity))
+        let of_service = |(service, owners): (Box<str>, Vec<OwnerElsewhere>)| {
+            owners.into_iter().map(move |owner| (owner.shard, service.clone(), owner.identity))
         };
         owners.0.into_iter().flat_map(of_service).collect()
     }
@@ -217,19 +244,18 @@ impl Offers {
     /// What a shard serves; a session's service of a method counts as one worker.
     pub fn of(registry: &Registry, owners: Vec<(Box<str>, Box<str>)>) -> Self {
         let mut methods: Vec<MethodOffer> = Vec::new();
+        let mut alike: HashMap<_, usize> = HashMap::new();
         for row in registry.iter_from(0) {
-            let first = methods.len();
+            // Of those whose messages can be taken for one another: as many may serve it, each with types of its own.
+            alike.clear();
             for server in row.written.iter() {
-                let is_same = |offer: &&mut MethodOffer| {
-                    offer.stands_by == server.stands_by && are_alike(&offer.types, &server.types)
-                };
-                match methods[first..].iter_mut().find(is_same) {
-                    Some(offer) => offer.workers += 1,
-                    None => methods.push(MethodOffer {
-                        types: Arc::clone(&server.types),
-                        stands_by: server.stands_by,
-                        workers: 1,
-                    }),
+                match alike.entry((server.stands_by, kind_of(&server.types))) {
+                    Entry::Occupied(at) => methods[*at.get()].workers += 1,
+                    Entry::Vacant(place) => {
+                        place.insert(methods.len());
+                        let types = Arc::clone(&server.types);
+                        methods.push(MethodOffer { types, stands_by: server.stands_by, workers: 1 });
+                    }
                 }
             }
         }
@@ -257,11 +283,8 @@ impl Offers {
     }
 }
 
-/// Whether a message of the one can be taken for one of the other.
-fn are_alike(one: &MethodTypes, other: &MethodTypes) -> bool {
-    let of = |types: &MethodTypes| {
-        let prints = [types.input.fingerprint(), types.output.fingerprint()];
-        (prints, types.pattern, types.whole_service)
-    };
-    of(one) == of(other)
+/// What types have in common whose messages can be taken for one another.
+fn kind_of(types: &MethodTypes) -> ([u64; 2], Pattern, bool) {
+    let prints = [types.input.fingerprint(), types.output.fingerprint()];
+    (prints, types.pattern, types.whole_service)
 }

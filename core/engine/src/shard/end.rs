@@ -5,7 +5,7 @@ use super::crossing::{
     CrossedBody, Crossing, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage,
 };
 use super::links::ShardLine;
-use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_offers};
+use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
 use super::origin::{origin_of, origin_of_session};
 use super::{places, served};
 use crate::CallKey;
@@ -29,7 +29,7 @@ pub fn send_crossings(
     to: ShardIndex,
     send: &mut dyn FnMut(Crossing) -> Result<(), Crossing>,
 ) -> usize {
-    tell_offers(engine);
+    tell_news(engine, turn.now);
     let mut sent = 0;
     loop {
         while let Some(crossing) = engine.shards.pop(to) {
@@ -415,7 +415,7 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
     if engine.shards.is_alone() {
         return;
     }
-    tell_offers(engine);
+    tell_news(engine, turn.now);
     places::tell_places(engine);
     places::tell_wanted(engine);
     for _ in 0..PARKED_PER_STEP_MAX {
@@ -517,6 +517,7 @@ fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening:
     let body = opening.body.map(Body::Crossed);
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
     let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
+    is_not_served(engine, from, key, &opening.path);
     let next = next_server(engine, key, opening.end);
     if next.is_err() {
         // Its messages wait counted as what is to cross, for as long as the call does.

@@ -1,10 +1,11 @@
 //! What the engine does of calls with an end on another shard: `end.rs`, where others meet it.
 
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
-use super::{end, places};
+use super::{end, offers, places};
 use crate::call::{Item, ServerEnd};
 use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
+use crate::registry::MethodTypes;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Code;
@@ -137,9 +138,19 @@ impl Engine {
         !self.shards.is_alone()
             && (self.shards.is_stirred()
                 || self.shards.has_parked()
-                || self.shards.has_news(self.registry.version())
+                || self.shards.telling.has_news(self.registry.version())
                 || self.admission.has_notices()
                 || self.workers.has_grown())
+    }
+
+    /// A session serves these from now on.
+    pub(crate) fn tell_bound(
+        &mut self,
+        session: SessionKey,
+        services: &[String],
+        types: &[Arc<MethodTypes>],
+    ) {
+        offers::tell_bound(self, session, services, types);
     }
 
     /// Tells other shards what has changed, and lets those go on that waited for them.

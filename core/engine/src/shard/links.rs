@@ -9,6 +9,7 @@ use super::deferred::Deferred;
 use super::elsewhere::{Elsewhere, ServingShard};
 use super::majority::Majority;
 use super::spares::{SpareBodies, Spares};
+use super::telling::Telling;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey, SessionKey};
 use serde::{Deserialize, Serialize};
@@ -45,8 +46,9 @@ pub(crate) struct ShardLinks {
     /// Boxes for openings and ends that cross from here.
     #[serde(skip)]
     pub spares: Spares<ShardOpening, ShardFinish>,
-    /// The registry's version the others were told of.
-    told: Option<u64>,
+    /// What the others were told of who serves what here.
+    #[serde(rename = "told")]
+    pub telling: Telling,
     /// Lines in which somebody may go on.
     stirred: Vec<ShardLine>,
     /// Sessions that are on their way to other shards, the first to arrive first. As many as the host moves at once.
@@ -155,7 +157,7 @@ impl ShardLinks {
         self.elsewhere.retain(is_here);
         self.stirred.retain(|line| !matches!(line, ShardLine::Link(shard) if !is_here(*shard)));
         // Those that are new have not heard.
-        self.told = None;
+        self.telling.begin_anew();
         true
     }
 
@@ -436,7 +438,7 @@ impl ShardLinks {
     pub fn move_away(&mut self, to: ShardIndex, offers: Arc<Offers>) {
         self.link(to).into_iter().for_each(|link| link.moving += 1);
         self.moving.push_back(Moving { to, offers });
-        self.told = None;
+        self.telling.begin_anew();
     }
 
     /// The first of those that left for this shard has arrived there.
@@ -445,7 +447,7 @@ impl ShardLinks {
         link.moving = link.moving.saturating_sub(1);
         let first = self.moving.iter().position(|moving| moving.to == at)?;
         let offers = self.moving.remove(first)?.offers;
-        self.told = None;
+        self.telling.begin_anew();
         self.deferred.go_on(&mut self.inbox);
         Some(offers)
     }
@@ -494,16 +496,6 @@ impl ShardLinks {
     /// A session has gone.
     pub fn forget_session(&mut self, session: SessionKey) {
         self.origins.remove(session.to_bits());
-    }
-
-    /// Whether the others are to be told what is served, at this version of it; they are, from now on.
-    pub fn tells(&mut self, version: u64) -> bool {
-        !self.is_alone() && self.told.replace(version) != Some(version)
-    }
-
-    /// Whether they have not been told yet what is served at this version.
-    pub fn has_news(&self, version: u64) -> bool {
-        self.told != Some(version)
     }
 
     /// Everybody but this one.

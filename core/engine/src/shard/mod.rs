@@ -48,6 +48,7 @@ mod origin;
 mod places;
 mod served;
 mod spares;
+mod telling;
 
 pub use audit::audit_crossings;
 pub(crate) use counts::note_stays;

@@ -1,19 +1,64 @@
 //! What shards tell each other of what they serve, also while a session moves from one to another.
 
 use super::crossing::{Offers, ShardIndex, ShardOpening, ShardSaid};
+use crate::due::Due;
 use crate::engine::Engine;
+use crate::registry::MethodTypes;
+use crate::{CallKey, SessionKey};
 use std::sync::Arc;
+use trunkline_call::Instant;
 
-/// Tells the others what is served here, if that has changed. What a session serves that is on its way to another shard
-/// is served here until it has arrived: calls for it are kept.
+/// What is told at once however soon after the last time: methods, services and their users.
+const OFFERS_UNPACED: usize = 1024;
+/// How long it rests for each of them, beyond that: about ten times what one costs the shards that hear of it. Whoever
+/// has bound very many routes, and binds and detaches one name without end, is so not to stop them.
+const PAUSE_NS: u64 = 4_000;
+
+/// Tells the others what is served here, if that has changed and they were not told very much just now. What a session
+/// serves that is on its way to another shard is served here until it has arrived: calls for it are kept.
 #[inline]
+pub(crate) fn tell_news(engine: &mut Engine, now: Instant) {
+    if !engine.shards.is_alone() && engine.shards.telling.has_news(engine.registry.version()) {
+        let told = tell_all(engine);
+        if told > OFFERS_UNPACED {
+            engine.shards.telling.rest();
+            engine.timers.insert(now.plus_ns(told as u64 * PAUSE_NS), Due::Offers);
+        }
+    }
+}
+
+/// What a session has bound is told at once, also where the rest is told later: a name that is somebody's is so on all
+/// shards. What is not served any more, they find out when they call it.
+pub(crate) fn tell_bound(
+    engine: &mut Engine,
+    session: SessionKey,
+    services: &[String],
+    types: &[Arc<MethodTypes>],
+) {
+    if engine.shards.is_alone() || !engine.shards.telling.rests() {
+        return;
+    }
+    let Some(identity) = engine.sessions.find(session).map(|session| session.identity.clone()) else {
+        return;
+    };
+    let owners = services.iter().map(|service| (service.as_str().into(), identity.clone())).collect();
+    let offers = Offers { version: engine.registry.version(), ..Offers::of_session(types.iter(), owners) };
+    let (to, offers) = (engine.shards.own(), Arc::new(offers));
+    for shard in engine.shards.others() {
+        engine.shards.push(shard, ShardSaid::Moved { to, offers: Arc::clone(&offers) });
+    }
+}
+
+/// Tells all at once, because a session has moved.
 pub(crate) fn tell_offers(engine: &mut Engine) {
-    if engine.shards.tells(engine.registry.version()) {
+    if !engine.shards.is_alone() && engine.shards.telling.is_behind(engine.registry.version()) {
         tell_all(engine);
     }
 }
 
-fn tell_all(engine: &mut Engine) {
+/// How much was told.
+fn tell_all(engine: &mut Engine) -> usize {
+    engine.shards.telling.note(engine.registry.version());
     let mut offers = Offers::of(&engine.registry, engine.owners.all());
     for moving in engine.shards.moving() {
         offers.methods.extend(moving.offers.methods.iter().cloned());
@@ -23,12 +68,19 @@ fn tell_all(engine: &mut Engine) {
     for shard in engine.shards.others() {
         engine.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
     }
+    offers.methods.len() + offers.owners.len()
 }
 
-/// Returns an opening, after what is served here by now: it must not come again.
+/// Returns an opening. It does not come again: who gets it back knows by it that its method is not served here.
 pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpening) {
-    tell_offers(engine);
     engine.shards.push(to, ShardSaid::Returned(Box::new(opening)));
+}
+
+/// A call has come back from another shard: until more is heard of it, its method is not served there.
+pub(crate) fn is_not_served(engine: &mut Engine, from: ShardIndex, key: CallKey, path: &str) {
+    if let Some(call) = engine.calls.find(key) {
+        engine.shards.elsewhere.forget_server(from, call.method, path);
+    }
 }
 
 /// Another shard says what it serves. It may not know yet what has left for it.
