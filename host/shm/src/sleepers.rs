@@ -93,7 +93,13 @@ impl<K> Sleepers<K> {
     /// Whether some thread follows.
     #[must_use]
     pub fn has_followers(&self) -> bool {
-        !self.followers.is_empty()
+        self.followers() > 0
+    }
+
+    /// How many threads follow.
+    #[must_use]
+    pub fn followers(&self) -> usize {
+        self.followers.len()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Waiting for a future on a plain thread.
 
 use crate::context::{self, Blocking};
+use crate::kick::Kick;
 use crate::session::Session;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -36,31 +37,48 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let kick = &own.kick;
     let mut cx = Context::from_waker(&own.waker);
     let scope = Blocking::enter();
-    let mut followed = None;
+    let mut duty = Duty { followed: None, is_nested: scope.is_nested(), kick };
     loop {
         if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
-            pass_on(followed);
-            if scope.is_nested() {
-                // The kick taken may have been meant for the future that called us.
-                kick.kick();
-            }
             return out;
         }
         let target = scope.take_target();
-        if followed.is_some() && followed != target {
-            pass_on(followed.take());
+        if duty.followed.is_some() && duty.followed != target {
+            duty.pass_on();
         }
-        if let Some(session) = target {
-            followed = session.drive(kick).then_some(session).or(followed);
+        if let Some(session) = target
+            && session.drive(kick)
+        {
+            duty.followed = Some(session);
         }
         kick.sleep(None);
         kick.take();
     }
 }
 
-/// A thread that followed may have been chosen to lead: now it goes elsewhere, somebody else must.
-fn pass_on(followed: Option<Arc<Session>>) {
-    if let Some(session) = followed {
-        session.hand_over();
+/// What a thread owes others when it stops waiting, by a panic of its future, too.
+struct Duty<'k> {
+    /// The session the thread followed in, if it did.
+    followed: Option<Arc<Session>>,
+    is_nested: bool,
+    kick: &'k Arc<Kick>,
+}
+
+impl Duty<'_> {
+    /// A thread that followed may have been chosen to lead: now it goes elsewhere, somebody else must.
+    fn pass_on(&mut self) {
+        if let Some(session) = self.followed.take() {
+            session.hand_over();
+        }
+    }
+}
+
+impl Drop for Duty<'_> {
+    fn drop(&mut self) {
+        self.pass_on();
+        if self.is_nested {
+            // The kick taken may have been meant for the future that called us.
+            self.kick.kick();
+        }
     }
 }

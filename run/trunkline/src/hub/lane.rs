@@ -60,7 +60,12 @@ pub(super) struct LaneState {
     /// Attempts that failed, ever: tells a waiter whether the attempt it waited for is over.
     failures: u64,
     backoff_ns: u64,
+    /// Nobody will use the lane again.
+    is_closed: bool,
 }
+
+/// What the daemon is told of a session that ends so.
+const CLOSED: &str = "closed by the application";
 
 #[derive(Debug)]
 enum Stage {
@@ -86,7 +91,7 @@ pub(super) enum LaneFound {
 
 impl Lane {
     /// A lane for calls.
-    pub(super) fn of_calls(name: &Arc<str>) -> Arc<Self> {
+    pub(crate) fn of_calls(name: &Arc<str>) -> Arc<Self> {
         Self::new(name, None, Role::default())
     }
 
@@ -103,6 +108,7 @@ impl Lane {
             retry_set: false,
             failures: 0,
             backoff_ns: BACKOFF_NS_MIN,
+            is_closed: false,
         };
         Arc::new(Self {
             name: Arc::clone(name),
@@ -134,13 +140,16 @@ impl Lane {
     }
 
     /// For the reactor: the attempt succeeded.
-    pub(super) fn attached(&self, session: Arc<Session>) {
-        let waiting = {
+    pub(crate) fn attached(&self, session: Arc<Session>) {
+        let (waiting, is_closed) = {
             let mut state = self.state.lock();
-            state.stage = Stage::Attached(session);
+            state.stage = Stage::Attached(Arc::clone(&session));
             state.backoff_ns = BACKOFF_NS_MIN;
-            state.impatient.take().chain(state.patient.take())
+            (state.impatient.take().chain(state.patient.take()), state.is_closed)
         };
+        if is_closed {
+            session.lose(CLOSED);
+        }
         // Not under the lock: what a waker does is not ours to know.
         waiting.for_each(wakers::wake);
     }
@@ -168,11 +177,18 @@ impl Lane {
         }
     }
 
-    /// Ends the lane's session in peace: nobody will use the lane again.
+    /// Ends the lane's session in peace: nobody will use the lane again. One that is being attached ends when it is.
     pub(crate) fn close(&self) {
-        let session = self.session_in_any_phase();
+        let session = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            match &state.stage {
+                Stage::Attached(session) => Some(Arc::clone(session)),
+                _ => None,
+            }
+        };
         if let Some(session) = session {
-            session.lose("closed by the application");
+            session.lose(CLOSED);
         }
     }
 
@@ -184,13 +200,6 @@ impl Lane {
     /// Whether the lane is of the parent of this forked process.
     pub(super) fn is_foreign(&self) -> bool {
         self.guard.is_foreign()
-    }
-
-    fn session_in_any_phase(&self) -> Option<Arc<Session>> {
-        match &self.state.lock().stage {
-            Stage::Attached(session) => Some(Arc::clone(session)),
-            _ => None,
-        }
     }
 
     pub(crate) fn name(&self) -> &str {

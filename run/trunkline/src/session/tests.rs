@@ -4,8 +4,10 @@
 use super::queues::QueuePlace;
 use super::*;
 use crate::clock;
+use crate::hub::Lane;
 use crate::wait::block_on;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::task::{Poll, Waker};
 use std::thread;
@@ -429,6 +431,49 @@ fn space_in_an_exactly_full_ring_is_found_while_the_leader_sleeps() {
     assert_eq!(served.recv_timeout(WATCHDOG), Ok(true));
     finish_and_ring(&mut daemon, call);
     leader.join().unwrap();
+}
+
+/// A session that is attached when nobody will use it any more does not stay.
+#[test]
+fn a_lane_that_was_closed_meanwhile_ends_the_session_it_gets() {
+    let (session, _daemon, _control) = session(1);
+    let lane = Lane::of_calls(&"test".into());
+    lane.close();
+    assert!(session.is_open());
+    lane.attached(Arc::clone(&session));
+    assert!(!session.is_open() && lane.session().is_none());
+}
+
+/// A thread that was chosen to lead and panics leads nobody: another has to be chosen.
+#[test]
+fn a_follower_that_panics_when_it_is_to_lead_leaves_it_to_another() {
+    let (session, mut daemon, _control) = session(100);
+    let (call, leader) = sleeping_leader(&session, &mut daemon);
+    let [panics, goes_on] = [(); 2].map(|()| start(&session).unwrap());
+    let served = following(&session, {
+        let session = Arc::clone(&session);
+        move || block_on(ended(&session, goes_on))
+    });
+    let lost = following(&session, {
+        let session = Arc::clone(&session);
+        move || {
+            let (mut polled, mut ended) = (false, Box::pin(ended(&session, panics)));
+            let poll = poll_fn(|cx| {
+                assert!(!std::mem::replace(&mut polled, true), "planted: it was woken");
+                ended.as_mut().poll(cx)
+            });
+            catch_unwind(AssertUnwindSafe(|| block_on(poll))).is_err()
+        }
+    });
+    while session.with(|books, _| books.sleepers.followers()) != Some(2) {
+        thread::yield_now();
+    }
+    // The leader goes with its answer, and who followed last is to lead.
+    finish_and_ring(&mut daemon, call);
+    assert_eq!(lost.recv_timeout(WATCHDOG), Ok(true));
+    leader.join().unwrap();
+    finish_and_ring(&mut daemon, goes_on);
+    assert!(served.recv_timeout(WATCHDOG).is_ok(), "nobody leads");
 }
 
 /// The leader's call has no deadline, so it sleeps without a limit; the daemon does nothing any more.
