@@ -57,6 +57,16 @@ impl<'a> RequestBody<'a> {
         !self.is_over
     }
 
+    /// Whether all that was added is sent, or was to be.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Whether it is not worth going on.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Sends what there is.
     pub fn flush(&mut self) {
         if !self.text.is_empty() && !self.is_over {

@@ -206,20 +206,22 @@ impl Export {
             let (since_1970, monotonic) = (self.source.clocks)();
             let Self { origin, to, .. } = self;
             let mut outcomes = Vec::new();
-            spans::send(origin, &calls, since_1970.saturating_sub(monotonic), &mut |body| {
+            let through = spans::send(origin, &calls, since_1970.saturating_sub(monotonic), &mut |body| {
                 let outcome = post(to, "traces", body);
                 let goes_on = matches!(outcome, Ok(Posted::Taken { .. } | Posted::Refused(_)));
                 outcomes.push(outcome);
                 goes_on
             });
             let is_refused = outcomes.iter().any(|outcome| matches!(outcome, Ok(Posted::Refused(_))));
-            if !outcomes.into_iter().all(|outcome| self.note(outcome, true)) {
+            let is_through = outcomes.into_iter().fold(true, |all, outcome| self.note(outcome, true) && all);
+            if is_refused {
+                self.figures.lost[2].fetch_add(through as u64, Ordering::Relaxed);
+            }
+            // What a request took that is through is not sent again with what another did not.
+            self.queue.drain(..through);
+            if !is_through {
                 return;
             }
-            if is_refused {
-                self.figures.lost[2].fetch_add(count as u64, Ordering::Relaxed);
-            }
-            self.queue.drain(..count);
         }
     }
 

@@ -14,15 +14,28 @@ const CLIENT: u8 = 3;
 const OK: u8 = 1;
 const ERROR: u8 = 2;
 
-/// Sends the spans of these calls.
-pub(crate) fn send<'a>(origin: &ExportOrigin, calls: &[TracedCall], epoch_ns: u64, send: &'a mut Send<'a>) {
+/// Sends the spans of these calls. Of how many, from the first on, all are in requests that are through.
+pub(crate) fn send<'a>(
+    origin: &ExportOrigin,
+    calls: &[TracedCall],
+    epoch_ns: u64,
+    send: &'a mut Send<'a>,
+) -> usize {
     let mut body = RequestBody::new(origin, "Spans", "spans", send);
-    for span in calls.iter().flat_map(|call| spans(call, epoch_ns)) {
-        if !body.add(&span) {
-            return;
+    let mut through = 0;
+    for (before, call) in calls.iter().enumerate() {
+        let own = spans(call, epoch_ns);
+        for (number, span) in own.iter().enumerate() {
+            if !body.add(span) {
+                return through;
+            }
+            if body.is_empty() {
+                through = before + usize::from(number + 1 == own.len());
+            }
         }
     }
     body.flush();
+    if body.is_over() { through } else { calls.len() }
 }
 
 /// The spans of a call: its own, that of its attempt where it has one of its own, and within one host the server's.
@@ -172,6 +185,23 @@ mod tests {
         assert_eq!((&served["startTimeUnixNano"], &served["endTimeUnixNano"]), (&json!("30"), &json!("80")));
         let root = CallTrace { parent: 0, attempt: 0, ..ids };
         assert_eq!(names_and_parents(&call(Side::Made, root))[0].2, "", "it begins the trace");
+    }
+
+    #[test]
+    fn calls_that_are_through_are_not_sent_again() {
+        let origin = ExportOrigin::new(&[], "1");
+        let ids = |n: u64| CallTrace { trace: 1, parent: 2, span: 2 * n + 3, attempt: 2 * n + 4, above: 0 };
+        let calls: Vec<TracedCall> = (0..1_500).map(|n| call(Side::Made, ids(n))).collect();
+        let mut bodies = Vec::new();
+        let through = send(&origin, &calls, 0, &mut |body| {
+            bodies.push(body.to_owned());
+            bodies.len() < 2
+        });
+        let spans = bodies[0].matches("\"traceId\"").count();
+        assert!(bodies.len() == 2 && (100..1_400).contains(&through), "{through} of {}", bodies.len());
+        assert_eq!(through, spans / 2, "all of those, and no other");
+        assert_eq!(send(&origin, &calls, 0, &mut |_| true), calls.len());
+        assert_eq!(send(&origin, &calls, 0, &mut |_| false), 0);
     }
 
     #[test]
