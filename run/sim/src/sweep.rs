@@ -61,8 +61,26 @@ impl Point {
 }
 
 impl Curve {
-    /// The highest load simulated up to which p99 stays within a limit; zero if none.
+    /// The highest load simulated up to which p99 stays within a limit, in whatever order loads were; zero if none.
     pub fn highest_load(&self, p99_ns_max: u64) -> f64 {
-        self.points.iter().take_while(|point| point.p99 <= p99_ns_max).last().map_or(0.0, |point| point.load)
+        let mut points: Vec<&Point> = self.points.iter().collect();
+        points.sort_by(|a, b| a.load.total_cmp(&b.load));
+        points.iter().take_while(|point| point.p99 <= p99_ns_max).last().map_or(0.0, |point| point.load)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that the order of loads says nothing of the highest one that is borne.
+    use super::*;
+
+    #[test]
+    fn loads_may_come_in_any_order() {
+        let point = |load: f64, p99: u64| Point { load, p50: 1, p99, p999: 9, bound: None };
+        let highest = |points: Vec<Point>| Curve { name: String::new(), points }.highest_load(100);
+        assert_eq!(highest(vec![point(0.9, 500), point(0.5, 50), point(0.7, 90)]), 0.7);
+        // What is within by chance above one that is not is not borne.
+        assert_eq!(highest(vec![point(0.5, 50), point(0.7, 150), point(0.9, 90)]), 0.5);
+        assert_eq!(highest(vec![point(0.9, 500)]), 0.0);
     }
 }
