@@ -11,6 +11,11 @@ pub fn printable(name: &str) -> String {
     name.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// The same of a text of several lines, which stay lines.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -23,5 +28,6 @@ mod tests {
             printable("a\u{1b}[31mb\nc\0\u{202e}d\u{2067}"),
             "a\u{fffd}[31mb\u{fffd}c\u{fffd}\u{fffd}d\u{fffd}"
         );
+        assert_eq!(printable_lines("a\u{1b}]0;b\n c\n"), "a\u{fffd}]0;b\n c\n");
     }
 }

@@ -63,6 +63,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trunkline::Status;
+use trunkline_call::printable_lines;
 
 /// Exit code of a call that ended with a status: this plus gRPC's number for it.
 const EXIT_STATUS: u8 = 64;
@@ -212,6 +213,7 @@ fn misused(problem: &str) -> ExitCode {
 }
 
 fn failed(problem: &str) -> ExitCode {
-    eprintln!("trunkline: {problem}");
+    // Much of it is what a server or a daemon says.
+    eprintln!("trunkline: {}", printable_lines(problem));
     ExitCode::FAILURE
 }

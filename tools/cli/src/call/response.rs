@@ -7,7 +7,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 use trunkline_call::entry::Payload;
-use trunkline_call::{Encoding, Execution, Metadata, Status};
+use trunkline_call::{Encoding, Execution, Metadata, Status, printable};
 use trunkline_message::Transcoder;
 use trunkline_schema::{MessageIndex, Schema};
 
@@ -49,7 +49,7 @@ impl Responses {
 pub fn describe(status: &Status, trailers: &Metadata, pool: &DescriptorPool) -> String {
     let mut out = status.code().to_string();
     if !status.message().is_empty() {
-        let _ = write!(out, ": {}", status.message());
+        let _ = write!(out, ": {}", printable(status.message()));
     }
     let execution = match status.execution() {
         Execution::Executed => "executed: the handler ran, and this is its answer",
@@ -69,10 +69,11 @@ pub fn describe(status: &Status, trailers: &Metadata, pool: &DescriptorPool) -> 
 /// A metadata pair as `--metadata` takes it: binary values in base64.
 pub fn pair(key: &str, value: &[u8]) -> String {
     use base64::Engine;
-    match key.ends_with("-bin") {
-        true => format!("{key}: {}", base64::engine::general_purpose::STANDARD.encode(value)),
-        false => format!("{key}: {}", String::from_utf8_lossy(value)),
-    }
+    let value = match key.ends_with("-bin") {
+        true => base64::engine::general_purpose::STANDARD.encode(value),
+        false => printable(&String::from_utf8_lossy(value)),
+    };
+    format!("{}: {value}", printable(key))
 }
 
 /// `google.rpc.Status`, of which only the details are news.
@@ -115,6 +116,7 @@ fn details(bytes: &[u8], pool: &DescriptorPool) -> Vec<String> {
 fn detail(any: &Any, pool: &DescriptorPool) -> String {
     let name = any.type_url.rsplit('/').next().unwrap_or_default();
     let known = pool.get_message_by_name(name).or_else(|| USUAL_DETAILS.get_message_by_name(name));
+    let name = printable(name);
     let json = known.and_then(|known| to_json(&known, &any.value, Style::LINE).ok());
     match json {
         Some(json) => format!("{name} {json}"),
@@ -151,6 +153,17 @@ mod tests {
              detail     who.Knows (3 bytes; its type is not among those given)\n  \
              trailer    hint-bin: /w=="
         );
+    }
+
+    #[test]
+    fn nothing_a_server_says_acts_on_the_terminal() {
+        let named = Any { type_url: "a/\u{1b}]0;type".into(), value: vec![1] };
+        let details = RpcStatus { details: vec![named] }.encode_to_vec();
+        let status = Status::new(Code::NotFound, "\u{1b}]0;message\u{7}\u{202e}").with_details(details);
+        // Those of another daemon are not looked at.
+        let text = describe(&status, &Metadata::new(), &pool()) + &pair("hint\u{9b}", b"\x1b[2J");
+        let acts = text.chars().find(|c| *c != '\n' && (c.is_control() || *c == '\u{202e}'));
+        assert!(acts.is_none() && text.contains("]0;type") && text.contains("[2J"), "{text:?}");
     }
 
     #[test]

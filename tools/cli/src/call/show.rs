@@ -6,11 +6,13 @@ use prost_reflect::{
 };
 use serde_json::{Map, Value};
 use std::fmt::Write;
+use trunkline_call::printable;
 
 /// The methods of a service, a line each; `None` if there is no such service.
 pub fn methods(pool: &DescriptorPool, service: &str) -> Option<String> {
     let service = pool.get_service_by_name(service)?;
-    Some(service.methods().map(|method| format!("{}/{}\n", service.full_name(), method.name())).collect())
+    let name = |method: MethodDescriptor| printable(&format!("{}/{}", service.full_name(), method.name()));
+    Some(service.methods().map(|method| name(method) + "\n").collect())
 }
 
 /// A symbol, described; `None` if nothing has that name.
@@ -18,7 +20,7 @@ pub fn describe(pool: &DescriptorPool, symbol: &str) -> Option<String> {
     let symbol = symbol.trim_matches(['.', '/']);
     let (kind, text) = definition(pool, symbol)?;
     let article = if kind == "enum" { "an" } else { "a" };
-    Some(format!("{symbol} is {article} {kind}:\n{text}"))
+    Some(format!("{} is {article} {kind}:\n{text}", printable(symbol)))
 }
 
 /// A message's JSON to be filled in: every field, and of each oneof the first.
@@ -134,7 +136,8 @@ impl Printer {
     }
 
     fn line(&mut self, line: &str) {
-        let _ = writeln!(self.text, "{:indent$}{line}", "", indent = self.depth * 2);
+        // Names are those of a server that reflects, whatever it writes into its descriptors.
+        let _ = writeln!(self.text, "{:indent$}{}", "", printable(line), indent = self.depth * 2);
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use trunkline_call::{Instant, Metadata, Status};
+use trunkline_call::{Instant, Metadata, Status, printable};
 use trunkline_daemon::{Config, Daemon};
 
 /// What the command line says.
@@ -118,7 +118,7 @@ fn list(order: &CallOrder) -> Result<(), CallError> {
         Some(service) => show::methods(&catalog.pool, service).ok_or_else(|| {
             CallError::Request(format!("there is no service {service:?}; `list` shows those there are"))
         })?,
-        None => catalog.services.iter().map(|name| format!("{name}\n")).collect(),
+        None => catalog.services.iter().map(|name| printable(name) + "\n").collect(),
     };
     keep(&catalog.pool, order.how.descriptor_set_out.as_deref())?;
     print!("{text}");
