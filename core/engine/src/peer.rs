@@ -211,3 +211,55 @@ impl Peer {
         self.connection.agreed(method).0 && self.answers.get(&method) == Some(&fingerprint)
     }
 }
+
+/// What the daemon at the other end says of its host, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostClaim<'p> {
+    pub name: &'p str,
+    pub clock_id: u64,
+    pub label: &'p str,
+}
+
+/// The claim of a peer that has said hello.
+pub(crate) fn claim_of(peer: &Peer) -> Option<HostClaim<'_>> {
+    let said = peer.connection.peer()?;
+    Some(HostClaim { name: &said.node_name, clock_id: said.clock_id, label: &peer.label })
+}
+
+/// What reports call a host. A name is a claim: two hosts that make the same one, clones of a machine or one that takes
+/// another's for its own, are told apart, or each would spoil the other's figures and what is known of its clock. Names
+/// in brackets are our own.
+pub(crate) fn reported_name<'p>(
+    claim: HostClaim<'p>,
+    mut others: impl Iterator<Item = HostClaim<'p>>,
+) -> String {
+    let HostClaim { name, clock_id, label } = claim;
+    let place = label.rsplit_once(':').map_or(label, |(host, _port)| host);
+    if name.is_empty() {
+        return label.to_owned();
+    }
+    let is_another = others.any(|other| other.name == name && other.clock_id != clock_id);
+    if is_another || name.starts_with('(') {
+        format!("{name} at {place}").replace(['(', ')'], "")
+    } else {
+        name.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that no host is called as another that is connected, nor as what is no host.
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_claim() {
+        let claim = |name: &'static str, clock_id, label| HostClaim { name, clock_id, label };
+        let web = claim("web-1", 7, "10.0.0.1:40000");
+        let of = |claim: HostClaim<'static>| reported_name(claim, [web].into_iter());
+        assert_eq!(of(claim("web-2", 7, "10.0.0.2:1")), "web-2");
+        assert_eq!(of(claim("web-1", 7, "10.0.0.1:2")), "web-1", "another connection of the host");
+        assert_eq!(of(claim("web-1", 8, "10.0.0.9:3")), "web-1 at 10.0.0.9");
+        assert_eq!(of(claim("(local)", 9, "[::1]:3")), "local at [::1]");
+        assert_eq!(of(claim("", 9, "10.0.0.9:3")), "10.0.0.9:3");
+    }
+}

@@ -3,7 +3,7 @@
 use crate::assembly::Shape;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::peer::Offered;
+use crate::peer::{Offered, claim_of, reported_name};
 use crate::registry::{Called, MethodKey, MethodTypes, service_of};
 use crate::target::Target;
 use crate::{CallKey, PeerFault, PeerKey};
@@ -98,11 +98,13 @@ impl Engine {
 
     fn handle_established(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
         let own_clock = self.native.small.clock_id;
+        let others =
+            self.peers.iter().filter(|(other, _)| *other != key).filter_map(|(_, other)| claim_of(other));
+        let Some(claim) = self.peers.find(key).and_then(claim_of) else { return };
+        let name = reported_name(claim, others);
+        let number = self.telemetry.peer(&name, claim.clock_id == own_clock);
         let Some(peer) = self.peers.find_mut(key) else { return };
-        let said = peer.connection.peer();
-        let same_clock = said.is_some_and(|said| said.clock_id == own_clock);
-        let name = said.map(|said| said.node_name.clone()).filter(|name| !name.is_empty());
-        peer.telemetry = self.telemetry.peer(&name.unwrap_or_else(|| peer.label.clone()), same_clock);
+        peer.telemetry = number;
         if let Some((remote, lane)) = peer.lane {
             self.lane_open(turn, remote, lane, key);
         }

@@ -7,7 +7,7 @@ use crate::cluster::Clusters;
 use crate::due::Due;
 use crate::engine::Engine;
 use crate::nested::Nested;
-use crate::peer::{Lent, Peer};
+use crate::peer::{HostClaim, Lent, Peer, claim_of, reported_name};
 use crate::r2p2::R2p2State;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::{LaneIndex, Remotes};
@@ -15,7 +15,7 @@ use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
 use crate::table::Table;
 use crate::vouching::CallersHeard;
-use crate::{CallKey, SessionKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -240,10 +240,16 @@ impl Engine {
     /// Numbers in reports are this engine's own.
     fn number_peers(&mut self) {
         let own_clock = self.native.small.clock_id;
-        for (_, peer) in self.peers.iter_mut() {
-            let Some(said) = peer.connection.peer() else { continue };
-            let name = if said.node_name.is_empty() { &peer.label } else { &said.node_name };
-            peer.telemetry = self.telemetry.peer(name, said.clock_id == own_clock);
+        let mut named: Vec<(PeerKey, String, bool)> = Vec::new();
+        let mut before: Vec<HostClaim<'_>> = Vec::new();
+        for (key, peer) in self.peers.iter() {
+            let Some(claim) = claim_of(peer) else { continue };
+            named.push((key, reported_name(claim, before.iter().copied()), claim.clock_id == own_clock));
+            before.push(claim);
+        }
+        for (key, name, has_same_clock) in named {
+            let number = self.telemetry.peer(&name, has_same_clock);
+            self.peers.find_mut(key).into_iter().for_each(|peer| peer.telemetry = number);
         }
         for (_, call) in self.calls.iter_mut() {
             let crate::call::ServerEnd::Peer { peer, .. } = call.server else { continue };
