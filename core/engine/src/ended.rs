@@ -2,7 +2,7 @@
 
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
-use trunkline_call::KeyedMap;
+use trunkline_call::{Code, KeyedMap};
 use trunkline_telemetry::{MethodIndex, PeerIndex, Side};
 
 /// Handlers that are waited for, at most; those of older calls have their say in vain.
@@ -15,6 +15,8 @@ pub(crate) struct EndedCall {
     pub side: Side,
     pub method: MethodIndex,
     pub peer: PeerIndex,
+    /// How it ended.
+    pub code: Code,
 }
 
 /// The last calls that ended so.
@@ -59,7 +61,8 @@ mod tests {
 
     fn ended(session: u64) -> EndedCall {
         let (method, peer) = (MethodIndex::OTHER, PeerIndex::OTHER);
-        EndedCall { session: Key::from_bits(session), side: Side::Served, method, peer }
+        let (session, side, code) = (Key::from_bits(session), Side::Served, Code::Cancelled);
+        EndedCall { session, side, method, peer, code }
     }
 
     #[test]

@@ -442,7 +442,7 @@ impl Call {
         self.types_sent(direction).cloned()
     }
 
-    fn types_sent(&self, direction: Direction) -> Option<&Arc<MethodTypes>> {
+    pub fn types_sent(&self, direction: Direction) -> Option<&Arc<MethodTypes>> {
         match direction {
             Direction::Request => match &self.client {
                 ClientEnd::Session { types, .. }

@@ -5,12 +5,12 @@
 //! answer says when it has it; a call that was cancelled, whose caller died or whose deadline passed ends here and now,
 //! with the stamps it has.
 
-use crate::call::{Call, ClientEnd};
+use crate::call::{Call, ClientEnd, Direction};
 use crate::ended::EndedCall;
 use crate::engine::Engine;
 use crate::r2p2::Named;
 use crate::{CallKey, SessionKey};
-use trunkline_call::{ClientStamps, Code, Instant, ServerStamps, TraceParent};
+use trunkline_call::{ClientStamps, Code, Instant, Pattern, ServerStamps, TraceParent};
 use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, tax_stage};
 
 // LIFE: 22
@@ -104,7 +104,7 @@ pub(crate) fn take_stamps_of_attempt(engine: &mut Engine, key: CallKey) {
 }
 
 /// A call ends before its handler does: what that took is the call's all the same.
-pub(crate) fn await_handler(engine: &mut Engine, key: CallKey, session: SessionKey) {
+pub(crate) fn await_handler(engine: &mut Engine, key: CallKey, session: SessionKey, code: Code) {
     let Some(call) = engine.calls.find(key) else { return };
     let (side, peer) = match call.client {
         ClientEnd::Session { .. } => (Side::Made, call.peer_index),
@@ -123,15 +123,15 @@ pub(crate) fn await_handler(engine: &mut Engine, key: CallKey, session: SessionK
         | ClientEnd::Shard { .. } => return,
     };
     let method = engine.registry.number(call.method);
-    engine.ended.insert(key, EndedCall { session, side, method, peer });
+    engine.ended.insert(key, EndedCall { session, side, method, peer, code });
 }
 
 /// A handler says what it took for a call that is over.
 pub(crate) fn note_late_handler(engine: &mut Engine, key: CallKey, session: SessionKey, cpu_ns: u64) {
-    if let Some(EndedCall { side, method, peer, .. }) = engine.ended.take(key, session)
+    if let Some(EndedCall { side, method, peer, code, .. }) = engine.ended.take(key, session)
         && !engine.plant.unrecorded
     {
-        engine.telemetry.note_failed_cpu(side, method, peer, cpu_ns);
+        engine.telemetry.note_failed_cpu((side, method, peer), code, cpu_ns);
     }
 }
 
@@ -146,6 +146,15 @@ fn record_of(engine: &Engine, call: &Call, side: Side, peer: PeerIndex, code: Co
         response_bytes: call.response.bytes,
         client: call.client_stamps,
         server: is_told.then_some(call.server_stamps),
+        is_stream: is_stream(call),
+    }
+}
+
+/// Whether a call streams: as its types say, and if they are not known, as its messages do.
+fn is_stream(call: &Call) -> bool {
+    match call.types_sent(Direction::Request).or_else(|| call.types_sent(Direction::Response)) {
+        Some(types) if !types.input.is_opaque() => types.pattern != Pattern::Unary,
+        _ => call.request.messages > 1 || call.response.messages > 1,
     }
 }
 

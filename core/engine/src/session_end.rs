@@ -102,7 +102,7 @@ impl EndOfCall for SessionHandler<'_> {
 impl ServerSide for SessionHandler<'_> {
     fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
         if engine.calls.find(key).is_some_and(|call| call.handed_over) {
-            await_handler(engine, key, self.session);
+            await_handler(engine, key, self.session, code);
             let call = engine.delivered_id(key);
             engine.complete(self.session, Completion::Cancelled { call, code });
         }

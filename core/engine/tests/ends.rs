@@ -8,6 +8,7 @@ mod world;
 use trunkline_call::entry::{Call, Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution, Instant, Metadata};
 use trunkline_engine::{Limits, R2p2Settings};
+use trunkline_telemetry::CallsAsk;
 use world::*;
 
 /// What is between the two. Each has two ends: where the caller is, and where the server is.
@@ -208,6 +209,38 @@ fn a_refusal_of_the_server_arrives_with_its_words() {
         assert_eq!(words.text("told"), Some("by the server"), "{between:?}");
         scene.client_says(release(call, finish.payload, finish.metadata, 9));
         scene.nothing_left();
+    }
+}
+
+/// How long a stream takes is up to its ends: whoever records it knows it from a call, however little it carried.
+#[test]
+fn streams_are_told_from_calls() {
+    for between in STREAMING {
+        let mut scene = Scene::new(between);
+        scene.echoes();
+        let call = scene.call(CHAT_ROUTE, &[], Deadline::NONE);
+        let (delivered, _) = scene.take_call();
+        scene.message(true, call, b"only", true);
+        for completion in scene.server.take() {
+            if let Completion::Message { call, payload, .. } = completion {
+                scene.server_says(release(call, Some(payload), Span::default(), 0));
+            }
+        }
+        scene.finish(delivered.call, Code::Ok, None);
+        assert_eq!(scene.conclude(call).0, Code::Ok, "{between:?}");
+        scene.nothing_left();
+        let ask = CallsAsk::all_from(0);
+        let mut told = Vec::new();
+        for host in &mut scene.world.hosts {
+            let calls = host.engine.telemetry().calls(&ask);
+            let name =
+                |number: u32| calls.methods.iter().find(|(known, _)| *known == number).unwrap().1.clone();
+            told.extend(calls.rows.iter().map(|call| (name(call.row.method.0), call.row.is_stream)));
+        }
+        let ends = if matches!(between, Between::NativeConnection | Between::GrpcConnection) { 2 } else { 1 };
+        let streams = told.iter().filter(|(_, is_stream)| *is_stream).count();
+        assert_eq!((told.len(), streams), (2 * ends, ends), "{between:?}: {told:?}");
+        assert!(told.iter().all(|(name, is_stream)| name.ends_with("/Chat") == *is_stream), "{told:?}");
     }
 }
 

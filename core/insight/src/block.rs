@@ -81,6 +81,21 @@ pub struct BlockHead {
     /// Processor time of the processes of applications that were attached in that time, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application_seconds: Option<f64>,
+    /// Processor time of handlers whose calls were over before them, and have it in no row: number of the method, gRPC
+    /// code, seconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_handlers: Vec<(u32, u16, f64)>,
+}
+
+impl BlockHead {
+    /// About what it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.methods.iter().chain(&self.peers).map(|(_, name)| name.len() + 32);
+        let numbers = [&self.variables, &self.cycles, &self.daemon_seconds];
+        let numbers = numbers.into_iter().flat_map(BTreeMap::keys).map(|name| name.len() + 64);
+        let own = self.host.len() + self.cluster.len() + self.version.len() + size_of::<Self>();
+        own + names.chain(numbers).sum::<usize>() + 16 * self.late_handlers.len()
+    }
 }
 
 /// A block with its sound rows.
@@ -301,6 +316,9 @@ fn head_of(bytes: &[u8]) -> Option<BlockHead> {
     for (_, name) in head.methods.iter_mut().chain(&mut head.peers) {
         *name = printable(name);
     }
+    for named in [&mut head.variables, &mut head.cycles, &mut head.daemon_seconds] {
+        *named = std::mem::take(named).into_iter().map(|(name, value)| (printable(&name), value)).collect();
+    }
     let is_sound = (RecordedCall::BYTES..=ROW_BYTES_MAX).contains(&head.row_bytes)
         && (head.traces == 0 || (TRACE_BYTES..=ROW_BYTES_MAX).contains(&head.trace_bytes))
         && head.methods.len() <= NAMES_MAX
@@ -446,12 +464,12 @@ pub(crate) mod tests {
         one.rows[1].row.at = Instant(1_000_000);
         one.rows[2].row.method = MethodIndex(99);
         one.rows[3].weight = 0.0;
+        // It is written as one of thirty days.
         one.rows[4].row.components.ns[0] = u64::MAX;
         let (blocks, faults) = read(&one.encode());
-        assert_eq!(blocks[0].rows.len(), 2);
+        assert_eq!(blocks[0].rows.len(), 3);
         let expected = [
             ("calls with a weight below one", 1),
-            ("calls with components of more than thirty days", 1),
             ("calls of a method or host without a name", 1),
             ("calls that ended outside of their block's time", 1),
         ];

@@ -34,6 +34,8 @@ pub enum FileFault {
     OutsideOfBlock,
     /// More rows than are read at once.
     TooMany,
+    /// More blocks, or more in their heads, than are read at once.
+    TooManyBlocks,
 }
 
 /// What could not be used.
@@ -83,6 +85,7 @@ impl fmt::Display for FileFault {
             Self::NoName => f.write_str("calls of a method or host without a name"),
             Self::OutsideOfBlock => f.write_str("calls that ended outside of their block's time"),
             Self::TooMany => f.write_str("calls beyond the limit of what is read at once"),
+            Self::TooManyBlocks => f.write_str("blocks beyond the limit of what is read at once"),
         }
     }
 }

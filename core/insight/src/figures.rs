@@ -13,7 +13,7 @@ mod sizes;
 pub(crate) use cycles::{cycle_shares, error_shares};
 pub(crate) use host::growth_points;
 pub(crate) use parts::{TaxShares, tail};
-pub(crate) use services::service_shares;
+pub(crate) use services::{cpu_shares, service_shares};
 
 use crate::fleet::{Fleet, MethodValues};
 use crate::words::{short, time};

@@ -11,6 +11,13 @@ use trunkline_telemetry::{Component, Coverage, FlightRow, RecordedTrace, Side, i
 
 /// Most calls that are read at once: about 800 MB.
 pub const CALLS_MAX: usize = 4_000_000;
+/// Most blocks that are read at once, and about what their heads take: a host writes 17,280 blocks a day.
+const HEADS_MAX: usize = 1_000_000;
+const HEAD_BYTES_MAX: usize = 1 << 30;
+/// Most methods and codes, block by block, of which handlers said late what they took: 24 MB.
+const LATE_MAX: usize = 1_000_000;
+/// No handlers of a method take more in a block.
+const LATE_SECONDS_MAX: f64 = 1e9;
 /// A method with fewer calls that ended well has no percentiles to speak of (as in the study).
 pub const METHOD_CALLS_MIN: usize = 100;
 
@@ -25,9 +32,13 @@ pub struct Fleet {
     pub calls: Vec<FleetCall>,
     /// Traces of calls that belong to one.
     pub traces: Vec<FleetTrace>,
+    /// What handlers took whose calls were over before them: those calls do not have it.
+    pub late: Vec<FleetLateHandler>,
     /// What could not be used.
     pub faults: Faults,
     numbers: BTreeMap<String, u32>,
+    /// About what the heads take.
+    head_bytes: usize,
 }
 
 /// A call of a fleet.
@@ -45,6 +56,19 @@ pub struct FleetCall {
     pub trace: Option<u32>,
     /// The rest; its own numbers of method and host are those of its block.
     pub row: FlightRow,
+}
+
+/// Processor time of handlers of a method whose calls had ended before, in one block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FleetLateHandler {
+    /// Number of the method in [`Fleet::methods`].
+    pub method: u32,
+    /// Number of the block in [`Fleet::heads`].
+    pub block: u32,
+    /// How the calls ended.
+    pub code: Code,
+    /// In seconds.
+    pub seconds: f64,
 }
 
 /// The trace of a call.
@@ -77,7 +101,14 @@ impl Fleet {
 
     /// Adds a block. Calls of daemons' own services are left out: who records makes some.
     pub fn add(&mut self, block: RecordBlock) {
-        let RecordBlock { head, rows, traces } = block;
+        let RecordBlock { mut head, rows, traces } = block;
+        self.head_bytes += head.bytes();
+        if self.heads.len() >= HEADS_MAX || self.head_bytes > HEAD_BYTES_MAX {
+            return self.faults.note(FileFault::TooManyBlocks, 1);
+        }
+        // They are looked up call by call.
+        head.peers.sort_unstable();
+        head.peers.dedup_by_key(|(number, _)| *number);
         let methods = head.methods.iter().filter(|(_, name)| !is_own_method(name));
         let names: BTreeMap<u32, u32> = methods.map(|(number, name)| (*number, self.number(name))).collect();
         let number = self.heads.len() as u32;
@@ -100,6 +131,13 @@ impl Fleet {
                 row: call.row,
             });
         }
+        let late = head.late_handlers.iter().filter_map(|(method, code, seconds)| {
+            let is_sound = *code <= Code::ALL.len() as u16 - 1 && (0.0..=LATE_SECONDS_MAX).contains(seconds);
+            let (method, code) = (*names.get(method)?, Code::from_number(*code));
+            is_sound.then_some(FleetLateHandler { method, block: number, code, seconds: *seconds })
+        });
+        let room = LATE_MAX.saturating_sub(self.late.len());
+        self.late.extend(late.take(room));
         self.heads.push(head);
     }
 
@@ -137,8 +175,9 @@ impl Fleet {
         })
     }
 
-    /// Of these, those that ended well. The completion time of a call that was served is the server's part of it: of a
-    /// method that recorded hosts and others call, those that stand for more calls are looked at.
+    /// Of these, those that ended well and did not stream: how long a stream takes is up to its ends. The completion
+    /// time of a call that was served is the server's part of it: of a method that recorded hosts and others call,
+    /// those that stand for more calls are looked at.
     pub fn good(&self) -> impl Iterator<Item = &FleetCall> + Clone {
         let mut weights = vec![[0.0; 2]; self.methods.len()];
         for call in self.each_once() {
@@ -148,7 +187,8 @@ impl Fleet {
             weights.into_iter().map(|[made, served]| if made >= served { Side::Made } else { Side::Served });
         let looked_at: Rc<[Side]> = is_looked_at.collect();
         self.each_once()
-            .filter(move |call| call.row.code == Code::Ok && looked_at[call.method as usize] == call.row.side)
+            .filter(move |call| call.row.code == Code::Ok && !call.row.is_stream)
+            .filter(move |call| looked_at[call.method as usize] == call.row.side)
     }
 
     /// Of these, those in which every component there is was measured.
@@ -214,7 +254,9 @@ impl Fleet {
     /// The name of a call's other host.
     pub fn peer(&self, call: &FleetCall) -> &str {
         let peers = self.heads.get(call.block as usize).map(|head| &head.peers);
-        let known = peers.and_then(|peers| peers.iter().find(|(number, _)| *number == call.row.peer.0));
+        let place =
+            |peers: &Vec<(u32, String)>| peers.binary_search_by_key(&call.row.peer.0, |peer| peer.0).ok();
+        let known = peers.and_then(|peers| peers.get(place(peers)?));
         known.map_or("(other)", |(_, name)| name)
     }
 

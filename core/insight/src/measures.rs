@@ -1,6 +1,8 @@
 //! What records have in the place of published numbers.
 
-use crate::figures::{TaxShares, cycle_shares, error_shares, growth_points, service_shares, tail};
+use crate::figures::{
+    TaxShares, cpu_shares, cycle_shares, error_shares, growth_points, service_shares, tail,
+};
 use crate::fleet::{Fleet, FleetCall, MethodValues};
 use std::collections::BTreeMap;
 use trunkline_call::Code;
@@ -137,7 +139,7 @@ impl<'a> Measured<'a> {
             cpu: good(&FleetCall::cpu_s),
             services: service_shares(fleet, |_| Some(1.0)),
             bytes: service_shares(fleet, |call| Some(size(call))),
-            seconds: service_shares(fleet, FleetCall::cpu_s),
+            seconds: cpu_shares(fleet),
             all: TaxShares::of(fleet.whole()),
             tail: TaxShares::of(tail(fleet)),
             cycles: cycle_shares(fleet),

@@ -137,6 +137,7 @@ fn plain() -> FlightRow {
         subtree: 1,
         half_width_ns: 0,
         slow: false,
+        is_stream: false,
     }
 }
 

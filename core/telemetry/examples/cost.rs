@@ -96,5 +96,6 @@ fn call(number: u64, method: MethodIndex, peer: PeerIndex) -> Record {
         response_bytes,
         client,
         server: Some(server),
+        is_stream: false,
     }
 }

@@ -14,7 +14,7 @@ use trunkline_call::mix;
 /// What of a call that waits to be counted is not in its row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uncounted {
-    /// Its series and coverage: calls that have both in common are counted together.
+    /// Its series, whether it streamed, and coverage: calls that have all in common are counted together.
     pub kind: u32,
     /// The parts of request and response stack between kernel and daemon.
     pub wakeups_ns: [u32; 2],

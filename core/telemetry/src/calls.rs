@@ -4,7 +4,7 @@ use crate::component::{Component, Components, Coverage, StampSet};
 use crate::flight::FlightRow;
 use crate::record::Side;
 use crate::recorded_trace::RecordedTrace;
-use crate::recorder::FlightRecorder;
+use crate::recorder::{FlightRecorder, LateHandler};
 use crate::row_fault::RowFault;
 use crate::{MethodIndex, PeerIndex};
 use trunkline_call::{Code, Instant, mix};
@@ -50,7 +50,9 @@ pub struct CallsAnswer {
     pub rows: Vec<RecordedCall>,
     /// What belongs to a trace in `rows`: its place there, and the trace. In the order of places.
     pub traces: Vec<(u32, RecordedTrace)>,
-    /// Names of the methods in `rows`, by number.
+    /// What handlers said meanwhile whose calls were over before.
+    pub late: Vec<LateHandler>,
+    /// Names of the methods in `rows` and `late`, by number.
     pub methods: Vec<(u32, String)>,
     /// Names of the other hosts in `rows`, by number.
     pub peers: Vec<(u32, String)>,
@@ -119,6 +121,7 @@ impl CallsAnswer {
             answer.rows.push(RecordedCall { row, weight, ancestors: None });
         }
         answer.more = answer.next < written;
+        answer.late = recorder.late_between(from, answer.next).copied().collect();
         answer
     }
 }
@@ -137,11 +140,12 @@ impl RecordedCall {
     /// Nobody told how many calls are above.
     const NO_ANCESTORS: u16 = u16::MAX;
 
-    /// The call as bytes, little-endian (docs/insight.md has the table).
+    /// The call as bytes, little-endian (docs/insight.md has the table). One that took longer than any can take, a
+    /// stream of months or one whose application stamps nonsense, is told as so long.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let row = &self.row;
         out.extend(row.at.0.to_le_bytes());
-        row.components.ns.iter().for_each(|ns| out.extend(ns.to_le_bytes()));
+        row.components.at_most(Self::TOTAL_NS_MAX).iter().for_each(|ns| out.extend(ns.to_le_bytes()));
         let words = [
             row.half_width_ns,
             row.cpu_ns,
@@ -156,7 +160,8 @@ impl RecordedCall {
         words.iter().for_each(|word| out.extend(word.to_le_bytes()));
         let flags = u8::from(row.components.clipped)
             | u8::from(row.components.kernel_sent) << 1
-            | u8::from(row.slow) << 2;
+            | u8::from(row.slow) << 2
+            | u8::from(row.is_stream) << 3;
         out.extend([row.code.number() as u8, row.side as u8, row.components.coverage as u8, flags]);
         out.extend(self.ancestors.unwrap_or(Self::NO_ANCESTORS).to_le_bytes());
         out.extend([0, 0]);
@@ -205,6 +210,7 @@ impl RecordedCall {
             subtree: word(88),
             half_width_ns: word(80),
             slow: flags & 4 != 0,
+            is_stream: flags & 8 != 0,
         };
         let ancestors = Some(word(120) as u16).filter(|ancestors| *ancestors != Self::NO_ANCESTORS);
         Ok(Self { row, weight, ancestors })
@@ -242,6 +248,7 @@ mod tests {
                 response_bytes: 2,
                 client: Default::default(),
                 server: None,
+                is_stream: false,
             };
             recorder.record(&flight(n + 1, &record, n % 20 == 3));
         }
@@ -299,6 +306,7 @@ mod tests {
                     response_bytes: 2,
                     client: Default::default(),
                     server: None,
+                    is_stream: false,
                 };
                 recorder.record(&flight(n + 2_000, &record, false));
                 let ids = CallTrace { trace: (n / 2 + 1).into(), span: n * salt + 1, ..CallTrace::default() };
@@ -347,6 +355,40 @@ mod tests {
     }
 
     #[test]
+    fn what_a_handler_says_late_is_told_once() {
+        let mut telemetry = Telemetry::new();
+        let (method, peer) = (telemetry.method("/shop.v1.Cart/Add"), telemetry.peer("x", true));
+        let call = |telemetry: &mut Telemetry, n: u64| {
+            let (side, code, client, server) = (Side::Served, Code::Cancelled, Default::default(), None);
+            let (request_bytes, response_bytes) = (1, 2);
+            let is_stream = false;
+            let record =
+                Record { side, method, peer, code, request_bytes, response_bytes, client, server, is_stream };
+            telemetry.record(Instant(n + 1), &record);
+        };
+        let ask = |telemetry: &mut Telemetry, from: u64| {
+            // Few calls an answer, so that there are several.
+            let answer = telemetry.calls(&CallsAsk { rows_max: 3, ..CallsAsk::all_from(from) });
+            (
+                answer.next,
+                answer.late.iter().map(|late| late.cpu_ns).collect::<Vec<_>>(),
+                answer.methods.len(),
+            )
+        };
+        for n in 0..8 {
+            call(&mut telemetry, n);
+            telemetry.note_failed_cpu((Side::Served, method, peer), Code::Cancelled, 100 + n);
+        }
+        assert_eq!(ask(&mut telemetry, 0), (3, vec![100, 101], 1));
+        assert_eq!(ask(&mut telemetry, 3), (6, vec![102, 103, 104], 1));
+        assert_eq!(ask(&mut telemetry, 6), (8, vec![105, 106], 1), "the last comes with the next call");
+        call(&mut telemetry, 8);
+        assert_eq!(ask(&mut telemetry, 8), (9, vec![107], 1));
+        let handed_over = telemetry.calls(&CallsAsk { from: None, ..CallsAsk::default() });
+        assert_eq!(handed_over.late, []);
+    }
+
+    #[test]
     fn calls_of_daemons_own_services_are_passed_over() {
         let mut telemetry = Telemetry::new();
         let peer = telemetry.peer("x", true);
@@ -355,7 +397,9 @@ mod tests {
             let method = telemetry.method(path);
             let (side, code, client, server) = (Side::Made, Code::Ok, Default::default(), None);
             let (request_bytes, response_bytes) = (1, 2);
-            let record = Record { side, method, peer, code, request_bytes, response_bytes, client, server };
+            let is_stream = false;
+            let record =
+                Record { side, method, peer, code, request_bytes, response_bytes, client, server, is_stream };
             telemetry.record(Instant(n + 1), &record);
         }
         let everything = telemetry.calls(&CallsAsk::all_from(0));
@@ -377,7 +421,9 @@ mod tests {
             let server = None;
             let (request_bytes, response_bytes) = (n, 2 * n);
             let (side, code, client) = (Side::Made, Code::Ok, Default::default());
-            let record = Record { side, method, peer, code, request_bytes, response_bytes, client, server };
+            let is_stream = false;
+            let record =
+                Record { side, method, peer, code, request_bytes, response_bytes, client, server, is_stream };
             match n % 5 {
                 0 => telemetry.record_traced(
                     Instant(n),
@@ -439,6 +485,22 @@ mod tests {
                 prop_assert_eq!(again.len(), RecordedCall::BYTES);
                 prop_assert_eq!(RecordedCall::decode(&again), Ok(call));
             }
+        }
+    }
+
+    #[test]
+    fn a_call_of_months_is_told_as_one_of_thirty_days() {
+        let (mut rows, ..) =
+            drain(&recorder(1), CallsAsk { from: Some(0), rows_max: 1, ..CallsAsk::default() });
+        for ns in [[7; 9], [u64::MAX; 9], [0, 0, 0, 0, RecordedCall::TOTAL_NS_MAX, 0, 0, 0, 1]] {
+            rows[0].row.components.ns = ns;
+            let mut bytes = Vec::new();
+            rows[0].encode(&mut bytes);
+            let told = RecordedCall::decode(&bytes).expect("it is a call").row.components;
+            let whole: u128 = ns.iter().map(|ns| u128::from(*ns)).sum();
+            let most = u128::from(RecordedCall::TOTAL_NS_MAX);
+            let sum = u128::from(told.total_ns());
+            assert!(sum == whole.min(most) || (whole > most && most - sum < 9), "{told:?}");
         }
     }
 

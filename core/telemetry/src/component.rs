@@ -148,6 +148,13 @@ impl Components {
         self.ns.iter().sum()
     }
 
+    /// The nine, in proportion, if they are more than `most_ns` together.
+    pub(crate) fn at_most(&self, most_ns: u64) -> [u64; Component::COUNT] {
+        let whole: u128 = self.ns.iter().map(|ns| u128::from(*ns)).sum();
+        let most = u128::from(most_ns);
+        if whole <= most { self.ns } else { self.ns.map(|ns| (u128::from(ns) * most / whole) as u64) }
+    }
+
     /// Everything that is not the application: the RPC latency tax (seed 004 §3.2).
     ///
     /// Of a call with [`Coverage::ClientOnly`] only the client's part can be told from the application.

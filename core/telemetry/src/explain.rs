@@ -31,6 +31,8 @@ pub struct Explanation {
     /// Between kernel and daemon on the server (part of request processing + stack) and on the client (part of response
     /// processing + stack): mostly the wake-up of an idle core.
     pub wakeups: [Spread; 2],
+    /// How long streams took, if any call was one: they are in no component and not in `total`.
+    pub streams: Option<Spread>,
     /// Calls of which only five of nine components could be measured.
     pub client_only: u64,
     /// Calls whose server claimed more time than there was.
@@ -106,6 +108,8 @@ impl Explanation {
                 .map(|component| Row { component, spread: spread(&sum.components[component as usize]) })
                 .collect(),
             remote: (sum.client_only > 0).then(|| spread(&sum.remote)),
+            streams: (sum.streams > 0)
+                .then(|| Spread { share_percent: 0.0, ..Spread::of(&sum.stream_total, 0) }),
             wakeups: [spread(&sum.request_wakeup), spread(&sum.response_wakeup)],
             client_only: sum.client_only,
             clipped: sum.clipped,
@@ -114,7 +118,7 @@ impl Explanation {
             cpu: Spread { share_percent: failed_cpu_percent(&sum), ..spread(&sum.cpu) },
             subtree_mean: subtree_mean(&sum),
             kernel_stamped: sum.kernel_stamped,
-            half_width_ns: sum.half_width_ns / sum.calls().saturating_sub(sum.clock_unknown).max(1),
+            half_width_ns: sum.half_width_ns / sum.unary_calls().saturating_sub(sum.clock_unknown).max(1),
             samples: whole_calls(&snapshot.samples, side).len() as u64,
             tail_calls: tail_calls(&snapshot.samples, side),
             what_if,

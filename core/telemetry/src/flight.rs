@@ -32,6 +32,8 @@ pub struct FlightRow {
     pub half_width_ns: u32,
     /// It was among the slowest twentieth of its method when it ended.
     pub slow: bool,
+    /// It streamed.
+    pub is_stream: bool,
 }
 
 /// A row as it is kept.
@@ -41,7 +43,7 @@ pub(crate) struct Flight {
     /// Nine components and their sum, nanoseconds >> `shift`; then the bytes of request and response.
     pub amounts: [u32; Self::AMOUNTS],
     pub method: u32,
-    /// Bits 0…16 stand-ins, 17 kernel sent, 18 slow, 19 clipped, 21…25 code, 26…31 shift.
+    /// Bits 0…16 stand-ins, 17 kernel sent, 18 slow, 19 clipped, 20 stream, 21…25 code, 26…31 shift.
     pub bits: u32,
     pub cpu_ns: u32,
     pub subtree: u32,
@@ -66,6 +68,7 @@ impl Flight {
     pub const KERNEL_SENT: u32 = 1 << 17;
     pub const SLOW: u32 = 1 << 18;
     pub const CLIPPED: u32 = 1 << 19;
+    pub const STREAM: u32 = 1 << 20;
     /// Zero for OK.
     pub const CODE: u32 = 31 << 21;
 
@@ -106,6 +109,7 @@ impl Flight {
         let bits = parts.stand_ins.bits()
             | (u32::from(parts.kernel_sent) * Self::KERNEL_SENT)
             | (u32::from(parts.clipped) * Self::CLIPPED)
+            | (u32::from(record.is_stream) * Self::STREAM)
             | u32::from(record.code.number()) << 21;
         let mut flight = Self {
             at: at.0,
@@ -153,6 +157,7 @@ impl Flight {
             | (u32::from(parts.kernel_sent) * Self::KERNEL_SENT)
             | (u32::from(row.slow) * Self::SLOW)
             | (u32::from(parts.clipped) * Self::CLIPPED)
+            | (u32::from(row.is_stream) * Self::STREAM)
             | u32::from(row.code.number()) << 21
             | shift << 26;
         Self {
@@ -196,6 +201,7 @@ impl Flight {
             subtree: self.subtree,
             half_width_ns: self.half_width_ns,
             slow: self.bits & Self::SLOW != 0,
+            is_stream: self.bits & Self::STREAM != 0,
         }
     }
 }
@@ -242,6 +248,7 @@ mod tests {
                 response_bytes: 8,
                 client: Default::default(),
                 server: None,
+                is_stream: small,
             };
             let total = parts.total_ns();
             let (flight, is_exact) = Flight::pack(Instant(5), &record, &parts, total, 3);
@@ -250,7 +257,7 @@ mod tests {
             prop_assert_eq!((row.side, row.code, row.at), (side, Code::from_number(code), Instant(5)));
             prop_assert_eq!((row.method, row.peer), (MethodIndex(7), PeerIndex(9)));
             prop_assert_eq!((row.request_bytes, row.response_bytes), (narrow(request_bytes), 8));
-            prop_assert_eq!((row.half_width_ns, row.slow), (3, false));
+            prop_assert_eq!((row.half_width_ns, row.slow, row.is_stream), (3, false, small));
             prop_assert_eq!(Flight::of(&row).unpack(), row, "and once more");
             let back = row.components;
             prop_assert_eq!((back.coverage, back.clipped, back.stand_ins), (coverage, clipped, stand_ins));

@@ -237,14 +237,14 @@ impl MeanInterval {
 }
 
 impl Past {
-    /// Time in a component, on average over all calls of a side.
+    /// Time in a component, on average over all calls of a side that did not stream.
     pub fn component_mean(series: &Series, component: Component) -> MeanInterval {
-        MeanInterval::of(&series.components[component as usize], series.calls())
+        MeanInterval::of(&series.components[component as usize], series.unary_calls())
     }
 
     /// Both wires and the server in one, of calls whose peer sent no stamps; the same.
     pub fn remote_mean(series: &Series) -> MeanInterval {
-        MeanInterval::of(&series.remote, series.calls())
+        MeanInterval::of(&series.remote, series.unary_calls())
     }
 }
 

@@ -93,7 +93,7 @@ pub use index::{MethodIndex, PeerIndex};
 pub use names::is_own_method;
 pub use record::{Record, Side};
 pub use recorded_trace::RecordedTrace;
-pub use recorder::{FlightRecorder, Weighted};
+pub use recorder::{FlightRecorder, LateHandler, Weighted};
 pub use resample::Intervals;
 pub use row_fault::RowFault;
 pub use sample_file::{CallSample, SampleEntry, SampleFault, SampleFaults, SampleFileReader};

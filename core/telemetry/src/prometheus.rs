@@ -12,6 +12,7 @@ use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::{Entry, Snapshot};
 use crate::traced::Exemplar;
+use std::borrow::Cow;
 use std::fmt::Write;
 use trunkline_call::Code;
 
@@ -55,7 +56,7 @@ struct Family {
     bounds: &'static [f64],
     /// What one recorded unit is in the unit of the metric.
     unit: f64,
-    of: fn(&Series) -> &Histogram,
+    of: fn(&Series) -> Cow<'_, Histogram>,
 }
 
 const FAMILIES: [Family; 6] = [
@@ -65,7 +66,7 @@ const FAMILIES: [Family; 6] = [
         side: Side::Made,
         bounds: &CALL_SECONDS,
         unit: NS,
-        of: |series| &series.total,
+        of: all_durations,
     },
     Family {
         name: "grpc_server_call_duration_seconds",
@@ -73,7 +74,7 @@ const FAMILIES: [Family; 6] = [
         side: Side::Served,
         bounds: &CALL_SECONDS,
         unit: NS,
-        of: |series| &series.total,
+        of: all_durations,
     },
     Family {
         name: "grpc_client_attempt_sent_total_compressed_message_size_bytes",
@@ -81,7 +82,7 @@ const FAMILIES: [Family; 6] = [
         side: Side::Made,
         bounds: &SIZE_BYTES,
         unit: BYTES,
-        of: |series| &series.request_bytes,
+        of: |series| Cow::Borrowed(&series.request_bytes),
     },
     Family {
         name: "grpc_client_attempt_rcvd_total_compressed_message_size_bytes",
@@ -89,7 +90,7 @@ const FAMILIES: [Family; 6] = [
         side: Side::Made,
         bounds: &SIZE_BYTES,
         unit: BYTES,
-        of: |series| &series.response_bytes,
+        of: |series| Cow::Borrowed(&series.response_bytes),
     },
     Family {
         name: "grpc_server_call_rcvd_total_compressed_message_size_bytes",
@@ -97,7 +98,7 @@ const FAMILIES: [Family; 6] = [
         side: Side::Served,
         bounds: &SIZE_BYTES,
         unit: BYTES,
-        of: |series| &series.request_bytes,
+        of: |series| Cow::Borrowed(&series.request_bytes),
     },
     Family {
         name: "grpc_server_call_sent_total_compressed_message_size_bytes",
@@ -105,9 +106,19 @@ const FAMILIES: [Family; 6] = [
         side: Side::Served,
         bounds: &SIZE_BYTES,
         unit: BYTES,
-        of: |series| &series.response_bytes,
+        of: |series| Cow::Borrowed(&series.response_bytes),
     },
 ];
+
+/// Completion times of all calls: gRFC A66 does not tell streams apart.
+fn all_durations(series: &Series) -> Cow<'_, Histogram> {
+    if series.streams == 0 {
+        return Cow::Borrowed(&series.total);
+    }
+    let mut all = series.total.clone();
+    all.merge(&series.stream_total);
+    Cow::Owned(all)
+}
 
 /// Adds every series of the snapshot.
 pub fn add(to: &mut Exposition, snapshot: &Snapshot) {
@@ -121,7 +132,7 @@ pub fn add(to: &mut Exposition, snapshot: &Snapshot) {
         for entry in entries {
             let method = entry.method.trim_start_matches('/');
             let labels = [("grpc_method", method), ("grpc_target", &entry.peer)];
-            let buckets = BoundCounts::of((family.of)(&entry.series), family.bounds, family.unit);
+            let buckets = BoundCounts::of(&(family.of)(&entry.series), family.bounds, family.unit);
             let timed = family.unit == NS;
             to.sample(&labels, if timed { buckets.with(&entry.exemplars) } else { buckets });
         }

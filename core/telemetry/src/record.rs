@@ -53,6 +53,8 @@ pub struct Record {
     /// The server's stamps: from the trailer for a call made here (`None` if the peer sent none), this host's own for a
     /// call served here.
     pub server: Option<ServerStamps>,
+    /// It streamed: how long it took says when its ends had enough of it, and is divided for nobody.
+    pub is_stream: bool,
 }
 
 impl Record {
@@ -294,6 +296,7 @@ mod tests {
             response_bytes: 0,
             client,
             server,
+            is_stream: false,
         }
     }
 

@@ -1,10 +1,11 @@
 //! The flight recorder: the last calls one by one, and the ones worth keeping for longer.
 
+use crate::MethodIndex;
 use crate::flight::{Flight, FlightRow};
 use crate::record::Record;
 use crate::traced::CallTrace;
 use std::collections::VecDeque;
-use trunkline_call::{ClientStamps, Instant, ServerStamps};
+use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
 
 /// Calls in the ring. At 80 bytes each, 5 MiB per shard, of which only what was written is resident.
 pub const RING_CALLS: usize = 64 * 1024;
@@ -14,6 +15,8 @@ pub(crate) const PEERS_MAX: usize = 1 << 16;
 const CALLS_PER_PART: usize = 4 * 1024;
 /// Calls of the ring whose trace is kept beside it: 224 bytes each, 3.5 MiB per shard, and only where calls have spans.
 pub const TRACES_MAX: usize = 16 * 1024;
+/// Words of handlers whose calls were over before them: 32 bytes each, 128 KiB.
+pub const LATE_MAX: usize = 4 * 1024;
 /// Calls each of the three strata keeps: 320 KiB.
 pub const STRATUM_CALLS: usize = 4 * 1024;
 /// How far the strata reach back, at least: ten minutes.
@@ -35,6 +38,8 @@ pub struct FlightRecorder {
     written: u64,
     /// Of the newest calls of the ring, those that belong to a trace, oldest first.
     traces: VecDeque<FlightTrace>,
+    /// What handlers said last whose calls were written down before, oldest first.
+    late: VecDeque<LateHandler>,
     /// The calls since the epoch began.
     current: Strata,
     /// Those of the epoch before.
@@ -70,6 +75,19 @@ pub struct FlightTrace {
     pub client: ClientStamps,
     /// The server's stamps, on its own clock; none taken if nobody told.
     pub server: ServerStamps,
+}
+
+/// What a handler took whose call was over before it: the call's row does not have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateHandler {
+    /// The number that the next call got.
+    pub number: u64,
+    /// The method.
+    pub method: MethodIndex,
+    /// How the call had ended.
+    pub code: Code,
+    /// Processor time of the handler.
+    pub cpu_ns: u64,
 }
 
 /// A row and how many calls it stands for.
@@ -170,6 +188,20 @@ impl FlightRecorder {
         self.traces.push_back(trace);
     }
 
+    /// A handler says what it took of a call that is over.
+    pub(crate) fn note_late(&mut self, method: MethodIndex, code: Code, cpu_ns: u64) {
+        if self.late.len() >= LATE_MAX {
+            self.late.pop_front();
+        }
+        self.late.push_back(LateHandler { number: self.written, method, code, cpu_ns });
+    }
+
+    /// What handlers said late while calls got the numbers from `from` to `to`, without the last.
+    pub fn late_between(&self, from: u64, to: u64) -> impl Iterator<Item = &LateHandler> {
+        let place = |number: u64| self.late.partition_point(|late| late.number < number);
+        self.late.range(place(from)..place(to).max(place(from)))
+    }
+
     /// What is known of the traces of the calls that have the numbers from `from` on, oldest first.
     pub fn traces_since(&self, from: u64) -> impl Iterator<Item = &FlightTrace> {
         let first = self.traces.partition_point(|trace| trace.number < from);
@@ -243,6 +275,7 @@ impl FlightRecorder {
     pub(crate) fn rename(&mut self, method: impl Fn(u32) -> u32, peer: impl Fn(u32) -> u32) {
         let strata = [&mut self.current, &mut self.previous].into_iter();
         let strata = strata.flat_map(|strata| [&mut strata.failed, &mut strata.slow, &mut strata.rest]);
+        self.late.iter_mut().for_each(|late| late.method.0 = method(late.method.0));
         for flight in strata.flat_map(|stratum| &mut stratum.kept).chain(&mut self.ring) {
             flight.method = method(flight.method);
             flight.peer = peer(flight.peer.into()) as u16;
@@ -253,7 +286,8 @@ impl FlightRecorder {
     pub fn heap_bytes(&self) -> usize {
         let kept = self.strata().map(|stratum| stratum.kept.capacity());
         let traces = self.traces.capacity() * size_of::<FlightTrace>();
-        (self.ring.len() + kept.sum::<usize>()) * size_of::<Flight>() + traces
+        let late = self.late.capacity() * size_of::<LateHandler>();
+        (self.ring.len() + kept.sum::<usize>()) * size_of::<Flight>() + traces + late
     }
 
     fn strata(&self) -> impl Iterator<Item = &Stratum> {
@@ -321,9 +355,8 @@ impl Default for Stratum {
 mod tests {
     //! Shows that the newest are at hand, what a full ring of traces keeps, and how a stratum thins.
     use super::*;
+    use crate::PeerIndex;
     use crate::record::Side;
-    use crate::{MethodIndex, PeerIndex};
-    use trunkline_call::Code;
 
     fn flight(at: u64) -> Flight {
         Flight { at, ..Flight::VACANT }
@@ -362,6 +395,7 @@ mod tests {
             response_bytes: 8,
             client: Default::default(),
             server: None,
+            is_stream: false,
         };
         let calls = TRACES_MAX as u64 + 100;
         for number in 0..calls {

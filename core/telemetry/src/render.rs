@@ -36,7 +36,11 @@ pub fn top(rows: &[TopRow], columns: usize) -> String {
     );
     line(&mut out, format_args!("{}", first(&heading, columns)));
     for row in rows {
-        let biggest = row.biggest.map_or(REMOTE, Component::name);
+        let biggest = match row.biggest_percent {
+            // Every call streams.
+            0.0 if row.p50_ns > 0 => "–",
+            _ => row.biggest.map_or(REMOTE, Component::name),
+        };
         let whole = format!(
             "{:width$}  {:6} {:>10.1} {:>8} {:>9} {:>9}  {:>3.0} % {biggest}",
             last(&row.method, width),
@@ -146,6 +150,9 @@ fn table(out: &mut String, explanation: &Explanation) {
         spread(out, REMOTE, remote, "");
     }
     spread(out, "completion time", &explanation.total, "");
+    if let Some(streams) = &explanation.streams {
+        spread(out, "streams (not divided)", streams, "");
+    }
 }
 
 fn what_if_columns(found: &WhatIf) -> String {
@@ -160,9 +167,18 @@ fn what_if_columns(found: &WhatIf) -> String {
 }
 
 fn notes(out: &mut String, explanation: &Explanation) {
-    verdict(out, explanation);
-    line(out, format_args!("RPC latency tax: {:.1} % of completion time", explanation.tax_percent()));
-    coverage(out, explanation);
+    let streams = explanation.streams.map_or(0, |streams| streams.calls);
+    if streams < explanation.calls {
+        verdict(out, explanation);
+        line(out, format_args!("RPC latency tax: {:.1} % of completion time", explanation.tax_percent()));
+        coverage(out, explanation);
+    } else {
+        out.push('\n');
+    }
+    if streams > 0 {
+        let streams = count(streams, "stream");
+        line(out, format_args!("{streams}: how long one takes is up to its ends, and is not divided"));
+    }
     handlers(out, explanation);
     if explanation.half_width_ns > 0 {
         line(
@@ -192,7 +208,9 @@ fn coverage(out: &mut String, explanation: &Explanation) {
     if explanation.side == Side::Served {
         return line(out, format_args!("5 of 9 components: the server's own part of each call"));
     }
-    let whole = calls.saturating_sub(*client_only).saturating_sub(*one_host).saturating_sub(*stayed);
+    let streams = explanation.streams.map_or(0, |streams| streams.calls);
+    let others = [*client_only, *one_host, *stayed, streams];
+    let whole = others.iter().fold(*calls, |left, other| left.saturating_sub(*other));
     let of = |n: u64| if n == *calls { "every call".to_owned() } else { count(n, "call") };
     if whole > 0 {
         line(out, format_args!("9 of 9 components measured in {}", of(whole)));

@@ -51,6 +51,12 @@ pub struct Series {
     /// Calls that came before anything was known of the other host's clock: they are not in that sum.
     #[serde(default)]
     pub clock_unknown: u64,
+    /// Streams: they are in `codes`, in sizes and in processor time, and in nothing else that is told here of calls.
+    #[serde(default)]
+    pub streams: u64,
+    /// How long they took.
+    #[serde(default)]
+    pub stream_total: Histogram,
 }
 
 /// What is counted of one call.
@@ -67,6 +73,8 @@ pub(crate) struct Counted {
     pub cpu_ns: u64,
     /// Calls below it, itself included.
     pub subtree: u32,
+    /// It streamed.
+    pub is_stream: bool,
 }
 
 /// Number of gRPC status codes.
@@ -81,10 +89,10 @@ impl Series {
         batch: &Batch<'_>,
         calls: impl Iterator<Item = u8> + Clone,
         chosen: &Chosen,
-        coverage: Coverage,
+        (coverage, is_stream): (Coverage, bool),
     ) {
         let sums = batch.sums(calls.clone());
-        self.note_coverage(coverage, calls.clone().count() as u64);
+        self.note_coverage(coverage, is_stream, calls.clone().count() as u64);
         if sums.bits & (Flight::CODE | Flight::CLIPPED | Flight::KERNEL_SENT) == 0 {
             self.codes[0] += calls.clone().count() as u64;
         } else {
@@ -96,19 +104,22 @@ impl Series {
         }
         if sums.handlers != 0 {
             for flight in calls.filter_map(|call| batch.flight(call)) {
-                self.note_handler(Code::from_number(flight.code()), flight.cpu_ns.into(), flight.subtree);
+                let subtree = if is_stream { 0 } else { flight.subtree };
+                self.note_handler(Code::from_number(flight.code()), flight.cpu_ns.into(), subtree);
             }
         }
-        self.half_width_ns = self.half_width_ns.saturating_add(sums.half_width_ns);
+        if !is_stream {
+            self.half_width_ns = self.half_width_ns.saturating_add(sums.half_width_ns);
+        }
         for (amount, sum) in sums.amounts.into_iter().enumerate() {
-            if let Some(histogram) = self.histogram(coverage, amount) {
+            if let Some(histogram) = self.histogram(coverage, is_stream, amount) {
                 let value = |call| batch.flight(call).map_or(0, |flight| flight.amounts[amount]);
                 let values = chosen.iter().map(|one| (value(one.call).into(), one.stands_for.into()));
                 histogram.record_by(values, sum);
             }
         }
         for (wakeup, sum) in sums.wakeups_ns.into_iter().enumerate() {
-            if let Some(histogram) = self.histogram(coverage, Batch::REQUEST_WAKEUP + wakeup) {
+            if let Some(histogram) = self.histogram(coverage, is_stream, Batch::REQUEST_WAKEUP + wakeup) {
                 let values =
                     chosen.iter().map(|one| (batch.wakeup_ns(one.call, wakeup), one.stands_for.into()));
                 histogram.record_by(values, sum);
@@ -118,13 +129,14 @@ impl Series {
 
     /// Counts one call of which something is too large for a batch.
     pub(crate) fn record(&mut self, call: &Counted) {
-        let parts = &call.parts;
-        self.note_coverage(parts.coverage, 1);
+        let (parts, is_stream) = (&call.parts, call.is_stream);
+        self.note_coverage(parts.coverage, is_stream, 1);
         self.codes[usize::from(call.code.number())] += 1;
         self.clipped += u64::from(parts.clipped);
         self.kernel_stamped += u64::from(parts.kernel_sent);
-        self.note_handler(call.code, call.cpu_ns, call.subtree);
+        self.note_handler(call.code, call.cpu_ns, if is_stream { 0 } else { call.subtree });
         match call.half_width_ns {
+            _ if is_stream => {}
             u64::MAX => self.clock_unknown += 1,
             ns => self.half_width_ns = self.half_width_ns.saturating_add(ns),
         }
@@ -136,14 +148,15 @@ impl Series {
             parts.response_wakeup_ns,
         ];
         for (amount, value) in parts.ns.into_iter().chain(others).enumerate() {
-            if let Some(histogram) = self.histogram(parts.coverage, amount) {
+            if let Some(histogram) = self.histogram(parts.coverage, is_stream, amount) {
                 histogram.record(value);
             }
         }
     }
 
-    fn note_coverage(&mut self, coverage: Coverage, calls: u64) {
+    fn note_coverage(&mut self, coverage: Coverage, is_stream: bool, calls: u64) {
         match coverage {
+            _ if is_stream => self.streams += calls,
             Coverage::ClientOnly => self.client_only += calls,
             Coverage::OneHost => self.one_host += calls,
             Coverage::Stayed => self.stayed += calls,
@@ -152,12 +165,14 @@ impl Series {
     }
 
     /// Where this amount of calls with this coverage is counted, if it was measured.
-    fn histogram(&mut self, coverage: Coverage, amount: usize) -> Option<&mut Histogram> {
+    fn histogram(&mut self, coverage: Coverage, is_stream: bool, amount: usize) -> Option<&mut Histogram> {
         use Coverage::{ClientOnly, ServerOnly, Whole};
         match amount {
+            Flight::TOTAL if is_stream => Some(&mut self.stream_total),
             Flight::TOTAL => Some(&mut self.total),
             Flight::REQUEST_BYTES => Some(&mut self.request_bytes),
             Flight::RESPONSE_BYTES => Some(&mut self.response_bytes),
+            _ if is_stream => None,
             Batch::REQUEST_WAKEUP => {
                 matches!(coverage, Whole | ServerOnly).then_some(&mut self.request_wakeup)
             }
@@ -197,6 +212,16 @@ impl Series {
         self.codes.iter().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
+    /// Calls that did not stream.
+    pub fn unary_calls(&self) -> u64 {
+        self.calls().saturating_sub(self.streams)
+    }
+
+    /// Completion times: of calls that did not stream, or, where every call does, of streams.
+    pub fn durations(&self) -> &Histogram {
+        if self.unary_calls() == 0 { &self.stream_total } else { &self.total }
+    }
+
     /// Calls that ended with anything but OK.
     pub fn errors(&self) -> u64 {
         self.codes.iter().skip(1).fold(0, |sum, calls| sum.saturating_add(*calls))
@@ -207,6 +232,7 @@ impl Series {
         let more = [
             &self.remote,
             &self.total,
+            &self.stream_total,
             &self.request_wakeup,
             &self.response_wakeup,
             &self.request_bytes,
@@ -234,6 +260,8 @@ impl Series {
         Self {
             codes: self.codes,
             total: self.total.clone(),
+            streams: self.streams,
+            stream_total: self.stream_total.clone(),
             components: std::array::from_fn(|i| self.components[i].sum_only()),
             remote: self.remote.sum_only(),
             client_only: self.client_only,
@@ -263,6 +291,7 @@ impl Series {
         counter(&mut self.kernel_stamped, other.kernel_stamped);
         counter(&mut self.half_width_ns, other.half_width_ns);
         counter(&mut self.clock_unknown, other.clock_unknown);
+        counter(&mut self.streams, other.streams);
         for (a, b) in self.components.iter_mut().zip(&other.components) {
             histogram(a, b);
         }
@@ -270,6 +299,7 @@ impl Series {
         histogram(&mut self.subtree, &other.subtree);
         histogram(&mut self.remote, &other.remote);
         histogram(&mut self.total, &other.total);
+        histogram(&mut self.stream_total, &other.stream_total);
         histogram(&mut self.request_wakeup, &other.request_wakeup);
         histogram(&mut self.response_wakeup, &other.response_wakeup);
         histogram(&mut self.request_bytes, &other.request_bytes);

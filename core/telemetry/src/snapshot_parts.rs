@@ -103,8 +103,9 @@ impl SnapshotParts {
 }
 
 impl Names {
+    /// Streams are in no question that calls one by one answer.
     fn wants(&self, row: &FlightRow) -> bool {
-        self.wanted.get(row.method.0 as usize).copied().unwrap_or(false)
+        !row.is_stream && self.wanted.get(row.method.0 as usize).copied().unwrap_or(false)
     }
 
     fn named(&self, row: &FlightRow, weight: u64) -> Sample {

@@ -14,7 +14,7 @@ use crate::snapshot::{Ask, Detail, Entry, Snapshot};
 use crate::snapshot_parts::SnapshotParts;
 use crate::traced::{CallTrace, Exemplar, Exemplars, TracedCall, TracedCalls, TracedRow};
 use std::collections::{BTreeMap, BTreeSet};
-use trunkline_call::Instant;
+use trunkline_call::{Code, Instant};
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
 ///
@@ -252,7 +252,8 @@ impl Telemetry {
     fn note(&mut self, now: Instant, record: &Record, parts: &Components, total_ns: u64, half_width_ns: u64) {
         let slot = self.slot(record.side, record.method, record.peer);
         let (mut flight, is_exact) = Flight::pack(now, record, parts, total_ns, half_width_ns);
-        flight.bits |= u32::from(total_ns > self.series[slot].slow_ns) * Flight::SLOW;
+        let is_slow = total_ns > self.series[slot].slow_ns && !record.is_stream;
+        flight.bits |= u32::from(is_slow) * Flight::SLOW;
         if !is_exact {
             self.count_long(slot, record, parts, half_width_ns);
             return self.recorder.record(&flight);
@@ -260,7 +261,8 @@ impl Telemetry {
         self.recorder.record(&flight);
         // What is part of a stack is not longer than that.
         let wakeups_ns = [parts.request_wakeup_ns as u32, parts.response_wakeup_ns as u32];
-        self.pending.push(Uncounted { kind: (slot as u32) << 3 | parts.coverage as u32, wakeups_ns });
+        let kind = (slot as u32) << 4 | u32::from(record.is_stream) << 3 | parts.coverage as u32;
+        self.pending.push(Uncounted { kind, wakeups_ns });
         if self.pending.len() >= Batch::CALLS || self.recorder.is_at_end() {
             self.settle();
         }
@@ -281,14 +283,21 @@ impl Telemetry {
             half_width_ns,
             cpu_ns: record.server.map_or(0, |server| server.cpu_ns),
             subtree: record.server.map_or(0, |server| server.subtree),
+            is_stream: record.is_stream,
         });
         keyed.note_slow(1);
     }
 
     /// A handler of a call that did not end well, and is counted already, says what it took of its processor.
-    pub fn note_failed_cpu(&mut self, side: Side, method: MethodIndex, peer: PeerIndex, cpu_ns: u64) {
+    pub fn note_failed_cpu(
+        &mut self,
+        (side, method, peer): (Side, MethodIndex, PeerIndex),
+        code: Code,
+        cpu_ns: u64,
+    ) {
         let slot = self.slot(side, method, peer);
         self.series[slot].series.note_failed_cpu(cpu_ns);
+        self.recorder.note_late(method, code, cpu_ns);
     }
 
     /// Counts what is pending, calls of one series and coverage together. Mostly all are: a busy application calls one
@@ -412,7 +421,9 @@ impl Telemetry {
     pub fn calls(&mut self, ask: &CallsAsk) -> CallsAnswer {
         let is_own = |method: MethodIndex| is_own_method(self.methods.name(method.0));
         let mut answer = CallsAnswer::of(&self.recorder, ask, is_own);
-        answer.methods = names_of(answer.rows.iter().map(|row| row.row.method.0), &self.methods);
+        let of_rows = answer.rows.iter().map(|row| row.row.method.0);
+        let methods = of_rows.chain(answer.late.iter().map(|late| late.method.0));
+        answer.methods = names_of(methods, &self.methods);
         answer.peers = names_of(answer.rows.iter().map(|row| row.row.peer.0), &self.peers);
         answer
     }
@@ -538,13 +549,13 @@ fn look_at_clock(
 fn count(series: &mut [Keyed], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone, drawn: u64) {
     let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
     let Some(&Uncounted { kind, .. }) = first else { return };
-    let Some(keyed) = series.get_mut((kind >> 3) as usize) else { return };
+    let Some(keyed) = series.get_mut((kind >> 4) as usize) else { return };
     let chosen = match batch.is_rapid() {
         true => Chosen::drawn(batch, calls.clone(), drawn),
         false => Chosen::every(calls.clone()),
     };
     let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
-    keyed.series.record_batch(batch, calls.clone(), &chosen, coverage);
+    keyed.series.record_batch(batch, calls.clone(), &chosen, (coverage, kind & 8 != 0));
     keyed.note_slow(calls.count());
 }
 

@@ -54,8 +54,8 @@ fn row(side: Side, method: &str, series: &Series, seconds: f64) -> TopRow {
         calls: series.calls(),
         rate: series.calls() as f64 / seconds,
         errors: series.errors(),
-        p50_ns: series.total.quantile(0.5),
-        p99_ns: series.total.quantile(0.99),
+        p50_ns: series.durations().quantile(0.5),
+        p99_ns: series.durations().quantile(0.99),
         biggest,
         biggest_percent: if whole == 0 { 0.0 } else { 100.0 * sum as f64 / whole as f64 },
     }

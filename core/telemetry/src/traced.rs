@@ -242,6 +242,7 @@ mod tests {
             response_bytes: 0,
             client: Default::default(),
             server: None,
+            is_stream: false,
         };
         let row = |span| {
             let ids = CallTrace { span, trace: 1, ..CallTrace::default() };

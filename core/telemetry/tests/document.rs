@@ -63,6 +63,7 @@ fn worked(server: bool) -> Record {
         response_bytes: 0,
         client,
         server: server.then_some(stamps),
+        is_stream: false,
     }
 }
 

@@ -520,7 +520,8 @@ fn a_counter_of_handlers_time_never_becomes_less() {
     telemetry.record(record.client.a18, &record);
     let mut last = 0.0_f64;
     for n in 0..2_000 {
-        telemetry.note_failed_cpu(Side::Made, method, peer, 1_000_000 + 7 * dice(n, 1_000_000));
+        let cpu_ns = 1_000_000 + 7 * dice(n, 1_000_000);
+        telemetry.note_failed_cpu((Side::Made, method, peer), Code::Cancelled, cpu_ns);
         let snapshot = telemetry.snapshot(record.client.a18, &Ask::default());
         let mut figures = Exposition::default();
         prometheus::add(&mut figures, &snapshot);
@@ -533,4 +534,47 @@ fn a_counter_of_handlers_time_never_becomes_less() {
         assert!(seconds >= last, "{seconds} behind {last}");
         last = seconds;
     }
+}
+
+#[test]
+fn streams_are_counted_and_not_divided() {
+    let mut telemetry = Telemetry::new();
+    // One in four is a stream of a minute, or of a millisecond: some are counted in a batch and some alone.
+    let now = greet(&mut telemetry, 400, |n, record, parts| {
+        record.is_stream = n % 4 == 0;
+        if record.is_stream {
+            parts[Component::ServerApplication as usize] =
+                if n % 8 == 0 { 60_000_000_000 } else { 1_000_000 };
+        }
+    });
+    let explanation = explain(&mut telemetry, now);
+    let streams = explanation.streams.expect("a quarter");
+    assert_eq!((explanation.calls, streams.calls, explanation.total.calls), (400, 100, 300));
+    let application = explanation.components[Component::ServerApplication as usize].spread;
+    assert!(application.calls == 300 && application.max_ns < 1_000_000, "{application:?}");
+    assert!(streams.max_ns > 50_000_000_000 && explanation.total.max_ns < 1_000_000, "{streams:?}");
+    assert_eq!(explanation.samples, 300);
+    let text = render::explanation(&explanation);
+    assert!(text.contains("9 of 9 components measured in 300 calls\n"), "{text}");
+    assert!(text.contains("100 streams: how long one takes"), "{text}");
+    let rows: Vec<_> = telemetry.recorder().recent().collect();
+    assert!(rows.iter().filter(|row| row.is_stream).count() == 100);
+    assert!(rows.iter().all(|row| !row.is_stream || !row.slow), "none is slow");
+    // gRFC A66 knows calls of every kind.
+    let mut figures = Exposition::default();
+    prometheus::add(&mut figures, &telemetry.snapshot(now, &Ask::default()));
+    let all = prometheus::text(&figures);
+    let line = all.lines().find(|line| line.starts_with("grpc_client_call_duration_seconds_count")).unwrap();
+    assert!(line.ends_with(" 400"), "{line}");
+}
+
+#[test]
+fn a_method_that_only_streams_has_the_durations_of_its_streams() {
+    let mut telemetry = Telemetry::new();
+    let now = greet(&mut telemetry, 100, |_, record, _| record.is_stream = true);
+    let text = render::explanation(&explain(&mut telemetry, now));
+    assert!(text.contains("100 streams: ") && !text.contains("most of the time"), "{text}");
+    let rows = top(&telemetry.snapshot(now, &Ask::default()), None, 1_000_000_000);
+    assert!(rows[0].p50_ns > 50_000, "{rows:?}");
+    assert!(render::top(&rows, 200).contains("  0 % –"), "{}", render::top(&rows, 200));
 }

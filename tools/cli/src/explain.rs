@@ -35,7 +35,6 @@ const SAMPLES: u32 = 10_000;
 /// # Errors
 /// The call's; NOT_FOUND naming the methods that have calls, if this one has none.
 pub fn explanations(client: &AdminClient, method: &str) -> Result<Vec<Explanation>, Status> {
-    // The dot before a method, as .proto files write it, is also understood.
     let request = ExplainRequest { method: method.to_owned(), samples_max: SAMPLES };
     let response = client.explain(request).wait()?.into_inner();
     if response.explanations.is_empty() {

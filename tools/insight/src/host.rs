@@ -62,9 +62,10 @@ impl Processors {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         // User, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
         let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-        let all = ticks.iter().sum();
-        let idle: u64 = ticks.get(3..5)?.iter().sum();
-        Some(Self { busy: all - idle, all })
+        let all: u64 = ticks.iter().sum();
+        // Stolen time is another machine's.
+        let others = ticks.get(3..5)?.iter().sum::<u64>() + ticks.get(7).copied().unwrap_or(0);
+        Some(Self { busy: all - others, all })
     }
 
     fn since(self, before: Self) -> impl Iterator<Item = (&'static str, f64)> {
@@ -86,7 +87,7 @@ mod tests {
     fn processor_time_is_what_is_not_idle() {
         let at =
             |user: u64, idle: u64| Processors::of(&format!("cpu  {user} 1 2 {idle} 5 6 7 8 9 9\ncpu0 1\n"));
-        assert_eq!(at(100, 1000), Some(Processors { busy: 124, all: 1129 }));
+        assert_eq!(at(100, 1000), Some(Processors { busy: 116, all: 1129 }));
         let variables: BTreeMap<_, _> = at(150, 1050).unwrap().since(at(100, 1000).unwrap()).collect();
         assert_eq!(variables["cpu_percent"], 50.0);
         assert_eq!(Processors::of("intr 1"), None);

@@ -10,7 +10,7 @@ use crate::host::HostReading;
 use crate::operator::refusal;
 use crate::output;
 use proto::admin_client::AdminClient;
-use proto::{CallsRequest, CallsResponse, ListRequest, ShardCalls};
+use proto::{CallsRequest, CallsResponse, LateHandler, ListRequest, ShardCalls};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline::{Channel, Wait};
-use trunkline_insight::{BlockHead, RecordBlock};
+use trunkline_insight::{BlockHead, RecordBlock, printable};
 use trunkline_telemetry::{RecordedCall, RecordedTrace, TaxStage};
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.
@@ -34,6 +34,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const BLOCK_TIME: Duration = Duration::from_secs(5);
 /// Or so many calls, if they are there sooner: 12 MB.
 const BLOCK_CALLS_MAX: usize = 100_000;
+/// Or so many bytes of names: those of one more answer still fit into a head.
+const NAMES_BYTES_MAX: usize = trunkline_insight::block::HEAD_BYTES_MAX / 4;
 /// How often the processes of applications are looked at: what one takes behind the last look at it is not known.
 const LOOK: Duration = Duration::from_secs(1);
 /// Answers without a pause in between; then the block's end and the time are looked at.
@@ -46,6 +48,8 @@ struct Tally {
     traced: u64,
     lost: u64,
     kept: u64,
+    /// Calls the daemon sent that can be none.
+    unsound: u64,
     blocks: u64,
     bytes: u64,
 }
@@ -73,13 +77,16 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
         true => Duration::ZERO,
         false => end.saturating_duration_since(Instant::now()),
     });
-    let Tally { seen, traced, lost, kept, blocks, bytes } = recording.tally;
+    let Tally { seen, traced, lost, kept, unsound, blocks, bytes } = recording.tally;
     println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.out.output.display());
     if traced > 0 {
         println!("{traced} of them belong to a trace");
     }
     if lost > 0 {
         println!("{lost} calls were overwritten in the daemon before they were looked at; the file says so");
+    }
+    if unsound > 0 {
+        println!("{unsound} calls were left out: the daemon sent them as no call can be");
     }
     outcome
 }
@@ -131,6 +138,8 @@ struct Recording<'a, W> {
     /// Numbers of methods and hosts in the block, by name: shards and daemons number on their own.
     methods: BTreeMap<String, u32>,
     peers: BTreeMap<String, u32>,
+    /// What handlers said late, in nanoseconds, by number of the method and gRPC code.
+    late: BTreeMap<(u32, u16), u64>,
     began: Instant,
     host: HostReading,
     /// What the daemon's time had gone into when the block began, and by the last answer.
@@ -153,6 +162,7 @@ impl<'a, W: Write> Recording<'a, W> {
             block: RecordBlock::default(),
             methods: BTreeMap::new(),
             peers: BTreeMap::new(),
+            late: BTreeMap::new(),
             began: Instant::now(),
             host: HostReading::default(),
             stages: [stages(first), stages(first)],
@@ -212,16 +222,16 @@ impl<'a, W: Write> Recording<'a, W> {
                 traces_one_in_log2: self.traces_one_in_log2,
             };
             let answer = ask(&self.client, request)?;
-            if answer.shards.len() != self.from.len() {
-                // A daemon with another number of shards took its place.
-                self.from = answer.shards.iter().map(|shard| shard.next).collect();
-                return Ok(());
-            }
             self.stages[1] = stages(&answer);
-            let more = answer.shards.iter().any(|shard| shard.more);
-            self.from = answer.shards.iter().map(|shard| shard.next).collect();
+            let next: Vec<u64> = answer.shards.iter().map(|shard| shard.next).collect();
+            let (from, has_new) = from_where(&self.from, &next);
+            self.from = from;
+            let more = has_new || answer.shards.iter().any(|shard| shard.more);
             for shard in answer.shards {
-                self.keep(shard)?;
+                self.keep(shard);
+                if self.names_bytes() >= NAMES_BYTES_MAX {
+                    self.end_block()?;
+                }
             }
             if !more || self.block.rows.len() >= BLOCK_CALLS_MAX {
                 return Ok(());
@@ -230,7 +240,7 @@ impl<'a, W: Write> Recording<'a, W> {
         Ok(())
     }
 
-    fn keep(&mut self, shard: ShardCalls) -> Result<(), String> {
+    fn keep(&mut self, shard: ShardCalls) {
         self.tally.seen += shard.seen;
         self.tally.traced += shard.traced;
         self.tally.lost += shard.lost;
@@ -239,26 +249,40 @@ impl<'a, W: Write> Recording<'a, W> {
         let methods =
             numbers(&mut self.methods, shard.methods.into_iter().map(|name| (name.number, name.name)));
         let peers = numbers(&mut self.peers, shard.peers.into_iter().map(|name| (name.number, name.name)));
-        let wrong = |what: &str| format!("the daemon sent a call with {what}: are both of one version?");
-        let first = self.block.rows.len() as u32;
+        // Where each call of the answer is in the block. One that can be none, as of a daemon of another version, ends
+        // no recording: it is counted.
+        let mut places = Vec::with_capacity(shard.rows.len() / RecordedCall::BYTES);
         for bytes in shard.rows.chunks_exact(RecordedCall::BYTES) {
-            let mut call = RecordedCall::decode(bytes).map_err(|fault| wrong(&fault.to_string()))?;
-            let no_name = || wrong("a number without a name");
-            call.row.method.0 = *methods.get(&call.row.method.0).ok_or_else(no_name)?;
-            call.row.peer.0 = *peers.get(&call.row.peer.0).ok_or_else(no_name)?;
-            self.block.rows.push(call);
+            let named = RecordedCall::decode(bytes).ok().and_then(|mut call| {
+                call.row.method.0 = *methods.get(&call.row.method.0)?;
+                call.row.peer.0 = *peers.get(&call.row.peer.0)?;
+                Some(call)
+            });
+            places.push(named.map(|_| self.block.rows.len() as u32));
+            self.tally.unsound += u64::from(named.is_none());
+            self.block.rows.extend(named);
         }
         for bytes in shard.traces.chunks_exact(4 + RecordedTrace::BYTES) {
             let (place, bytes) = bytes.split_at(4);
             let place = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
-            let trace = RecordedTrace::decode(bytes).map_err(|fault| wrong(&fault.to_string()))?;
-            let place = first.saturating_add(place);
-            if place as usize >= self.block.rows.len() {
-                return Err(wrong("a trace of no call"));
+            let place = places.get(place as usize).copied().flatten();
+            if let Some((place, trace)) = place.zip(RecordedTrace::decode(bytes).ok()) {
+                self.block.traces.push((place, trace));
             }
-            self.block.traces.push((place, trace));
         }
-        Ok(())
+        for LateHandler { method, code, cpu_ns } in shard.late {
+            if let Some((method, code)) = methods.get(&method).copied().zip(u16::try_from(code).ok()) {
+                let sum_ns = self.late.entry((method, code)).or_default();
+                *sum_ns = sum_ns.saturating_add(cpu_ns);
+            }
+        }
+    }
+
+    /// About what names take in the head of the block.
+    fn names_bytes(&self) -> usize {
+        let names = self.methods.keys().chain(self.peers.keys());
+        // In quotes, with its number; a character may be written as two.
+        names.map(|name| 2 * name.len() + 16).sum::<usize>() + self.late.len() * 40
     }
 
     fn begin_block(&mut self, answer: &CallsResponse) {
@@ -280,7 +304,7 @@ impl<'a, W: Write> Recording<'a, W> {
         };
         self.block.rows.clear();
         self.block.traces.clear();
-        (self.methods, self.peers) = (BTreeMap::new(), BTreeMap::new());
+        (self.methods, self.peers, self.late) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         self.began = Instant::now();
         self.host = HostReading::take();
     }
@@ -308,8 +332,11 @@ impl<'a, W: Write> Recording<'a, W> {
         head.daemon_seconds = seconds_since(&self.stages[0], &self.stages[1]);
         head.cycles = shares(&head.daemon_seconds, head.variables.get("cpu_seconds").copied());
         head.application_seconds = self.applications.as_mut().map(ApplicationTimes::take_seconds);
+        let late = self.late.iter();
+        head.late_handlers = late.map(|((method, code), ns)| (*method, *code, *ns as f64 * 1e-9)).collect();
         self.stages[0] = self.stages[1].clone();
-        if head.calls_seen > 0 || self.tally.blocks == 0 {
+        // What the host did while there were no calls belongs to it, too; the rest behind the last block does not.
+        if head.calls_seen > 0 || self.tally.blocks == 0 || self.began.elapsed() >= LOOK {
             let bytes = self.block.encode();
             let said = |error: std::io::Error| format!("{}: {error}", self.args.out.output.display());
             self.file.write_all(&bytes).map_err(said)?;
@@ -321,6 +348,15 @@ impl<'a, W: Write> Recording<'a, W> {
         self.begin_block_as(host, version);
         Ok(())
     }
+}
+
+/// Where each shard is to be asked from next, and whether one is to be asked anew. A shard that is behind where it was
+/// is that of a daemon which began anew, and one that was not there is new: of both every call is new.
+fn from_where(from: &[u64], next: &[u64]) -> (Vec<u64>, bool) {
+    let is_known = |(shard, next): (usize, &u64)| from.get(shard).is_some_and(|from| from <= next);
+    let known: Vec<bool> = next.iter().enumerate().map(is_known).collect();
+    let goes_on = next.iter().zip(&known).map(|(next, is_known)| if *is_known { *next } else { 0 });
+    (goes_on.collect(), known.iter().any(|is_known| !is_known))
 }
 
 /// What the daemon's processor time has gone into, by stage.
@@ -358,7 +394,8 @@ fn numbers(
 ) -> BTreeMap<u32, u32> {
     let number = |(number, name): (u32, String)| {
         let next = known.len() as u32;
-        (number, *known.entry(name).or_insert(next))
+        // As whoever reads the file sees it, and no longer for what would be written as an escape.
+        (number, *known.entry(printable(&name)).or_insert(next))
     };
     names.map(number).collect()
 }
@@ -386,7 +423,8 @@ fn monotonic_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! Shows how much is kept at which rate.
+    //! Shows how much is kept at which rate, what a daemon that begins anew is asked for, and that no call ends a
+    //! recording.
     use super::*;
 
     #[test]
@@ -395,6 +433,14 @@ mod tests {
         {
             assert_eq!(one_in_log2(rate, wanted), log2, "{rate}");
         }
+    }
+
+    #[test]
+    fn a_daemon_that_began_anew_is_asked_for_all_it_has() {
+        assert_eq!(from_where(&[10, 20], &[15, 20]), (vec![15, 20], false));
+        assert_eq!(from_where(&[10, 20], &[15, 3]), (vec![15, 0], true), "another daemon");
+        assert_eq!(from_where(&[10], &[15, 7]), (vec![15, 0], true), "a shard more");
+        assert_eq!(from_where(&[10, 20], &[12]), (vec![12], false));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::{drive, record, replay, tax, tree, verbs};
 use clap::{CommandFactory, Parser};
 use std::io::Write;
 use std::process::ExitCode;
+use trunkline_insight::printable_lines;
 
 /// Exit code of a program whose reader has gone away: what a shell shows where SIGPIPE has ended it.
 const EXIT_PIPE: i32 = 128 + 13;
@@ -37,7 +38,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("trunkline: {problem}");
+            eprintln!("trunkline: {}", printable_lines(&problem));
             ExitCode::FAILURE
         }
     }

@@ -75,6 +75,11 @@ fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime<'_>> {
             host.handlers_s[failed] += call.weight * f64::from(call.row.cpu_ns) * 1e-9;
         }
     }
+    for late in &fleet.late {
+        if let Some(host) = hosts.get_mut(fleet.heads[late.block as usize].host.as_str()) {
+            host.handlers_s[1] += late.seconds;
+        }
+    }
     hosts
 }
 

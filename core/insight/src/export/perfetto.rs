@@ -14,9 +14,11 @@ pub fn perfetto(fleet: &Fleet) -> String {
         .enumerate()
         .map(|(at, host)| json!({ "ph": "M", "name": "process_name", "pid": at + 1, "args": { "name": host } }))
         .collect();
+    // In order, as they are listed.
+    let pids: Vec<usize> =
+        fleet.heads.iter().map(|head| hosts.binary_search(&head.host.as_str()).unwrap_or(0) + 1).collect();
     for (index, call) in fleet.calls.iter().enumerate() {
-        let host = fleet.heads[call.block as usize].host.as_str();
-        let pid = hosts.iter().position(|name| *name == host).unwrap_or(0) + 1;
+        let pid = pids[call.block as usize];
         let total_us = call.total_s() * 1e6;
         let began_us = match call.trace {
             Some(number) => times.began_us(fleet, number),

@@ -1,5 +1,6 @@
 //! Figures 20, 21 and 23: processor time.
 
+use super::services::ToldCpu;
 use super::{Drawing, over_methods, too_few};
 use crate::fleet::{Fleet, FleetCall};
 use crate::words::{percent, time};
@@ -7,15 +8,17 @@ use std::collections::BTreeMap;
 use trunkline_call::Code;
 use trunkline_plot::{BarChart, BarRow};
 
-/// Shares of all cycles by stage, mean over the blocks that say them.
+/// Shares of all cycles by stage, of the blocks that say them together: what each is a share of counts.
 pub(crate) fn cycle_shares(fleet: &Fleet) -> BTreeMap<&str, f64> {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut count = 0.0;
+    let mut whole_s = 0.0;
     for head in fleet.heads.iter().filter(|head| !head.cycles.is_empty()) {
-        count += 1.0;
-        head.cycles.iter().for_each(|(stage, share)| *sums.entry(stage).or_default() += share);
+        // Of a generated fleet there are shares alone.
+        let busy_s = head.variables.get("cpu_seconds").copied().unwrap_or(1.0);
+        whole_s += busy_s;
+        head.cycles.iter().for_each(|(stage, share)| *sums.entry(stage).or_default() += share * busy_s);
     }
-    sums.values_mut().for_each(|sum| *sum /= count);
+    sums.values_mut().for_each(|sum| *sum /= whole_s);
     sums
 }
 
@@ -57,9 +60,15 @@ pub(super) fn by_method(fleet: &Fleet) -> Drawing {
 /// Of the calls that did not end well: shares by code, of calls and of processor time.
 pub(crate) fn error_shares(fleet: &Fleet) -> Vec<(Code, f64, f64)> {
     let mut sums: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
+    let told = ToldCpu::of(fleet);
     for call in fleet.each_once().filter(|call| call.row.code != Code::Ok) {
         let sum = sums.entry(call.row.code.number()).or_default();
-        *sum = (sum.0 + call.weight, sum.1 + call.cpu_s().unwrap_or(0.0) * call.weight);
+        let seconds = call.cpu_s().map_or(0.0, |seconds| seconds * told.stands_for(call));
+        *sum = (sum.0 + call.weight, sum.1 + seconds * call.weight);
+    }
+    // Handlers of calls that were cancelled, or whose deadline passed, say it when the calls are over.
+    for late in fleet.late.iter().filter(|late| late.code != Code::Ok) {
+        sums.entry(late.code.number()).or_default().1 += late.seconds;
     }
     let (calls, seconds) = sums.values().fold((0.0, 0.0), |all, sum| (all.0 + sum.0, all.1 + sum.1));
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
@@ -96,10 +105,66 @@ pub(super) fn errors(fleet: &Fleet) -> Drawing {
         fleet.each_once().filter(|call| call.row.code != Code::Ok).map(|call| call.weight).sum();
     let mut said = vec![format!("{} of all calls did not end well.", percent(failed / fleet.weight()))];
     match shares.iter().any(|one| one.2 > 0.0) {
-        true => charts.push(bars("of their processor time", 4, |one| one.2)),
+        true => {
+            charts.push(bars("of their processor time", 4, |one| one.2));
+            if fleet.late.is_empty() && shares.iter().any(|one| is_late(one.0)) {
+                said.push(
+                    "Of calls that were cancelled or whose deadline passed, no handler told its processor time: their \
+                     part of it is not known."
+                        .into(),
+                );
+            }
+        }
         false => {
             said.push("Their processor time is not measured here, because no handler told its own.".into())
         }
     }
     Drawing::Charts(charts, said)
+}
+
+/// Whether calls that end so are over before their handlers are.
+fn is_late(code: Code) -> bool {
+    matches!(code, Code::Cancelled | Code::DeadlineExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that what is said late counts in its error's processor time, and that shares weigh what they are of.
+    use super::*;
+    use crate::block::tests::block;
+
+    #[test]
+    fn a_cancelled_handlers_time_is_its_codes() {
+        let mut one = block("a", 100);
+        for (n, call) in one.rows.iter_mut().enumerate() {
+            let (code, cpu_ns) = if n < 60 { (Code::Cancelled, 0) } else { (Code::Internal, 10_000) };
+            (call.row.code, call.row.cpu_ns) = (code, cpu_ns);
+        }
+        let method = one.head.methods[0].0;
+        // Nonsense of a file is left out.
+        one.head.late_handlers =
+            vec![(method, 1, 1.6e-3), (method, 99, 1.0), (method, 1, -5.0), (method + 9, 1, 1.0)];
+        let mut fleet = Fleet::default();
+        fleet.add(one);
+        let shares = error_shares(&fleet);
+        let of = |code: Code| *shares.iter().find(|one| one.0 == code).unwrap();
+        assert!(
+            (of(Code::Cancelled).2 - 0.8).abs() < 1e-9 && (of(Code::Internal).2 - 0.2).abs() < 1e-9,
+            "{shares:?}"
+        );
+    }
+
+    #[test]
+    fn shares_of_cycles_count_as_what_they_are_shares_of() {
+        let one = |share: f64, busy_s: f64| {
+            let mut block = block("a", 1);
+            block.head.cycles = BTreeMap::from([("copies".to_owned(), share)]);
+            block.head.variables = BTreeMap::from([("cpu_seconds".to_owned(), busy_s)]);
+            block
+        };
+        let mut fleet = Fleet::default();
+        fleet.add(one(0.1, 99.0));
+        fleet.add(one(0.9, 1.0));
+        assert!((cycle_shares(&fleet)["copies"] - 0.108).abs() < 1e-9, "{:?}", cycle_shares(&fleet));
+    }
 }

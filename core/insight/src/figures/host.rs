@@ -13,21 +13,41 @@ const BLOCK_CALLS_MIN: usize = 20;
 /// Hosts with a bar.
 const HOSTS_MAX: usize = 30;
 
-/// Calls ÷ processor seconds by time, of all hosts together, relative to the first; intervals as long as the blocks.
+/// Calls ÷ processor seconds by time, of all hosts together, relative to the first. Intervals are as long as the
+/// longest block, so that each host that recorded is in each; a call that two hosts tell of counts once.
 pub(crate) fn growth_points(fleet: &Fleet) -> Vec<(f64, f64)> {
+    let calls = calls_by_block(fleet);
+    let heads = || fleet.heads.iter().zip(&calls);
+    let busy_s =
+        |head: &BlockHead| head.variables.get("cpu_seconds").copied().filter(|seconds| *seconds > 0.0);
+    let known = || heads().filter_map(|(head, calls)| Some((head, *calls, busy_s(head)?)));
+    let Some(first_ms) = known().map(|(head, ..)| head.began_unix_ms).min() else { return Vec::new() };
+    let length_ms = |head: &BlockHead| head.ended_ns.saturating_sub(head.began_ns).div_ceil(1_000_000);
+    let wide_ms = known().map(|(head, ..)| length_ms(head)).max().unwrap_or(0).max(1000);
     let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-    for head in &fleet.heads {
-        if let Some(seconds) = head.variables.get("cpu_seconds").filter(|seconds| **seconds > 0.0) {
-            let sum = sums.entry(head.began_unix_ms / 1000).or_default();
-            *sum = (sum.0 + head.calls_seen as f64, sum.1 + seconds);
+    for (head, calls, seconds) in known() {
+        let sum = sums.entry((head.began_unix_ms - first_ms) / wide_ms).or_default();
+        *sum = (sum.0 + calls, sum.1 + seconds);
+    }
+    let points = sums.iter().filter(|(_, (calls, _))| *calls > 0.0);
+    let points = points.map(|(at, (calls, seconds))| ((at * wide_ms) as f64 * 1e-3, calls / seconds));
+    let points: Vec<(f64, f64)> = points.collect();
+    let first = points.first().map_or(f64::NAN, |(_, value)| *value);
+    points.into_iter().map(|(at, value)| (at, value / first)).collect()
+}
+
+/// Calls of each block, with those that were lost; of a generated one, as it says.
+fn calls_by_block(fleet: &Fleet) -> Vec<f64> {
+    let mut calls = vec![0.0; fleet.heads.len()];
+    fleet.each_once().for_each(|call| calls[call.block as usize] += call.weight);
+    for (calls, head) in calls.iter_mut().zip(&fleet.heads) {
+        match (head.generated, head.calls_seen) {
+            (true, seen) => *calls = seen as f64,
+            (false, 0) => {}
+            (false, seen) => *calls *= 1.0 + head.calls_lost as f64 / seen as f64,
         }
     }
-    let Some((first_at, (calls, seconds))) = sums.iter().next().map(|(at, sum)| (*at, *sum)) else {
-        return Vec::new();
-    };
-    let first = calls / seconds;
-    let points = sums.iter().filter(|(_, (calls, _))| *calls > 0.0);
-    points.map(|(at, (calls, seconds))| ((at - first_at) as f64, calls / seconds / first)).collect()
+    calls
 }
 
 pub(super) fn growth(fleet: &Fleet) -> Drawing {
@@ -146,7 +166,9 @@ pub(super) fn use_of_hosts(fleet: &Fleet) -> Drawing {
     let mut sums: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for head in &fleet.heads {
         if let Some(percent) = head.variables.get("cpu_percent") {
-            sums.entry(&head.host).or_default().push((*percent, 1.0));
+            // A short block counts as little as it lasted.
+            let ns = head.ended_ns.saturating_sub(head.began_ns).max(1);
+            sums.entry(&head.host).or_default().push((*percent, ns as f64));
         }
     }
     if sums.is_empty() {
@@ -188,5 +210,42 @@ fn duration(seconds: f64) -> String {
         seconds if seconds < 10_800.0 => format!("{:.0} min", seconds / 60.0),
         seconds if seconds < 259_200.0 => format!("{:.0} h", seconds / 3600.0),
         seconds => format!("{:.0} d", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that hosts of different speed make one line, and that a call counts once, lost ones with the others.
+    use super::*;
+    use crate::block::tests::block;
+    use trunkline_telemetry::Side;
+
+    #[test]
+    fn hosts_together_make_one_line() {
+        let mut fleet = Fleet::default();
+        // A host that bears ten times as many calls as the other; their blocks of five seconds begin at other seconds.
+        for n in 0..4_u64 {
+            for (host, calls, at_ms) in [("a", 100, 0), ("b", 10, 2_500)] {
+                let mut block = block(host, calls);
+                (block.head.began_unix_ms, block.head.calls_seen) = (1_000_000 + at_ms + 5_000 * n, calls);
+                block.head.ended_ns = block.head.began_ns + 5_000_000_000;
+                block.head.variables = BTreeMap::from([("cpu_seconds".to_owned(), 1.0)]);
+                if host == "b" {
+                    // Calls of the other host that this one has served.
+                    block.head.peers.iter_mut().for_each(|(_, name)| "a".clone_into(name));
+                    let mut served = block.rows.clone();
+                    served.iter_mut().for_each(|call| call.row.side = Side::Served);
+                    block.rows.extend(served);
+                    (block.head.calls_seen, block.head.calls_lost) = (20, 20 * (n / 3));
+                }
+                fleet.add(block);
+            }
+        }
+        let points = growth_points(&fleet);
+        let expected = [(0.0, 1.0), (5.0, 1.0), (10.0, 1.0), (15.0, 120.0 / 110.0)];
+        assert_eq!(points.len(), 4, "{points:?}");
+        for (got, wanted) in points.iter().zip(expected) {
+            assert!(got.0 == wanted.0 && (got.1 - wanted.1).abs() < 1e-9, "{points:?}");
+        }
     }
 }

@@ -42,6 +42,7 @@ pub fn call(at: u64, method: MethodIndex, peer: PeerIndex, parts: [u64; 9]) -> R
         response_bytes: 8,
         client,
         server: Some(server),
+        is_stream: false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::proto;
 use trunkline_telemetry::{
-    CallsAnswer, Component, Explanation, Intervals, Row, Side, Spread, TaxTotals, TopRow, WhatIf,
+    CallsAnswer, Component, Explanation, Intervals, LateHandler, Row, Side, Spread, TaxTotals, TopRow, WhatIf,
 };
 
 /// An explanation as a message.
@@ -31,6 +31,7 @@ pub(super) fn explanation_message(explained: &Explanation) -> proto::Explanation
         cpu: Some(spread_message(&explained.cpu)),
         subtree_mean: explained.subtree_mean,
         tail_calls: explained.tail_calls,
+        streams: explained.streams.as_ref().map(spread_message),
     }
 }
 
@@ -51,6 +52,7 @@ pub fn explanation(message: proto::Explanation) -> Option<Explanation> {
         total: spread(&message.total?),
         components,
         remote: message.remote.as_ref().map(spread),
+        streams: message.streams.as_ref().map(spread),
         wakeups: [spread(&message.request_wakeup?), spread(&message.response_wakeup?)],
         client_only: message.client_only,
         clipped: message.clipped,
@@ -137,7 +139,13 @@ pub(super) fn calls_message(answer: &CallsAnswer) -> proto::ShardCalls {
         peers: named(&answer.peers),
         traced: answer.traced,
         traces,
+        late: answer.late.iter().map(late_message).collect(),
     }
+}
+
+fn late_message(late: &LateHandler) -> proto::LateHandler {
+    let (method, code) = (late.method.0, late.code.number().into());
+    proto::LateHandler { method, code, cpu_ns: late.cpu_ns }
 }
 
 fn share_message(row: &Row) -> proto::Share {
@@ -280,6 +288,7 @@ mod tests {
             cpu: some_spread(500),
             subtree_mean: 1.25,
             tail_calls: 9,
+            streams: Some(some_spread(900)),
         }
     }
 

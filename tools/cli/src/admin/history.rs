@@ -79,7 +79,7 @@ impl Chronicle {
 
 fn row(side: Side, series: &Series) -> HistoryRow {
     let percentile = |share: f64| {
-        let QuantileInterval { ns, low_ns, high_ns } = QuantileInterval::of(&series.total, share);
+        let QuantileInterval { ns, low_ns, high_ns } = QuantileInterval::of(series.durations(), share);
         Percentile { share, ns, low_ns, high_ns }
     };
     let means = Component::ALL.map(|component| Past::component_mean(series, component));

@@ -224,6 +224,7 @@ fn measured(explained: &Explanation) -> String {
         return "5 of 9 components: the server's own part".to_owned();
     }
     let whole = calls.saturating_sub(*client_only).saturating_sub(*one_host).saturating_sub(*stayed);
+    let whole = whole.saturating_sub(explained.streams.map_or(0, |streams| streams.calls));
     let kinds = [
         (whole, "9 of 9 components"),
         (*one_host, "7 of 7, within this host"),
