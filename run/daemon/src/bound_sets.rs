@@ -1,8 +1,9 @@
 //! The descriptor sets that applications have bound: whose they are, and how many bytes each user may have.
 //!
-//! A schema takes about twelve times the memory of its set, and that of the smallest some KiB: a set counts
-//! [`SET_BYTES_MIN`] at least. Sets that are the same are one, however many connections
-//! have bound them: a user pays for each once, and so does the host.
+//! A set counts what it takes in memory, as far as that follows from what it declares: itself, its schema, and the
+//! tables for its messages. That is about twelve times its bytes mostly, and a hundred times at worst; the smallest
+//! takes some KiB and counts [`SET_BYTES_MIN`] at least. Sets that are the same are one, however many connections have
+//! bound them: a user pays for each once, and so does the host.
 
 use crate::clients::UserKey;
 use crate::config::Sessions;
@@ -41,7 +42,8 @@ impl BoundSets {
         }
     }
 
-    /// Whether a user may have another set, of so many bytes; one that is `known` may be its own already.
+    /// Whether a user may have another set, which takes so many bytes; one that is `known` may be its own already, and
+    /// what it takes is known, too.
     ///
     /// # Errors
     /// The limit, in a sentence for the application.
@@ -51,13 +53,14 @@ impl BoundSets {
         known: Option<&Arc<BoundSchema>>,
         bytes: u64,
     ) -> Result<(), String> {
+        let bytes = known.map_or(bytes, |schema| bytes_of(schema));
         let new_for = |uses: Option<&Uses>| {
             let has = known.is_some_and(|schema| uses.is_some_and(|uses| uses.has(schema)));
             let held = uses.map_or(0, |uses| uses.bytes);
             if has { None } else { Some(held.saturating_add(bytes.max(SET_BYTES_MIN))) }
         };
         let refuse = |whose: &str, wanted: u64, key: &str, max: u64| {
-            format!("descriptor sets of {whose} would have {wanted} bytes; {key} is {max}")
+            format!("descriptor sets of {whose} would take {wanted} bytes of memory; {key} is {max}")
         };
         if let Some(wanted) = new_for(self.of_user.get(&user)).filter(|wanted| *wanted > self.user_bytes_max)
         {
@@ -125,7 +128,8 @@ fn address(schema: &Arc<BoundSchema>) -> usize {
 }
 
 fn bytes_of(schema: &BoundSchema) -> u64 {
-    schema.source.as_ref().map_or(0, |set| set.len() as u64).max(SET_BYTES_MIN)
+    let set = schema.source.as_ref().map_or(0, |set| set.len() as u64);
+    (set + schema.schema.memory_bytes()).max(SET_BYTES_MIN)
 }
 
 #[cfg(test)]
@@ -157,11 +161,11 @@ mod tests {
             sets.enter(7, connection, &one);
         }
         assert_eq!(sets.may_have((7, "user"), Some(&one), 40 * KIB), Ok(()));
-        assert_eq!(sets.may_have((7, "user"), None, 20 * KIB), Ok(()));
+        assert_eq!(sets.may_have((7, "user"), None, 19 * KIB), Ok(()));
         let refused = sets.may_have((7, "user"), Some(&other), 30 * KIB).unwrap_err();
         assert!(refused.contains("sessions.descriptor_bytes_per_user_max"), "{refused}");
         sets.enter(8, 3, &one);
-        assert_eq!(sets.may_have((8, "user"), None, 20 * KIB), Ok(()));
+        assert_eq!(sets.may_have((8, "user"), None, 19 * KIB), Ok(()));
         sets.enter(8, 3, &set(20));
         sets.enter(9, 4, &set(30));
         let refused = sets.may_have((9, "user"), None, 20 * KIB).unwrap_err();
@@ -173,6 +177,16 @@ mod tests {
         assert_eq!(sets.all.bytes, 0);
     }
 
+    /// A message is declared in a few bytes and takes hundreds.
+    #[test]
+    fn what_is_declared_counts_and_not_how_short() {
+        let text: String = (0..1000).map(|i| format!("message M{i} {{}}")).collect();
+        let schema = Schema::from_proto_source("a.proto", &format!("syntax = \"proto3\"; {text}")).unwrap();
+        let set: Arc<[u8]> = schema.descriptor_set().into();
+        let bytes = bytes_of(&BoundSchema::with_source(schema, set));
+        assert!(bytes > 600_000, "{bytes}");
+    }
+
     #[test]
     fn the_smallest_sets_are_paid_for_too() {
         let limits = Sessions { descriptor_bytes_per_user_max: Bytes(3 * KIB), ..Sessions::default() };
@@ -182,7 +196,7 @@ mod tests {
             sets.enter(7, 1, &set(0));
         }
         let refused = sets.may_have((7, "user"), None, 1).unwrap_err();
-        assert!(refused.contains("would have 4096 bytes"), "{refused}");
+        assert!(refused.contains("would take 4096 bytes"), "{refused}");
         sets.leave(1);
         assert_eq!(sets.all.bytes, 0);
     }

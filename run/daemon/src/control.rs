@@ -511,11 +511,14 @@ impl Control {
     /// The schema of a descriptor set that an application sent by this connection: built if its user may have it.
     fn schema_in(&mut self, number: u64, memfd: &OwnedFd, bytes: u64) -> Result<Arc<BoundSchema>, Refused> {
         let set = read_memfd(memfd, bytes)?;
-        let known = self.schemas.known(&set);
         let full = |why| Refused { code: Code::ResourceExhausted, why };
         let (user, name) = self.clients.user(number);
-        self.sets.may_have((user, &name), known.as_ref(), set.len() as u64).map_err(full)?;
-        Ok(known.map_or_else(|| self.schemas.of_bytes(set), Ok)?)
+        let known = self.schemas.known(&set);
+        if known.is_some() {
+            self.sets.may_have((user, &name), known.as_ref(), 0).map_err(full)?;
+        }
+        let has_room = |bytes| self.sets.may_have((user, &name), None, bytes).map_err(full);
+        self.schemas.of_bytes_if(set, has_room)
     }
 
     fn handle_notice(&mut self, shard: usize, notice: Notice) {

@@ -31,10 +31,25 @@ impl SchemaCache {
     /// # Errors
     /// What is wrong with it, in a sentence.
     pub fn of_bytes(&mut self, bytes: Vec<u8>) -> Result<Arc<BoundSchema>, String> {
+        self.of_bytes_if(bytes, |_| Ok(()))
+    }
+
+    /// The same, if there is room for the memory a schema would take that is not known yet. It is asked for the bytes
+    /// of the set first, before anything is made of them, and for all before the tables are built.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence, or that there is no room.
+    pub fn of_bytes_if<E: From<String>>(
+        &mut self,
+        bytes: Vec<u8>,
+        has_room: impl Fn(u64) -> Result<(), E>,
+    ) -> Result<Arc<BoundSchema>, E> {
         if let Some(schema) = self.known(&bytes) {
             return Ok(schema);
         }
+        has_room(bytes.len() as u64)?;
         let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
+        has_room(bytes.len() as u64 + schema.memory_bytes())?;
         let bytes: Arc<[u8]> = bytes.into();
         let schema = Arc::new(BoundSchema::with_source(schema, Arc::clone(&bytes)));
         if self.built.len() >= self.sweeps_at.max(SWEEP_MIN) {

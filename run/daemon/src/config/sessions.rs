@@ -29,7 +29,7 @@ pub struct Sessions {
     pub receive_heap_bytes_max: Bytes,
     /// Those of one user. Zero: three quarters of all.
     pub receive_heap_bytes_per_user_max: Bytes,
-    /// Bytes of the descriptor sets that applications have bound, each set once.
+    /// Memory that the descriptor sets take which applications have bound, each set once.
     pub descriptor_bytes_max: Bytes,
     /// Those of one user. Zero: three quarters of all.
     pub descriptor_bytes_per_user_max: Bytes,
@@ -99,7 +99,7 @@ impl Default for Sessions {
             heap_bytes_max: Bytes(1 << 30),
             receive_heap_bytes_max: Bytes(0),
             receive_heap_bytes_per_user_max: Bytes(0),
-            descriptor_bytes_max: Bytes(256 << 20),
+            descriptor_bytes_max: Bytes(2 << 30),
             descriptor_bytes_per_user_max: Bytes(0),
         }
     }

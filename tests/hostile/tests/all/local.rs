@@ -96,7 +96,7 @@ fn descriptor_sets_of_one_user_leave_room_for_others() {
     stage.host.replace_daemon();
     let said = stage.attack("sets 20");
     assert!(said.starts_with("done: 0 sets"), "what it had is counted on: {said}");
-    // Twelve sets, each once as it came and once as a schema.
+    // Six sets, each once as it came and once in its schema.
     stage.end(48 * MIB);
 }
 
