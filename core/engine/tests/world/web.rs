@@ -330,6 +330,8 @@ impl World {
 
     /// Lets so many queued bytes of a stream leave.
     pub fn leave(&mut self, web: usize, tag: StreamTag, bytes: usize) {
+        // What the engine has cut off by now does not leave.
+        self.hear();
         let Some(stream) = self.webs[web].streams.get_mut(&tag.0) else { return };
         let bytes = bytes.min(stream.unsent);
         stream.unsent -= bytes;
