@@ -17,6 +17,12 @@ use trunkline_policy::ModuleError;
 pub(crate) struct Library {
     pub callbacks: Callbacks,
     pub digest: [u8; 32],
+    _mapped: Mapped,
+}
+
+/// A shared object that is mapped, module or not.
+#[derive(Debug)]
+struct Mapped {
     dynamic: ManuallyDrop<Dynamic>,
     /// The copy. Its number is in the name the dynamic loader knows the library by, so it lives as long as that name.
     copy: ManuallyDrop<OwnedFd>,
@@ -45,8 +51,10 @@ impl Library {
             let why = error.to_string().replace(&name, path);
             ModuleError::of_path(format!("cannot load {path}: {why}"), "see what it lacks with ldd -r")
         })?;
-        let callbacks = callbacks(path, &dynamic)?;
-        Ok(Self { callbacks, digest, dynamic: ManuallyDrop::new(dynamic), copy: ManuallyDrop::new(copy) })
+        // From here on it is unloaded as every other, also if it turns out to be no module.
+        let mapped = Mapped { dynamic: ManuallyDrop::new(dynamic), copy: ManuallyDrop::new(copy) };
+        let callbacks = callbacks(path, &mapped.dynamic)?;
+        Ok(Self { callbacks, digest, _mapped: mapped })
     }
 }
 
@@ -62,7 +70,7 @@ fn callbacks(path: &str, dynamic: &Dynamic) -> Result<Callbacks, ModuleError> {
     unsafe { table::read(*symbol) }
 }
 
-impl Drop for Library {
+impl Drop for Mapped {
     fn drop(&mut self) {
         let name = name_of(&self.copy);
         // SAFETY: taken once, here; nothing uses `dynamic` afterwards. Instances hold the library, so none is left.

@@ -65,6 +65,18 @@ fn tables_that_are_none() {
     assert!(load(&Loader::default(), &later, &[]).is_ok());
 }
 
+/// A library that stays in the process keeps its name there: the next one must not have the same.
+#[test]
+fn one_that_is_no_module_and_cannot_be_unloaded_is_not_taken_for_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let stays = built::hostile(folder.path(), "stays", &["-DNO_ENTRY", "-Wl,-z,nodelete"]);
+    let good = built::hostile(folder.path(), "good", &[]);
+    for _ in 0..4 {
+        assert!(refused(&stays).ends_with("exports no TRUNKLINE_POLICY_MODULE"));
+        assert!(load(&Loader::default(), &good, &[]).is_ok());
+    }
+}
+
 #[test]
 fn answers_that_are_nonsense() {
     let folder = tempfile::tempdir().unwrap();
