@@ -147,6 +147,9 @@ fn limits_table() {
         ("NAME_BYTES_MAX", schema::NAME_BYTES_MAX),
         ("NESTING_MAX", schema::NESTING_MAX),
         ("DESCRIPTOR_SET_BYTES_MAX", schema::DESCRIPTOR_SET_BYTES_MAX),
+        ("ONEOF_MEMBERS_MAX", schema::ONEOF_MEMBERS_MAX),
+        ("ONEOF_WORDS_MAX", schema::ONEOF_WORDS_MAX),
+        ("FINGERPRINT_FIELDS_MAX", schema::FINGERPRINT_FIELDS_MAX),
     ];
     let page: Vec<_> = table("limit | value").iter().map(|row| (row[0].trim_matches('`'), row[1])).collect();
     let code: Vec<_> = limits.iter().map(|&(name, value)| (name, value.to_string())).collect();

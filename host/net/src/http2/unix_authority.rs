@@ -356,6 +356,7 @@ mod tests {
     use super::*;
     use fluke_hpack::Decoder;
     use proptest::prelude::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// RFC 7541, appendix B: the characters of each length in the order of their codes, which is theirs.
     const CODED: [(u32, &[u8]); 8] = [
@@ -482,7 +483,10 @@ mod tests {
 
     fn read(blocks: &[Vec<u8>]) -> Vec<Option<Fields>> {
         let mut decoder = Decoder::new();
-        blocks.iter().map(|block| decoder.decode(block).ok()).collect()
+        // The other reader panics at some of what is malformed.
+        let mut decode =
+            |block| catch_unwind(AssertUnwindSafe(|| decoder.decode(block).ok())).unwrap_or_default();
+        blocks.iter().map(|block| decode(block)).collect()
     }
 
     fn replaced_in(value: &[u8]) -> Vec<u8> {
