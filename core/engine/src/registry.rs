@@ -444,7 +444,7 @@ impl Registry {
             start = entry.next.min(count);
             entry.next = if count == 0 { 0 } else { (start + 1) % count };
         }
-        self.in_line(method).from_turn(start)
+        self.in_line(method).starting_at(start)
     }
 }
 

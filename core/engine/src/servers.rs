@@ -74,7 +74,7 @@ impl<'a> Servers<'a> {
 
     /// Each once, from one of them on.
     #[inline]
-    pub(crate) fn from_turn(self, start: usize) -> impl Iterator<Item = &'a Server> {
+    pub(crate) fn starting_at(self, start: usize) -> impl Iterator<Item = &'a Server> {
         let (own, whole) = (self.own.split_at_checked(start), start.saturating_sub(self.own.len()));
         let (first, second, third) = match own {
             Some((before, behind)) if !behind.is_empty() => (behind, self.whole, before),

@@ -132,7 +132,7 @@ impl Fleet {
             });
         }
         let late = head.late_handlers.iter().filter_map(|(method, code, seconds)| {
-            let is_sound = *code <= Code::ALL.len() as u16 - 1 && (0.0..=LATE_SECONDS_MAX).contains(seconds);
+            let is_sound = usize::from(*code) < Code::ALL.len() && (0.0..=LATE_SECONDS_MAX).contains(seconds);
             let (method, code) = (*names.get(method)?, Code::from_number(*code));
             is_sound.then_some(FleetLateHandler { method, block: number, code, seconds: *seconds })
         });
