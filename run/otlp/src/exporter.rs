@@ -213,7 +213,10 @@ impl Export {
                 goes_on
             });
             let is_refused = outcomes.iter().any(|outcome| matches!(outcome, Ok(Posted::Refused(_))));
-            let is_through = outcomes.into_iter().fold(true, |all, outcome| self.note(outcome, true) && all);
+            let mut is_through = true;
+            for outcome in outcomes {
+                is_through &= self.note(outcome, true);
+            }
             if is_refused {
                 self.figures.lost[2].fetch_add(through as u64, Ordering::Relaxed);
             }

@@ -32,11 +32,13 @@ pub struct PageServer {
 #[derive(Debug)]
 pub struct ReservedAddress(OwnedFd);
 
+/// Makes the page that is asked for; `None` if there is none.
+type PageMaker = dyn Fn(&Request) -> Option<Page> + Send + Sync;
+
 /// What is answered: under which names, and with what.
 struct Pages {
     hosts: HostNames,
-    /// Makes the page that is asked for; `None` if there is none.
-    make: Box<dyn Fn(&Request) -> Option<Page> + Send + Sync>,
+    make: Box<PageMaker>,
 }
 
 impl PageServer {
