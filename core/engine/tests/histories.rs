@@ -397,7 +397,7 @@ impl History {
             What::Answer => self.answer(step),
             What::Finish => {
                 if let Some(((app, id), _)) = self.nth_delivered(step.pick) {
-                    self.finish(app, id, step.other % 4 != 0, step.bytes, step.flag, step.exact);
+                    self.finish(app, id, !step.other.is_multiple_of(4), step.bytes, step.flag, step.exact);
                 }
             }
             What::Ask => self.ask(step),
@@ -491,7 +491,7 @@ impl History {
         assert_eq!(self.ledger.begin(record), number);
         let metadata = self.metadata(app, &[(NUMBER_KEY, &number.to_string())]);
         let mut call = self.apps[app].call(route, payload, is_lone);
-        (call.metadata, call.wait_for_ready) = (metadata, step.bytes % 5 == 0);
+        (call.metadata, call.wait_for_ready) = (metadata, step.bytes.is_multiple_of(5));
         if let Some(((_, id), _)) = parent {
             call.parent = CallId(id);
         }
@@ -688,7 +688,7 @@ impl History {
         let is_one = record.method < 2;
         let served = &mut record.served[one.place];
         let full = self.world.webs[at.0].streams.get(&at.1).is_some_and(|one| one.unreleased > 64 << 10);
-        if (part > 0 || is_one && ok) && !full && !(is_one && !served.sent.is_empty()) {
+        if (part > 0 || is_one && ok) && !full && (!is_one || served.sent.is_empty()) {
             let data = message(one.number, true, served.sent.len(), bytes);
             served.sent.push(data.clone());
             let framed = framed(&wire_of(&data));
