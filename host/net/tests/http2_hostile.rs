@@ -359,6 +359,22 @@ fn what_is_never_finished_is_given_up() {
     }
 }
 
+/// A byte now and then is no way to have a frame for ever.
+#[test]
+fn what_comes_a_byte_at_a_time_is_given_up() {
+    let settings = Http2Settings::server();
+    let mut raw = Raw::new(settings.clone());
+    raw.say(&frame(DATA, 0, 1, &[0; 100])[..50]);
+    (0..10).for_each(|_| raw.turn());
+    for times in 1..=2 {
+        assert_eq!(raw.over, None, "{times}");
+        raw.socket.write_vectored(&[IoSlice::new(&[0])]).unwrap();
+        raw.now = Instant(times * (settings.unfinished_ns_max + 1));
+        raw.turn();
+    }
+    assert_eq!(raw.goaway(), (Reason::PROTOCOL_ERROR, "frame_not_finished_in_time".into()));
+}
+
 /// A thread that was away for longer than a frame may take reads what lies in the socket before it judges.
 #[test]
 fn what_came_while_nobody_read_was_in_time() {

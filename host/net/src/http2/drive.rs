@@ -32,7 +32,11 @@ impl Http2 {
             Ok(()) => {}
             Err(flood) if is_silent => self.fail(flood),
             // More has come of the frame, or what was read waits for room in the outbox.
-            Err(_) => self.meter.put_off(now),
+            Err(_) => {
+                if let Err(flood) = self.meter.put_off(now) {
+                    self.fail(flood);
+                }
+            }
         }
         match self.keepalive.handle_timeout(now, has_calls) {
             Due::Nothing => {}

@@ -96,6 +96,8 @@ pub(super) struct Meter {
     in_block: bool,
     /// When the frame or block under way began; `None` between them.
     begun: Option<Instant>,
+    /// It has got more time, once (`put_off`).
+    is_put_off: bool,
     /// Highest stream the peer opened.
     pub last_stream: u32,
     resets: Bucket,
@@ -146,6 +148,7 @@ impl Meter {
             in_block: false,
             // The first frame is awaited from the beginning.
             begun: Some(now),
+            is_put_off: false,
             last_stream: 0,
             resets: Bucket::new(settings.resets, now),
             warned: false,
@@ -224,8 +227,15 @@ impl Meter {
     }
 
     /// It gets as much time again: its time was up, but the peer is not known to be silent.
-    pub fn put_off(&mut self, now: Instant) {
+    ///
+    /// # Errors
+    /// It has got it before: whoever says a byte now and then is not to have a frame for ever.
+    pub fn put_off(&mut self, now: Instant) -> Result<(), Flood> {
+        if std::mem::replace(&mut self.is_put_off, true) {
+            return Err(Flood::Unfinished);
+        }
         self.begun = self.begun.map(|_| now);
+        Ok(())
     }
 
     /// What came since this was last asked.
@@ -279,7 +289,7 @@ impl Meter {
             self.seen.pseudo_ends.push(self.stream());
         }
         if !self.in_block {
-            self.begun = None;
+            (self.begun, self.is_put_off) = (None, false);
         }
         if let Some((&head, debug)) = std::mem::take(&mut self.go_away).split_first_chunk::<8>() {
             let [a, b, c, d, code @ ..] = head;
