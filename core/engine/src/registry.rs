@@ -217,14 +217,14 @@ impl Registry {
 
     /// The types of the methods a session serves.
     pub fn types_served_by(&self, session: SessionKey) -> impl Iterator<Item = &Arc<MethodTypes>> {
-        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method).iter());
+        let servers = self.methods_of(session).iter().flat_map(|method| self.written(*method).iter());
         servers.filter(move |server| server.session == session).map(|server| &server.types)
     }
 
     /// The types of what a session serves, by its routes: found in one walk, because each of them has as many servers
     /// as there are sessions that serve it.
     pub fn types_by_route(&self, session: SessionKey) -> HashMap<u32, &Arc<MethodTypes>> {
-        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method).iter());
+        let servers = self.methods_of(session).iter().flat_map(|method| self.written(*method).iter());
         let own = servers.filter(|server| server.session == session);
         own.map(|server| (server.route.0, &server.types)).collect()
     }
@@ -233,6 +233,11 @@ impl Registry {
     pub fn route_of_whole(&self, session: SessionKey, service: &str) -> Option<RouteIndex> {
         let servers = &self.methods.whole(service)?.servers;
         servers.iter().find(|server| server.session == session).map(|server| server.route)
+    }
+
+    /// The servers that are written down with a method.
+    fn written(&self, method: MethodKey) -> Servers<'_> {
+        self.methods.written(method, self.methods.get(method))
     }
 
     /// The methods a session serves.
@@ -262,7 +267,7 @@ impl Registry {
     pub fn serves_for_the_house(&self, session: SessionKey) -> bool {
         let methods = self.methods_of(session);
         let is_ours = |method: &MethodKey| {
-            let mut own = self.servers(*method).iter().filter(|server| server.session == session);
+            let mut own = self.written(*method).iter().filter(|server| server.session == session);
             own.all(|server| self.is_of_the_house(*method, server))
         };
         !methods.is_empty() && methods.iter().all(is_ours)
@@ -573,6 +578,9 @@ mod tests {
         let (mut registry, all, methods) = whole(&[one], 2);
         registry.serve(methods[0], server(other, &types("/a.B/M0", false), false));
         registry.serve_all(all, server(daemon, &types("/a.B/*", true), true));
+        registry.serve(methods[0], server(one, &types("/a.B/M0", false), false));
+        assert_eq!(registry.types_served_by(one).count(), 2, "each once, whoever serves the service as well");
+        registry.methods.withdraw(methods[0], one);
         let count = |registry: &Registry, at: usize| {
             (registry.servers(methods[at]).len(), registry.in_line(methods[at]).len())
         };
