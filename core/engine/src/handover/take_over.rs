@@ -19,6 +19,7 @@ use crate::{CallKey, PeerKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::{CallId, TimerTable};
 use trunkline_policy::{PoliciesState, PolicyError, Side};
@@ -241,11 +242,15 @@ impl Engine {
     fn number_peers(&mut self) {
         let own_clock = self.native.small.clock_id;
         let mut named: Vec<(PeerKey, String, bool)> = Vec::new();
-        let mut before: Vec<HostClaim<'_>> = Vec::new();
+        // Of each name two claims that differ are enough to tell a third apart.
+        let mut before: HashMap<&str, Vec<HostClaim<'_>>> = HashMap::new();
         for (key, peer) in self.peers.iter() {
             let Some(claim) = claim_of(peer) else { continue };
-            named.push((key, reported_name(claim, before.iter().copied()), claim.clock_id == own_clock));
-            before.push(claim);
+            let same = before.entry(claim.name).or_default();
+            named.push((key, reported_name(claim, same.iter().copied()), claim.clock_id == own_clock));
+            if same.len() < 2 && same.iter().all(|other| other.clock_id != claim.clock_id) {
+                same.push(claim);
+            }
         }
         for (key, name, has_same_clock) in named {
             let number = self.telemetry.peer(&name, has_same_clock);
