@@ -272,7 +272,7 @@ impl Engine {
         }
         found.book(held).map_err(HeldFull::fault)?;
         let is_unfinished =
-            found.streams.get_mut(&tag).is_some_and(|stream| stream.incoming.note_unfinished());
+            found.streams.get_mut(&tag).is_some_and(|stream| stream.incoming.note_unfinished(now));
         if let Some(stall_ns) = limits.message_stall_ns().filter(|_| is_unfinished) {
             self.sweep_by(peer, now.plus_ns(stall_ns));
         }

@@ -415,8 +415,13 @@ impl Engine {
             let mut again = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
             if let Some(call) = stream.call {
                 match stall_ns.filter(|_| stream.incoming.is_unfinished()) {
-                    Some(_) if takes_more && stream.incoming.has_stalled(window) => stalled.push(call),
-                    Some(stall_ns) => again(now.plus_ns(stall_ns)),
+                    Some(stall_ns) if stream.incoming.has_stalled(now, stall_ns, window, takes_more) => {
+                        stalled.push(call);
+                    }
+                    // Not often for each of many streams: it may be noticed a quarter of that time late.
+                    Some(stall_ns) => {
+                        again(stream.incoming.stalls_at(now, stall_ns).max(now.plus_ns(stall_ns / 4)));
+                    }
                     None => {}
                 }
             } else if stream.deadline.has_passed(now) {

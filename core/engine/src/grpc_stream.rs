@@ -4,7 +4,7 @@ use crate::CallKey;
 use crate::packing::Arrived;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use trunkline_call::{Deadline, Pattern};
+use trunkline_call::{Deadline, Instant, Pattern};
 use trunkline_grpc::Outcome;
 use trunkline_grpc::buffers::LongBuffers;
 use trunkline_grpc::compress::{Accepts, Encoding};
@@ -56,8 +56,9 @@ pub(crate) struct Incoming {
     pub unreleased: usize,
     /// What is held is part of a message, of which more is to come.
     unfinished: bool,
-    /// Bytes that came since it was last looked whether any do; `None` if nothing was unfinished then.
-    came: Option<usize>,
+    /// Since when it is looked at whether that message goes on, and the bytes that came since; `None` if none is
+    /// unfinished.
+    goes_on: Option<(Instant, usize)>,
 }
 
 /// How a direction ended.
@@ -131,7 +132,7 @@ impl Incoming {
             ahead: 0,
             unreleased: 0,
             unfinished: false,
-            came: None,
+            goes_on: None,
         }
     }
 
@@ -139,7 +140,7 @@ impl Incoming {
     pub fn push(&mut self, bytes: Bytes) {
         self.unreleased += bytes.len();
         self.unfinished = false;
-        if let Some(came) = &mut self.came {
+        if let Some((_, came)) = &mut self.goes_on {
             *came += bytes.len();
         }
         self.deframer.push(bytes);
@@ -148,6 +149,7 @@ impl Incoming {
     /// The next complete message, and what it takes of the sender's window.
     pub fn next(&mut self, buffers: &LongBuffers) -> Result<Option<(Framed, u32)>, FramingFault> {
         let Some(framed) = self.deframer.next_in(buffers)? else { return Ok(None) };
+        self.goes_on = None;
         let bytes = framed.bytes.len() + PREFIX_BYTES;
         let charged = bytes.saturating_sub(std::mem::take(&mut self.ahead));
         Ok(Some((framed, charged as u32)))
@@ -191,9 +193,11 @@ impl Incoming {
     }
 
     /// Every message that is complete has been taken. Whether one is awaited of which part is held, or its metadata.
-    pub fn note_unfinished(&mut self) -> bool {
+    pub fn note_unfinished(&mut self, now: Instant) -> bool {
         self.unfinished = self.opening.is_some() || self.held() > 0;
-        self.is_unfinished()
+        let is_unfinished = self.is_unfinished();
+        self.goes_on = is_unfinished.then(|| self.goes_on.unwrap_or((now, 0)));
+        is_unfinished
     }
 
     /// Whether it was so when messages were last taken, and nothing has come since.
@@ -201,14 +205,26 @@ impl Incoming {
         self.unfinished && !self.over
     }
 
-    /// Looks whether an unfinished message goes on. `true`: hardly anything of it has come since the last look, though
-    /// the sender had so much of its window left.
-    pub fn has_stalled(&mut self, window: usize) -> bool {
-        if !self.is_unfinished() || self.unreleased > window / 2 {
-            self.came = None;
+    /// Looks whether an unfinished message goes on, however often it is asked. `true`: hardly anything of it has come
+    /// in so long, though all the while it could have been sent: half of its window was left (`window`), and its
+    /// connection takes more.
+    pub fn has_stalled(&mut self, now: Instant, stall_ns: u64, window: usize, takes_more: bool) -> bool {
+        if !self.is_unfinished() || self.unreleased > window / 2 || !takes_more {
+            self.goes_on = self.is_unfinished().then_some((now, 0));
             return false;
         }
-        self.came.replace(0).is_some_and(|came| came < MESSAGE_PROGRESS_BYTES)
+        match self.goes_on {
+            Some((since, _)) if now.since_ns(since) < stall_ns => false,
+            before => {
+                self.goes_on = Some((now, 0));
+                before.is_some_and(|(_, came)| came < MESSAGE_PROGRESS_BYTES)
+            }
+        }
+    }
+
+    /// When it is to be looked at again whether an unfinished message goes on.
+    pub fn stalls_at(&self, now: Instant, stall_ns: u64) -> Instant {
+        self.goes_on.map_or(now, |(since, _)| since).plus_ns(stall_ns)
     }
 
     /// What the sender gets back now, before its message is complete. A direction without a stream is bounded by its

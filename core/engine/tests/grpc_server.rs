@@ -919,6 +919,42 @@ fn a_message_that_does_not_go_on_ends_its_call() {
     scene.nothing_left();
 }
 
+/// The deadlines of answers that wait to leave have a connection's streams looked at, too: that accuses no message
+/// that has only begun. And none is accused of what the one before it had been seen to do.
+#[test]
+fn a_message_has_its_time_however_often_it_is_looked_at() {
+    let second = 1_000_000_000;
+    let mut scene = Scene::with_limits(Limits { message_stall_s: 30, ..Limits::default() });
+    scene.world.webs[scene.web].reads = false;
+    for (tag, timeout) in [(1, "5S"), (2, "6S"), (3, "7S")] {
+        scene.ask(StreamTag(tag), &[("grpc-timeout", timeout)], b"x");
+        let call = scene.server.take_call();
+        scene.reply(call, Code::Ok, Some(&[9; 100_000]));
+    }
+    let (slow, message) = (StreamTag(4), blob(&[1; 500]));
+    scene.world.advance(4 * second);
+    scene.world.request(scene.web, slow, GATHER, &[], false);
+    scene.world.body(scene.web, slow, &message[..100], false);
+    for _ in 0..4 {
+        scene.world.advance(second);
+        scene.settle();
+    }
+    assert!(scene.said(slow).trailers.is_none(), "looked at three times within four seconds");
+    scene.world.advance(25 * second);
+    scene.world.body(scene.web, slow, &message[100..], false);
+    scene.world.body(scene.web, slow, &message[..100], false);
+    scene.world.advance(25 * second);
+    scene.settle();
+    assert!(
+        scene.said(slow).trailers.is_none(),
+        "of this message hardly anything has come for 25 seconds only"
+    );
+    scene.world.advance(10 * second);
+    scene.settle();
+    let completions = scene.server.take();
+    assert!(matches!(completions.last(), Some(Completion::Cancelled { code: Code::ResourceExhausted, .. })));
+}
+
 /// An answer that waits for its client to read is dropped when its deadline passes: one that is complete, and one that
 /// a handler was in the middle of.
 #[test]
