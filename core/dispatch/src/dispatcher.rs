@@ -182,6 +182,11 @@ impl<T> Dispatcher<T> {
         Verdict::Waits
     }
 
+    /// Takes back the request of this class that came last, if it waits: whoever brought it has no room for it.
+    pub fn take_back(&mut self, class: Class) -> Option<T> {
+        self.queues.pop_last(class)
+    }
+
     /// A request given to the worker is done with.
     pub fn release(&mut self, worker: WorkerKey) {
         self.release_many(worker, 1);

@@ -47,6 +47,15 @@ impl<T> Queues<T> {
         Some(popped)
     }
 
+    /// Takes the last of a class.
+    pub fn pop_last(&mut self, class: Class) -> Option<T> {
+        let queue = &mut self.classes[class.index()];
+        let popped = queue.pop_back()?;
+        self.waiting &= !(u32::from(queue.is_empty()) << class.index());
+        self.len -= 1;
+        Some(popped.item)
+    }
+
     /// The class, among those `may` allows, whose head has waited longest.
     pub fn oldest(&self, may: impl Fn(Class) -> bool) -> Option<Class> {
         let mut left = self.waiting;

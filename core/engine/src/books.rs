@@ -162,8 +162,8 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     agree(&of("bytes arriving"), session.arriving_bytes as usize, arriving)?;
     agree(&of("bytes held by streams"), session.stream_bytes as usize, held.sum())?;
     let served = engine.calls.iter().filter(|(_, call)| call.handler() == Some(key) && call.admitted).count();
-    if session.delivered > served {
-        return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered)));
+    if session.delivered.used() > served as u64 {
+        return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered.used())));
     }
     match session.made.values().find(|call| engine.calls.find(**call).is_none()) {
         Some(call) => Err(of(&format!("{call:?} has ended and is kept"))),

@@ -24,7 +24,7 @@ pub(crate) struct HeldBudget {
     host_bytes_max: u64,
     host_bytes: CountShare,
     /// Sources for whom something is booked; one for whom nothing is leaves. Bounded by the connections and sessions.
-    sources: KeyedMap<Box<str>, CountShare>,
+    sources: KeyedMap<Arc<str>, CountShare>,
     /// Shared with other shards, if there are any.
     shared: Option<Arc<HostLimits>>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct HeldBudget {
 /// What is held for one connection or session.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
-    source: Box<str>,
+    source: Arc<str>,
     booked_bytes: u64,
     /// Held for as long as it is there, beside what is said of other bytes.
     kept_bytes: u64,
@@ -161,7 +161,12 @@ impl HeldFull {
 impl Holding {
     /// Of this source, with nothing booked.
     pub fn of(source: Box<str>) -> Self {
-        Self { source, ..Self::default() }
+        Self { source: source.into(), ..Self::default() }
+    }
+
+    /// Whom it is held for.
+    pub fn source(&self) -> &Arc<str> {
+        &self.source
     }
 
     /// So many bytes more are held for as long as it is there. They are booked with whatever is booked next.

@@ -11,7 +11,7 @@
 //! serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues (`shared_queue.rs`),
 //! `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them (`names.rs`,
 //! `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind
-//! of end each, `held.rs` what may be held for whom, `gateway_client.rs` what the gateway is told, `nested.rs` the
+//! of end each, `held.rs` what may be held for whom, `shared_room.rs` how callers share a server's room (`source.rs`), `gateway_client.rs` what the gateway is told, `nested.rs` the
 //! calls that end with others, `invariants.rs` which of our own rules was found broken. `call.rs` is one call,
 //! `half.rs` one of its directions, `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the
 //! files that implement it join them: only they see two. Imports lead downwards.
@@ -120,8 +120,10 @@ mod session;
 mod session_end;
 mod shard;
 mod shared_queue;
+mod shared_room;
 mod shares;
 mod snapshot;
+mod source;
 mod spans;
 mod start;
 mod step;

@@ -200,7 +200,7 @@ fn session_row((key, session): (SessionKey, &crate::session::Session)) -> Sessio
         key,
         label: session.label.clone(),
         calls_made: session.made.len(),
-        calls_delivered: session.delivered,
+        calls_delivered: session.delivered.used() as usize,
         completions_queued: session.outbox.len(),
         parked: session.parked.len() + session.parked_streams.len(),
         receive_heap_bytes: 0,

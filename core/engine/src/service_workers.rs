@@ -4,6 +4,7 @@
 
 use crate::registry::{MethodKey, Servers};
 use crate::shared_queue::SharedQueue;
+use crate::shared_room::SharedRoom;
 use crate::table::Key;
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
@@ -31,8 +32,10 @@ pub(crate) struct ServiceWorkers {
     members: Vec<Member>,
     /// The registry's version the members are of.
     pub version: u64,
+    /// Places of the queue.
+    pub waiting: SharedRoom,
     /// Bytes of waiting calls that the daemon holds itself.
-    pub queued_bytes: usize,
+    pub queued_bytes: SharedRoom,
     waits: KeyedMap<MethodKey, Tendency>,
     /// Calls from the queue of a service that nobody of this host serves any more.
     left: VecDeque<CallKey>,
@@ -103,7 +106,7 @@ impl ServiceWorkers {
     pub fn new(name: &str, queue_max: usize, seed: u64) -> Self {
         // Word is here within microseconds: not worth that a call stands behind one that takes longer than any before.
         let settings = Settings {
-            queue_max,
+            queue_max: SharedRoom::whole(queue_max as u64) as usize,
             delay_ns_max: DELAY_NS_MAX,
             stocks_early: false,
             seed,
@@ -114,7 +117,8 @@ impl ServiceWorkers {
             dispatcher: Dispatcher::new(settings),
             members: Vec::new(),
             version: u64::MAX,
-            queued_bytes: 0,
+            waiting: SharedRoom::default(),
+            queued_bytes: SharedRoom::default(),
             waits: KeyedMap::default(),
             left: VecDeque::new(),
             stirred: false,
@@ -128,6 +132,12 @@ impl ServiceWorkers {
     /// Whether calls wait for one of its workers, here or on another shard.
     pub fn is_waited_for(&self) -> bool {
         self.dispatcher.queued() > 0 || self.shared.is_wanted()
+    }
+
+    /// A call is in the queue no more.
+    pub fn leaves_queue(&mut self, call: CallKey, queued: &Queued) {
+        self.waiting.give_back(call, 1);
+        self.queued_bytes.give_back(call, queued.bytes as u64);
     }
 
     /// Workers are kept for these classes.

@@ -6,6 +6,7 @@ use crate::item::Direction;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shard::{Majority, ShardIndex, application_of};
+use crate::shared_room::SharedRoom;
 use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub struct Session {
     /// asks three times.
     pub(crate) made: KeyedMap<CallId, CallKey>,
     /// Calls delivered to it and not finished.
-    pub(crate) delivered: usize,
+    pub(crate) delivered: SharedRoom,
     /// Those of them it knows by another id than [`delivered_id`] says, because they were delivered on another shard.
     #[serde(default)]
     pub(crate) brought: KeyedMap<CallId, CallKey>,
@@ -135,7 +136,7 @@ impl Session {
             caller: Arc::default(),
             caller_revision: 0,
             made: KeyedMap::default(),
-            delivered: 0,
+            delivered: SharedRoom::default(),
             brought: KeyedMap::default(),
             outbox: VecDeque::new(),
             freed: Vec::with_capacity(FREED_MAX),
@@ -182,9 +183,10 @@ impl Session {
         application_of(&self.label)
     }
 
-    /// Whether one more call may be delivered to it.
-    pub(crate) fn has_room(&self, limits: &Limits) -> bool {
-        !self.draining && !self.gone && self.delivered < limits.calls_delivered_per_session
+    /// Whether one more call may be delivered to it, of this source.
+    pub(crate) fn has_room(&self, limits: &Limits, source: impl FnOnce() -> Arc<str>) -> bool {
+        let limit = limits.calls_delivered_per_session as u64;
+        !self.draining && !self.gone && self.delivered.has_room(1, limit, source)
     }
 
     /// It serves no new calls. Whether it is to be told now that it has none left: each order is heard once.
@@ -196,16 +198,16 @@ impl Session {
 
     /// A call delivered to it has ended, which it knows by this id if not by [`delivered_id`]. Whether it is to be told
     /// now that it was the last.
-    pub(crate) fn undeliver(&mut self, known_as: Option<CallId>) -> bool {
+    pub(crate) fn undeliver(&mut self, call: CallKey, known_as: Option<CallId>) -> bool {
         if let Some(id) = known_as {
             self.brought.remove(&id);
         }
-        self.delivered = self.delivered.saturating_sub(1);
+        self.delivered.give_back(call, 1);
         self.has_drained()
     }
 
     fn has_drained(&mut self) -> bool {
-        self.delivered == 0 && std::mem::take(&mut self.awaits_drained)
+        self.delivered.used() == 0 && std::mem::take(&mut self.awaits_drained)
     }
 
     /// Queues a completion; waiting Freed entries travel along for free.

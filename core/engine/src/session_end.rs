@@ -93,7 +93,7 @@ impl EndOfCall for SessionHandler<'_> {
         let left = engine.calls.find_mut(key).map(|call| (call.known_as.take(), call.request.share.end()));
         let (known_as, share) = left.unwrap_or_default();
         share.into_iter().for_each(|(session, bytes)| engine.streams_hold_less(session, bytes));
-        if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(known_as)) {
+        if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(key, known_as)) {
             engine.complete(self.session, Completion::Drained);
         }
     }

@@ -10,6 +10,7 @@ use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
 use crate::shard::crossing::ShardSaid;
 use crate::shard::{ShardIndex, note_stays};
+use crate::source::Sources;
 use crate::table::Key;
 use crate::target::Target;
 use crate::trace::Trace;
@@ -169,12 +170,12 @@ impl Engine {
 
     /// Gives a call its server end, and counts it with the session or the shard that will serve it.
     pub(crate) fn set_server(&mut self, key: CallKey, server: ServerEnd, route: Option<RouteIndex>) {
+        if let ServerEnd::Session { session, .. } = server {
+            self.count_delivered(key, session);
+        }
         let Some(call) = self.calls.find_mut(key) else { return };
         match &server {
-            ServerEnd::Session { session, .. } => {
-                if let Some(session) = self.sessions.find_mut(*session) {
-                    session.delivered += 1;
-                }
+            ServerEnd::Session { .. } => {
                 if !self.shards.is_alone() {
                     note_stays(&mut self.sessions, &mut self.shards, &call.client);
                 }
@@ -183,6 +184,20 @@ impl Engine {
             _ => {}
         }
         (call.server, call.served_as) = (server, route);
+    }
+
+    /// A call takes of what may be in flight at a session.
+    #[inline]
+    fn count_delivered(&mut self, key: CallKey, session: SessionKey) {
+        let limit = self.limits.calls_delivered_per_session as u64;
+        let Some(found) = self.sessions.find_mut(session) else { return };
+        if found.delivered.take_of_anybodys(1, limit) {
+            return;
+        }
+        let source = self.source_of(key);
+        if let Some(found) = self.sessions.find_mut(session) {
+            found.delivered.take(key, 1, limit, || source);
+        }
     }
 
     // LIFE: 5
@@ -280,9 +295,12 @@ impl Engine {
             let (session, types) = (server.session, Arc::clone(&server.types));
             Some((ServerEnd::Session { session, types }, Some(server.route)))
         };
-        let (sessions, limits) = (&self.sessions, &self.limits);
-        let place = self.calls.find(key).and_then(|call| call.place);
-        let has_room = |session| sessions.find(session).is_some_and(|session| session.has_room(limits));
+        let Self { sessions, limits, calls, peers, grpc_peers, .. } = self;
+        let sources = Sources { calls, sessions, peers, grpc_peers };
+        let place = calls.find(key).and_then(|call| call.place);
+        let has_room = |session| {
+            sessions.find(session).is_some_and(|session| session.has_room(limits, || sources.of(key)))
+        };
         if let Some(place) = place.filter(|place| has_room(place.session)) {
             let servers = self.registry.servers(method);
             if let Some(server) = servers.iter().find(|server| server.session == place.session) {
@@ -402,9 +420,21 @@ impl Engine {
         let (queue_max, bytes_max) =
             (self.limits.calls_delivered_per_session, self.limits.parked_bytes_per_session);
         let class = Class::new(choice.class.unwrap_or(0));
-        let asking = Asking { call: key, method, class, sticky, is_shared, target, bytes, bytes_max };
+        let asking = Asking {
+            call: key,
+            method,
+            class,
+            sticky,
+            is_shared,
+            target,
+            bytes,
+            calls_max: queue_max,
+            bytes_max,
+        };
         let Some(service) = self.workers_of(method) else { return Ok(None) };
-        match self.workers.give(now, service, asking) {
+        let Self { workers, calls, sessions, peers, grpc_peers, .. } = self;
+        let sources = Sources { calls, sessions, peers, grpc_peers };
+        match workers.give(now, service, asking, || sources.of(key)) {
             Given::On(place) => {
                 if let Some(call) = self.calls.find_mut(key) {
                     call.place = place;
@@ -566,7 +596,7 @@ impl Engine {
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.note_receive_wait(waited);
         let opening = call.request.backlog.pop_front();
-        self.workers.taken_from_queue(&queued);
+        self.workers.taken_from_queue(&queued, key);
         match opening {
             Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
                 // Of a call of another shard that shard says when its deadline has passed, and may be late.

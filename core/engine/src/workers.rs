@@ -29,6 +29,7 @@ use crate::table::{Key, Table};
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::{Instant, KeyedMap, ServerStamps};
 use trunkline_dispatch::{Class, Verdict};
 
@@ -62,6 +63,8 @@ pub(crate) struct Asking {
     pub target: Target,
     /// Bytes of its opening that the daemon holds itself, and how many of those may wait.
     pub bytes: usize,
+    /// How many calls may wait, and how many of those bytes ([`SharedRoom`](crate::shared_room::SharedRoom)).
+    pub calls_max: usize,
     pub bytes_max: usize,
 }
 
@@ -132,8 +135,15 @@ impl Workers {
         self.services.iter_mut().for_each(|(_, service)| service.forget(&knows));
     }
 
-    /// Gives a call that begins a place at a worker of this service, or a place in the queue.
-    pub fn give(&mut self, now: Instant, key: Key<ServiceWorkers>, asking: Asking) -> Given {
+    /// Gives a call that begins a place at a worker of this service, or a place in the queue, of which its source may
+    /// have a part.
+    pub fn give(
+        &mut self,
+        now: Instant,
+        key: Key<ServiceWorkers>,
+        asking: Asking,
+        source: impl Fn() -> Arc<str>,
+    ) -> Given {
         let Some(service) = self.services.find_mut(key) else { return Given::On(None) };
         if let Some(caller) = asking.sticky.filter(|_| !asking.is_shared) {
             return Given::On(service.sticky_place(key, asking.class, caller));
@@ -144,13 +154,21 @@ impl Workers {
         match service.dispatcher.submit(now, asking.class, asking.sticky, asking.call) {
             Verdict::To(worker, call) => Given::On(service.occupy(key, worker, call)),
             Verdict::Waits => {
-                let Asking { call, target, bytes, bytes_max, .. } = asking;
+                let Asking { call, target, bytes, calls_max, bytes_max, .. } = asking;
+                let (calls_max, bytes_max, more) = (calls_max as u64, bytes_max as u64, bytes as u64);
                 // One alone may wait however large it is.
-                if bytes > 0 && service.queued_bytes > 0 && service.queued_bytes + bytes > bytes_max {
-                    service.dispatcher.retain(|one| *one != call);
+                let has_bytes = service.queued_bytes.used() == 0
+                    || service.queued_bytes.has_room(more, bytes_max, &source);
+                if bytes > 0 && !has_bytes {
+                    service.dispatcher.take_back(asking.class);
                     return Given::BytesFull;
                 }
-                service.queued_bytes += bytes;
+                if !service.waiting.has_room(1, calls_max, &source) {
+                    service.dispatcher.take_back(asking.class);
+                    return Given::Full;
+                }
+                service.waiting.take(call, 1, calls_max, &source);
+                service.queued_bytes.take(call, more, bytes_max, &source);
                 (service.method, service.shared.grown) = (Some(asking.method), true);
                 self.list(key);
                 Given::Waits(Queued { service: Some(key), target, bytes })
@@ -186,16 +204,16 @@ impl Workers {
     /// A call that waited is over.
     pub fn stop_waiting(&mut self, queued: &Queued, call: CallKey) {
         if let Some((key, service)) = self.queue_of(queued) {
-            service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
+            service.leaves_queue(call, queued);
             service.dispatcher.retain(|one| *one != call);
             self.list(key);
         }
     }
 
     /// A call that waited goes on.
-    pub fn taken_from_queue(&mut self, queued: &Queued) {
+    pub fn taken_from_queue(&mut self, queued: &Queued, call: CallKey) {
         if let Some((_, service)) = self.queue_of(queued) {
-            service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
+            service.leaves_queue(call, queued);
         }
     }
 
@@ -308,7 +326,7 @@ impl Workers {
     /// Bytes of waiting calls that the daemon holds.
     pub fn queued_bytes(&self) -> u64 {
         let services = self.waited.iter().filter_map(|key| self.services.find(*key));
-        services.map(|service| service.queued_bytes as u64).sum()
+        services.map(|service| service.queued_bytes.used()).sum()
     }
 
     /// Whether calls wait for a worker, here or on another shard.
@@ -459,7 +477,6 @@ mod tests {
     //! Shows that what is known of a service leaves with the last who serves it, and not before its calls have.
     use super::*;
     use crate::registry::{MethodTypes, Server};
-    use std::sync::Arc;
     use trunkline_call::RouteIndex;
 
     const NOW: Instant = Instant(1_000);
@@ -489,7 +506,17 @@ mod tests {
         let method = registry.intern(&"/a.B/M".into(), || trunkline_telemetry::MethodIndex(0));
         let (class, target) = (Class::new(0), Target::Anyone);
         let call = CallKey::from_bits(call);
-        Asking { call, method, class, sticky: None, is_shared: true, target, bytes: 10, bytes_max: 1000 }
+        Asking {
+            call,
+            method,
+            class,
+            sticky: None,
+            is_shared: true,
+            target,
+            bytes: 10,
+            calls_max: 8,
+            bytes_max: 1000,
+        }
     }
 
     #[test]
@@ -516,17 +543,17 @@ mod tests {
         let mut call = 0;
         while waiting.len() < 2 {
             call += 1;
-            match workers.give(NOW, key, asking(call)) {
-                Given::Waits(queued) => waiting.push(queued),
+            match workers.give(NOW, key, asking(call), || "one".into()) {
+                Given::Waits(queued) => waiting.push((queued, CallKey::from_bits(call))),
                 Given::On(Some(_)) => {}
                 other => panic!("{other:?}"),
             }
         }
         [1, 2].into_iter().for_each(|number| workers.dismiss(session(number)));
-        for queued in waiting {
+        for (queued, call) in waiting {
             let given = workers.poll(NOW).expect("it goes on elsewhere");
             assert!(given.place.is_none());
-            workers.taken_from_queue(&queued);
+            workers.taken_from_queue(&queued, call);
         }
         assert!(workers.poll(NOW).is_none() && workers.services.is_empty());
         // What comes of their places afterwards meets nobody.
@@ -536,6 +563,35 @@ mod tests {
         assert_ne!(next, key);
     }
 
+    /// The queue is full for who has filled it, and for nobody else; so it is when it is full of bytes.
+    #[test]
+    fn a_queue_that_one_source_fills_has_room_for_another() {
+        for (calls_max, bytes_max) in [(64, 1 << 20), (4096, 640)] {
+            let mut workers = Workers::default();
+            let own = servers("a.B", [session(1), session(2)]);
+            let key = workers.service("a.B", named(&own), 0, calls_max, Vec::new);
+            let (mut call, mut waiting) = (0, Vec::new());
+            let mut fill = |workers: &mut Workers, source: &str, most: usize| {
+                let before = waiting.len();
+                while waiting.len() - before < most {
+                    call += 1;
+                    let asking = Asking { calls_max, bytes_max, ..asking(call) };
+                    match workers.give(NOW, key, asking, || source.into()) {
+                        Given::Waits(queued) => waiting.push((queued, CallKey::from_bits(call))),
+                        Given::On(_) => {}
+                        Given::Full | Given::BytesFull => break,
+                    }
+                }
+                waiting.len() - before
+            };
+            assert!((64..=72).contains(&fill(&mut workers, "stranger", usize::MAX)));
+            assert_eq!(fill(&mut workers, "stranger", 1), 0);
+            assert_eq!(fill(&mut workers, "good", 3), 3);
+            waiting.iter().for_each(|(queued, call)| workers.stop_waiting(queued, *call));
+            assert_eq!((workers.queued_bytes(), workers.waiting().len()), (0, 0));
+        }
+    }
+
     /// Two workers a service, and calls for all of them until some wait.
     fn crowded(workers: &mut Workers, services: u64) {
         for number in 0..services {
@@ -543,7 +599,7 @@ mod tests {
             let own = servers(&name, [session(2 * number), session(2 * number + 1)]);
             let key = workers.service(&name, named(&own), 0, 8, Vec::new);
             let mut call = number * 100;
-            while !matches!(workers.give(NOW, key, asking(call)), Given::Waits(_)) {
+            while !matches!(workers.give(NOW, key, asking(call), || "one".into()), Given::Waits(_)) {
                 call += 1;
             }
         }

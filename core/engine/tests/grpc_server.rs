@@ -842,6 +842,32 @@ fn what_all_connections_of_an_address_hold_is_one_budget() {
     scene.nothing_left();
 }
 
+/// A server whose calls in flight one address has all that it may have of, by several connections, takes calls of others.
+#[test]
+fn an_address_that_has_all_calls_it_may_leaves_room_for_another() {
+    let mut scene = Scene::with_limits(Limits { calls_delivered_per_session: 64, ..Limits::default() });
+    let webs: Vec<usize> =
+        (1..=4).map(|port| scene.world.web_from(0, format!("tcp://10.9.9.9:{port}"))).collect();
+    let mut taken = 0;
+    for (web, tag) in webs.iter().flat_map(|web| (0..40).map(|tag| (*web, StreamTag(tag)))) {
+        scene.world.request(web, tag, GATHER, &[], false);
+        scene.settle();
+        match scene.world.webs[web].take(tag).trailers {
+            Some(trailers) => {
+                let said = trailers["grpc-message"].to_str().unwrap();
+                assert!(said.contains("limits.calls_delivered_per_session"), "{said}");
+            }
+            None => taken += 1,
+        }
+    }
+    assert!((64..=72).contains(&taken), "{taken} calls of one address");
+    scene.server.take();
+    scene.world.request(scene.web, ONE, GATHER, &[], false);
+    scene.settle();
+    assert!(scene.said(ONE).trailers.is_none());
+    scene.server.take_call();
+}
+
 /// A client that reads nothing, by many connections: handlers that stream to it are paused, with all its connections
 /// together within what its address may hold, and a handler that streams to another goes on.
 #[test]

@@ -46,7 +46,7 @@ impl Sound<'_> {
         session.routes.iter().all(known)
             && session.parked_bytes as u64 <= BYTES_MAX
             && session.answer_bytes as u64 <= BYTES_MAX
-            && session.delivered as u64 <= BYTES_MAX
+            && session.delivered.used() <= BYTES_MAX
             && session.is_sound()
     }
 

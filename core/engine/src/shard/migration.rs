@@ -31,6 +31,7 @@ use crate::engine::{Engine, Turn};
 use crate::held::Holding;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::session::{Route, Session};
+use crate::shared_room::SharedRoom;
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::HashMap;
@@ -444,7 +445,8 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
         }
     }
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
-    (session.parked_bytes, session.answer_bytes, session.delivered) = (0, 0, 0);
+    (session.parked_bytes, session.answer_bytes) = (0, 0);
+    session.delivered = SharedRoom::default();
     session.made.clear();
     session.brought.clear();
     Some(session)
@@ -485,7 +487,7 @@ fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: Move
         found.made.insert(id, key);
     }
     if let Some(id) = known_as {
-        found.delivered += 1;
+        found.delivered.take_untold(1);
         found.brought.insert(id, key);
         engine.shards.enter(from, was.to_bits(), key);
     }

@@ -57,7 +57,7 @@ pub(super) fn open(
             call.place = place;
         }
     } else if !deadline.has_passed(turn.now)
-        && let Some(server) = only_server(engine, method, &item)
+        && let Some(server) = only_server(engine, key, method, &item)
     {
         return serve_as_it_came(engine, turn, key, server, &mut item);
     }
@@ -100,7 +100,7 @@ struct ServedBy {
 
 /// The session that gets a call as it came, if there is no other, nothing of the call is still to come, and nobody
 /// judges it or has it wait.
-fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option<ServedBy> {
+fn only_server(engine: &Engine, key: CallKey, method: MethodKey, opening: &Item<'_>) -> Option<ServedBy> {
     let server = engine.registry.servers(method).only_one()?;
     let types = &server.types;
     let takes_one = !types.input.is_opaque() && !types.pattern.client_streams();
@@ -109,7 +109,7 @@ fn only_server(engine: &Engine, method: MethodKey, opening: &Item<'_>) -> Option
         return None;
     }
     let is_elsewhere = engine.shards.elsewhere.is_served(method, &types.path);
-    let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits);
+    let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits, || engine.source_of(key));
     let end = || ServedBy { session: server.session, types: Arc::clone(types), route: server.route };
     (has_room && !is_elsewhere).then(end)
 }
@@ -143,7 +143,7 @@ pub(super) fn leave(engine: &mut Engine, now: Instant, key: CallKey, code: Code)
     engine.samples.forget(key);
     engine.calls.put_by(key);
     engine.shards.forget(shard, number);
-    if engine.sessions.find_mut(session).is_some_and(|session| session.undeliver(None)) {
+    if engine.sessions.find_mut(session).is_some_and(|session| session.undeliver(key, None)) {
         engine.complete(session, Completion::Drained);
     }
 }

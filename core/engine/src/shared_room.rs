@@ -1,0 +1,178 @@
+//! Room that several sources share, so that none of them takes all of it.
+//!
+//! What a source may take follows from what is free: at most so many times as much. Whoever comes next therefore finds
+//! some, however many others take what they can, and one that is alone has as good as all. These are the dynamic
+//! thresholds of shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A quarter of the
+//! room is anybody's, and not told apart: who is far from the end of it pays a comparison.
+
+use crate::CallKey;
+use std::sync::Arc;
+use trunkline_call::KeyedMap;
+
+/// A source may have so many times as much as is free.
+const FREE_TIMES: u64 = 2;
+/// Beside what one source may have, so large a part of it is there for others.
+const OTHERS_PART: u64 = 2;
+/// So large a part is not told apart.
+const ANYBODYS_PART: u64 = 4;
+
+/// Room of a limit, in calls or in bytes, and what is taken of it.
+///
+/// With a limit of `n` one source alone has about `n`, and all of them together never more than `n` and a half. Each that
+/// takes all it may leaves a third of what it found.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(from = "u64")]
+pub(crate) struct SharedRoom {
+    used: u64,
+    /// Who holds what of it, of those that came when more than a quarter was taken. Bounded by the limit.
+    holders: KeyedMap<CallKey, (Arc<str>, u64)>,
+    of_sources: KeyedMap<Arc<str>, u64>,
+}
+
+impl SharedRoom {
+    /// What all together may have of a limit.
+    pub fn whole(limit: u64) -> u64 {
+        limit.saturating_add(limit / OTHERS_PART)
+    }
+
+    /// What is taken.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Whether a source may have so much more of it. It is asked for only where that matters.
+    #[inline]
+    pub fn has_room(&self, more: u64, limit: u64, source: impl FnOnce() -> Arc<str>) -> bool {
+        self.is_anybodys(more, limit) || self.has_share(more, limit, &source())
+    }
+
+    /// A call takes so much of what is anybody's, if that is there.
+    #[inline]
+    pub fn take_of_anybodys(&mut self, more: u64, limit: u64) -> bool {
+        let is_anybodys = self.is_anybodys(more, limit);
+        self.used += if is_anybodys { more } else { 0 };
+        is_anybodys
+    }
+
+    /// A call takes so much of it, whether there is room or not.
+    #[inline]
+    pub fn take(&mut self, call: CallKey, more: u64, limit: u64, source: impl FnOnce() -> Arc<str>) {
+        if !self.take_of_anybodys(more, limit) {
+            self.count(call, more, source());
+            self.used += more;
+        }
+    }
+
+    /// So much of it is taken by calls that are not told apart: they began elsewhere.
+    pub fn take_untold(&mut self, more: u64) {
+        self.used += more;
+    }
+
+    /// What a call had taken is free again.
+    #[inline]
+    pub fn give_back(&mut self, call: CallKey, less: u64) {
+        self.used = self.used.saturating_sub(less);
+        if !self.holders.is_empty() {
+            self.count_off(call);
+        }
+    }
+
+    #[inline]
+    fn is_anybodys(&self, more: u64, limit: u64) -> bool {
+        self.used + more <= limit / ANYBODYS_PART
+    }
+
+    #[cold]
+    fn has_share(&self, more: u64, limit: u64, source: &str) -> bool {
+        let Some(free) = Self::whole(limit).checked_sub(self.used) else { return false };
+        let held = self.of_sources.get(source).copied().unwrap_or_default();
+        more <= free && held + more <= free.saturating_mul(FREE_TIMES)
+    }
+
+    #[cold]
+    fn count(&mut self, call: CallKey, more: u64, source: Arc<str>) {
+        *self.of_sources.entry(Arc::clone(&source)).or_default() += more;
+        self.holders.insert(call, (source, more));
+    }
+
+    #[cold]
+    fn count_off(&mut self, call: CallKey) {
+        let Some((source, held)) = self.holders.remove(&call) else { return };
+        if let Some(all) = self.of_sources.get_mut(&source) {
+            *all = all.saturating_sub(held);
+            if *all == 0 {
+                self.of_sources.remove(&source);
+            }
+        }
+    }
+}
+
+/// Who takes it is known anew in another process: what is taken is not told apart there.
+impl From<u64> for SharedRoom {
+    fn from(used: u64) -> Self {
+        Self { used, ..Self::default() }
+    }
+}
+
+impl serde::Serialize for SharedRoom {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that one source has a limit's worth, that there is always some for the next, and that all is given back.
+    use super::*;
+    use crate::table::Key;
+    use proptest::prelude::*;
+
+    fn call(number: u32) -> CallKey {
+        Key::from_bits(u64::from(number) << 32 | 1)
+    }
+
+    /// Takes one after another until there is no room.
+    fn fill(room: &mut SharedRoom, limit: u64, source: &str, number: &mut u32) -> u64 {
+        let before = room.used();
+        while room.has_room(1, limit, || source.into()) {
+            *number += 1;
+            room.take(call(*number), 1, limit, || source.into());
+        }
+        room.used() - before
+    }
+
+    #[test]
+    fn one_alone_has_about_the_limit_and_the_next_finds_room() {
+        for limit in [1, 2, 4, 7, 8, 9, 64, 4096, 1 << 20] {
+            let (mut room, mut number) = (SharedRoom::default(), 0);
+            let alone = fill(&mut room, limit, "one", &mut number);
+            assert!(alone >= limit && alone <= limit + limit.div_ceil(8), "{alone} of {limit}");
+            for other in 0..6 {
+                let found = fill(&mut room, limit, &format!("other {other}"), &mut number);
+                assert!(found > 0 || limit < 4096, "{other} finds room of {limit}");
+            }
+            assert!(room.used() <= limit + limit / 2);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_is_given_back(limit in 1u64..200, asks in prop::collection::vec((0u8..5, 1u64..40, any::<bool>()), 1..300)) {
+            let (mut room, mut held) = (SharedRoom::default(), Vec::new());
+            for (number, (source, more, leaves)) in asks.into_iter().enumerate() {
+                let source: Arc<str> = format!("source {source}").into();
+                if leaves && !held.is_empty() {
+                    let (call, less): (CallKey, u64) = held.swap_remove(number % held.len());
+                    room.give_back(call, less);
+                } else if room.has_room(more, limit, || Arc::clone(&source)) {
+                    room.take(call(number as u32), more, limit, || source);
+                    held.push((call(number as u32), more));
+                }
+                prop_assert!(room.used() <= limit + limit / 2);
+                prop_assert_eq!(room.used(), held.iter().map(|(_, more)| more).sum::<u64>());
+            }
+            held.into_iter().for_each(|(call, less)| room.give_back(call, less));
+            prop_assert!(room.used() == 0 && room.holders.is_empty() && room.of_sources.is_empty());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! For whom a call is made, where room is shared: a user of this host or a tenant, an endpoint, the address of a peer.
+//!
+//! All of R2P2 is one source: nothing proves the address of a datagram. An attempt is made for whom its call is, and a
+//! copy for nobody.
+
+use crate::CallKey;
+use crate::call::{Call, ClientEnd};
+use crate::engine::Engine;
+use crate::grpc_peer::{GrpcPeer, report_name};
+use crate::peer::Peer;
+use crate::session::Session;
+use crate::shard::Origin;
+use crate::table::Table;
+use std::sync::Arc;
+
+const R2P2: &str = "r2p2";
+
+/// Where it is looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources<'e> {
+    pub calls: &'e Table<Call>,
+    pub sessions: &'e Table<Session>,
+    pub peers: &'e Table<Peer>,
+    pub grpc_peers: &'e Table<GrpcPeer>,
+}
+
+impl Sources<'_> {
+    /// The source of a call; nobody's if it or who made it has gone.
+    #[cold]
+    pub fn of(&self, call: CallKey) -> Arc<str> {
+        let call = self.calls.find(call).and_then(|call| match call.client {
+            ClientEnd::Attempt { call, .. } => self.calls.find(call),
+            _ => Some(call),
+        });
+        let booked = match call.map(|call| &call.client) {
+            Some(ClientEnd::Session { session, .. }) => {
+                self.sessions.find(*session).map(|session| &session.holding)
+            }
+            Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| &peer.holding),
+            Some(ClientEnd::Grpc { peer, .. }) => self.grpc_peers.find(*peer).map(|peer| &peer.holding),
+            Some(ClientEnd::R2p2 { .. }) => return R2P2.into(),
+            Some(ClientEnd::Shard { origin, .. }) => return source_of_origin(origin),
+            Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
+        };
+        booked.map_or_else(|| "".into(), |holding| Arc::clone(holding.source()))
+    }
+}
+
+impl Engine {
+    /// The source of a call.
+    pub(crate) fn source_of(&self, call: CallKey) -> Arc<str> {
+        let Self { calls, sessions, peers, grpc_peers, .. } = self;
+        Sources { calls, sessions, peers, grpc_peers }.of(call)
+    }
+}
+
+/// The same of a call from another shard.
+fn source_of_origin(origin: &Origin) -> Arc<str> {
+    match origin {
+        Origin::Application { identity, .. } => (&**identity).into(),
+        Origin::Daemon { address, .. } => (&*Peer::source_of(address, false)).into(),
+        Origin::Grpc { address, .. } => report_name(address, false).into(),
+        Origin::R2p2 { .. } => R2P2.into(),
+        Origin::Gone => "".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a peer is one source whatever port it calls from, and all of R2P2 another.
+    use super::*;
+
+    #[test]
+    fn callers_of_another_shard_are_told_apart_by_what_they_cannot_choose() {
+        let daemon = |address: &str| Origin::Daemon {
+            address: address.into(),
+            node: "n".into(),
+            identity: "".into(),
+            vouched: None,
+        };
+        assert_eq!(
+            source_of_origin(&daemon("tcp://10.0.0.1:4711")),
+            source_of_origin(&daemon("tcp://10.0.0.1:4712"))
+        );
+        assert_ne!(
+            source_of_origin(&daemon("tcp://10.0.0.1:4711")),
+            source_of_origin(&daemon("tcp://10.0.0.2:4711"))
+        );
+        let r2p2 = |address: &str| Origin::R2p2 { address: address.into() };
+        assert_eq!(
+            source_of_origin(&r2p2("r2p2://10.0.0.1:1")),
+            source_of_origin(&r2p2("r2p2://10.0.0.2:1"))
+        );
+    }
+}
