@@ -11,10 +11,11 @@
 //! serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues (`shared_queue.rs`),
 //! `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them (`names.rs`,
 //! `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind
-//! of end each, `held.rs` what may be held for whom, `shared_room.rs` how callers share a server's room (`source.rs`), `gateway_client.rs` what the gateway is told, `nested.rs` the
-//! calls that end with others, `invariants.rs` which of our own rules was found broken. `call.rs` is one call,
-//! `half.rs` one of its directions, `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the
-//! files that implement it join them: only they see two. Imports lead downwards.
+//! of end each, `held.rs` what may be held for whom, `shared_room.rs` what one source may have of a server's room
+//! (`source.rs`), `gateway_client.rs` what the gateway is told, `nested.rs` the calls that end with others,
+//! `invariants.rs` which of our own rules was found broken. `call.rs` is one call, `half.rs` one of its directions,
+//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them:
+//! only they see two. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item

@@ -18,7 +18,7 @@ const ANYBODYS_PART: u64 = 4;
 
 /// Room of a limit, in calls or in bytes, and what is taken of it.
 ///
-/// With a limit of `n` one source alone has about `n`, and all of them together never more than `n` and a half. Each that
+/// With a limit of `n` one source alone has about `n`, and all together never more than `n` and half as much. Each that
 /// takes all it may leaves a third of what it found.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(from = "u64")]
@@ -157,7 +157,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_is_given_back(limit in 1u64..200, asks in prop::collection::vec((0u8..5, 1u64..40, any::<bool>()), 1..300)) {
+        fn all_is_given_back(
+            limit in 1u64..200,
+            asks in prop::collection::vec((0u8..5, 1u64..40, any::<bool>()), 1..300),
+        ) {
             let (mut room, mut held) = (SharedRoom::default(), Vec::new());
             for (number, (source, more, leaves)) in asks.into_iter().enumerate() {
                 let source: Arc<str> = format!("source {source}").into();

@@ -12,19 +12,20 @@ use crate::session::Session;
 use crate::shard::Origin;
 use crate::table::Table;
 use std::sync::Arc;
+use trunkline_balance::key_of;
 
 const R2P2: &str = "r2p2";
 
 /// Where it is looked up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sources<'e> {
+pub(crate) struct CallSources<'e> {
     pub calls: &'e Table<Call>,
     pub sessions: &'e Table<Session>,
     pub peers: &'e Table<Peer>,
     pub grpc_peers: &'e Table<GrpcPeer>,
 }
 
-impl Sources<'_> {
+impl CallSources<'_> {
     /// The source of a call; nobody's if it or who made it has gone.
     #[cold]
     pub fn of(&self, call: CallKey) -> Arc<str> {
@@ -46,12 +47,27 @@ impl Sources<'_> {
     }
 }
 
-impl Engine {
-    /// The source of a call.
-    pub(crate) fn source_of(&self, call: CallKey) -> Arc<str> {
-        let Self { calls, sessions, peers, grpc_peers, .. } = self;
-        Sources { calls, sessions, peers, grpc_peers }.of(call)
-    }
+/// The source of a call.
+pub(crate) fn source_of(engine: &Engine, call: CallKey) -> Arc<str> {
+    let Engine { calls, sessions, peers, grpc_peers, .. } = engine;
+    CallSources { calls, sessions, peers, grpc_peers }.of(call)
+}
+
+/// What a caller's sticky calls have in common: an application's process, or a peer's address.
+pub(crate) fn caller_of(engine: &Engine, key: CallKey) -> u64 {
+    let label = match engine.calls.find(key).map(|call| &call.client) {
+        Some(ClientEnd::Session { session, .. }) => {
+            engine.sessions.find(*session).map(|session| session.label.as_str())
+        }
+        Some(ClientEnd::Peer { peer, .. }) => engine.peers.find(*peer).map(|peer| peer.label.as_str()),
+        Some(ClientEnd::Grpc { peer, .. }) => engine.grpc_peers.find(*peer).map(|peer| peer.label.as_str()),
+        Some(ClientEnd::R2p2 { request }) => {
+            return key_of(Engine::r2p2_label(request.client()).as_bytes());
+        }
+        Some(ClientEnd::Shard { origin, .. }) => Some(origin.label()),
+        Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
+    };
+    key_of(label.unwrap_or_default().as_bytes())
 }
 
 /// The same of a call from another shard.

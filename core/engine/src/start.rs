@@ -10,7 +10,7 @@ use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
 use crate::shard::crossing::ShardSaid;
 use crate::shard::{ShardIndex, note_stays};
-use crate::source::Sources;
+use crate::source::{CallSources, caller_of, source_of};
 use crate::table::Key;
 use crate::target::Target;
 use crate::trace::Trace;
@@ -18,7 +18,6 @@ use crate::traced::open_spans;
 use crate::workers::{Asking, Given, GivenOut, Queued, ServiceWorkers};
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
-use trunkline_balance::key_of;
 use trunkline_call::{Deadline, Execution, Fault, Instant, Pattern, RouteIndex, WorkerChoice};
 use trunkline_dispatch::Class;
 
@@ -194,7 +193,7 @@ impl Engine {
         if found.delivered.take_of_anybodys(1, limit) {
             return;
         }
-        let source = self.source_of(key);
+        let source = source_of(self, key);
         if let Some(found) = self.sessions.find_mut(session) {
             found.delivered.take(key, 1, limit, || source);
         }
@@ -296,7 +295,7 @@ impl Engine {
             Some((ServerEnd::Session { session, types }, Some(server.route)))
         };
         let Self { sessions, limits, calls, peers, grpc_peers, .. } = self;
-        let sources = Sources { calls, sessions, peers, grpc_peers };
+        let sources = CallSources { calls, sessions, peers, grpc_peers };
         let place = calls.find(key).and_then(|call| call.place);
         let has_room = |session| {
             sessions.find(session).is_some_and(|session| session.has_room(limits, || sources.of(key)))
@@ -410,30 +409,28 @@ impl Engine {
             return Ok(None);
         }
         let choice = self.choice_of_worker(key, method, opening);
-        let sticky = (choice.sticky == Some(true)).then(|| self.caller_of(key));
+        let sticky = (choice.sticky == Some(true)).then(|| caller_of(self, key));
         let is_unary =
             |server: &Server| server.types.pattern == Pattern::Unary && !server.types.input.is_opaque();
         let is_shared = servers.iter().all(is_unary);
         if !is_shared && sticky.is_none() {
             return Ok(None);
         }
-        let (queue_max, bytes_max) =
-            (self.limits.calls_delivered_per_session, self.limits.parked_bytes_per_session);
         let class = Class::new(choice.class.unwrap_or(0));
-        let asking = Asking {
-            call: key,
-            method,
-            class,
-            sticky,
-            is_shared,
-            target,
-            bytes,
-            calls_max: queue_max,
-            bytes_max,
-        };
-        let Some(service) = self.workers_of(method) else { return Ok(None) };
+        let (calls_max, bytes_max) =
+            (self.limits.calls_delivered_per_session, self.limits.parked_bytes_per_session);
+        let call = key;
+        self.give_to_worker(
+            now,
+            Asking { call, method, class, sticky, is_shared, target, bytes, calls_max, bytes_max },
+        )
+    }
+
+    fn give_to_worker(&mut self, now: Instant, asking: Asking) -> Result<Option<Queued>, Fault> {
+        let Asking { call: key, calls_max, bytes_max, .. } = asking;
+        let Some(service) = self.workers_of(asking.method) else { return Ok(None) };
         let Self { workers, calls, sessions, peers, grpc_peers, .. } = self;
-        let sources = Sources { calls, sessions, peers, grpc_peers };
+        let sources = CallSources { calls, sessions, peers, grpc_peers };
         match workers.give(now, service, asking, || sources.of(key)) {
             Given::On(place) => {
                 if let Some(call) = self.calls.find_mut(key) {
@@ -448,7 +445,7 @@ impl Engine {
             }),
             Given::Full => Err(Fault::Limit {
                 name: "calls waiting for a worker (limits.calls_delivered_per_session)",
-                limit: queue_max as u64,
+                limit: calls_max as u64,
             }),
         }
     }
@@ -476,23 +473,6 @@ impl Engine {
             _ => WorkerChoice::default(),
         };
         served.or(made).or(asked).or(call.choice)
-    }
-
-    /// What a caller's sticky calls have in common: an application's process, or a peer's address.
-    fn caller_of(&self, key: CallKey) -> u64 {
-        let label = match self.calls.find(key).map(|call| &call.client) {
-            Some(ClientEnd::Session { session, .. }) => {
-                self.sessions.find(*session).map(|session| session.label.as_str())
-            }
-            Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| peer.label.as_str()),
-            Some(ClientEnd::Grpc { peer, .. }) => self.grpc_peers.find(*peer).map(|peer| peer.label.as_str()),
-            Some(ClientEnd::R2p2 { request }) => {
-                return key_of(Self::r2p2_label(request.client()).as_bytes());
-            }
-            Some(ClientEnd::Shard { origin, .. }) => Some(origin.label()),
-            Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
-        };
-        key_of(label.unwrap_or_default().as_bytes())
     }
 
     fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: &mut Item<'_>) {

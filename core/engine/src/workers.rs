@@ -584,8 +584,8 @@ mod tests {
                 }
                 waiting.len() - before
             };
-            assert!((64..=72).contains(&fill(&mut workers, "stranger", usize::MAX)));
-            assert_eq!(fill(&mut workers, "stranger", 1), 0);
+            assert!((64..=72).contains(&fill(&mut workers, "greedy", usize::MAX)));
+            assert_eq!(fill(&mut workers, "greedy", 1), 0);
             assert_eq!(fill(&mut workers, "good", 3), 3);
             waiting.iter().for_each(|(queued, call)| workers.stop_waiting(queued, *call));
             assert_eq!((workers.queued_bytes(), workers.waiting().len()), (0, 0));

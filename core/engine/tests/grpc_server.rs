@@ -842,7 +842,8 @@ fn what_all_connections_of_an_address_hold_is_one_budget() {
     scene.nothing_left();
 }
 
-/// A server whose calls in flight one address has all that it may have of, by several connections, takes calls of others.
+/// One address has all the calls in flight at a server that it may have, by several connections: the server takes
+/// those of others.
 #[test]
 fn an_address_that_has_all_calls_it_may_leaves_room_for_another() {
     let mut scene = Scene::with_limits(Limits { calls_delivered_per_session: 64, ..Limits::default() });

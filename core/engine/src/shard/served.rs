@@ -11,6 +11,7 @@ use crate::ends::{ItemWay, SessionHandler};
 use crate::engine::{Engine, Turn};
 use crate::gather::is_whole;
 use crate::registry::{MethodKey, MethodTypes, service_of};
+use crate::source::source_of;
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -109,7 +110,7 @@ fn only_server(engine: &Engine, key: CallKey, method: MethodKey, opening: &Item<
         return None;
     }
     let is_elsewhere = engine.shards.elsewhere.is_served(method, &types.path);
-    let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits, || engine.source_of(key));
+    let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits, || source_of(engine, key));
     let end = || ServedBy { session: server.session, types: Arc::clone(types), route: server.route };
     (has_room && !is_elsewhere).then(end)
 }
