@@ -45,8 +45,8 @@ fn answers_nobody_takes_leave_room_for_others() {
     let Some(mut stage) = Stage::set("untaken", "", "") else { return };
     stage.attack("untaken 1000");
     stage.attack("untaken_small 1000");
-    // What is under way lies in the server's heap and in the attacker's. What crosses from shard to shard is a copy, of as
-    // much as each sender may have under way there: the server has two sessions.
+    // What is under way lies in the server's heap and in the attacker's. What crosses from shard to shard is a copy, of
+    // as much as each sender may have under way there: the server has two sessions.
     let crossing = if shards() > 1 { 2 * 16 * MIB } else { 0 };
     stage.end(48 * MIB + crossing);
 }
