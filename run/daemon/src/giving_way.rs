@@ -1,8 +1,10 @@
 //! Which connection gives way where there is no place for another: the oldest of all shards that has not said what it
-//! wants. One of another shard is closed there, at that shard's next turn.
+//! wants. One of another shard is closed there, at that shard's next turn. Each is looked at first (`room.rs`): what it
+//! has said may lie unread.
 
 use crate::command::{Command, ShardSender};
 use crate::unidentified::{Unidentified, UnidentifiedAt, UnidentifiedKey, UnidentifiedOrder};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trunkline_engine::PeerKey;
 use trunkline_net::Source;
@@ -22,18 +24,30 @@ struct Shared {
     order: UnidentifiedOrder,
     /// How each shard is asked to close one.
     shards: Vec<ShardSender>,
-    leaving: usize,
+    /// Those that other shards were asked to close, by number, and of which source another may give way instead: of
+    /// any, if `None`.
+    leaving: HashMap<u64, Option<Source>>,
 }
 
 /// Which connection gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivesWay {
-    /// One of the shard that asks, which closes it.
+    /// One of the shard that asks, which looks at it first, and closes it if it can remove it then.
     Own(UnidentifiedKey, Unidentified),
     /// Another shard's, which has been asked to close it.
     Others,
     /// Nobody's yet: other shards have not closed what they were asked to.
     Later,
+}
+
+/// What becomes of the place of a connection that has identified itself, or has begun to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identified {
+    /// It keeps it.
+    Stays,
+    /// Another shard has given its place to another connection: one of this source is to give way instead, of any if
+    /// `None`, or there would be one too many.
+    Owes(Option<Source>),
 }
 
 impl UnidentifiedConnections {
@@ -54,16 +68,25 @@ impl UnidentifiedConnections {
         self.shared().order.insert(key, UnidentifiedAt { shard, place });
     }
 
-    /// It has identified itself, or is gone. `false` if another shard has given its place to another connection: it is
-    /// to be closed whatever it has said, or there would be one too many.
+    /// It is gone, or is about to be closed. `false` if it was gone, or if another shard has given its place to another
+    /// connection.
     pub fn remove(&self, key: UnidentifiedKey) -> bool {
         self.shared().order.remove(key)
+    }
+
+    /// It has identified itself, or has begun to.
+    pub fn identify(&self, key: UnidentifiedKey) -> Identified {
+        let mut shared = self.shared();
+        if shared.order.remove(key) {
+            return Identified::Stays;
+        }
+        Identified::Owes(shared.leaving.get(&key.number).copied().unwrap_or(Some(key.source)))
     }
 
     /// Whether other shards are to be left time to close what they were asked to: whoever connects waits in the backlog
     /// then, and need not be refused.
     pub fn is_behind(&self) -> bool {
-        self.shared().leaving >= LEAVING_MAX / 2
+        self.shared().leaving.len() >= LEAVING_MAX / 2
     }
 
     /// How many there are.
@@ -71,28 +94,28 @@ impl UnidentifiedConnections {
         self.shared().order.count()
     }
 
-    /// The oldest of this source, or of the one that has most, is none any more: it is to be closed. `None` if there is
-    /// none.
+    /// The oldest of this source, or of the one that has most, is to give way. `None` if there is none.
     pub fn give_way(&self, shard: usize, source: Option<Source>) -> Option<GivesWay> {
         let mut shared = self.shared();
         let (key, at) = shared.order.oldest(source)?;
-        let is_own = at.shard == shard;
-        if !is_own {
-            if shared.leaving >= LEAVING_MAX {
-                return Some(GivesWay::Later);
-            }
-            // A shard that has ended has closed what it had.
-            let command = Command::GiveWay { key, unidentified: at.place };
-            let asked = shared.shards.get(at.shard).is_some_and(|other| other.send(command));
-            shared.leaving += usize::from(asked);
+        if at.shard == shard {
+            return Some(GivesWay::Own(key, at.place));
+        }
+        if shared.leaving.len() >= LEAVING_MAX {
+            return Some(GivesWay::Later);
+        }
+        // A shard that has ended has closed what it had.
+        let command = Command::GiveWay { key, unidentified: at.place };
+        if shared.shards.get(at.shard).is_some_and(|other| other.send(command)) {
+            shared.leaving.insert(key.number, source);
         }
         shared.order.remove(key);
-        Some(if is_own { GivesWay::Own(key, at.place) } else { GivesWay::Others })
+        Some(GivesWay::Others)
     }
 
     /// A shard has done what another asked it by [`Command::GiveWay`].
-    pub fn gave_way(&self) {
-        self.shared().leaving -= 1;
+    pub fn gave_way(&self, key: UnidentifiedKey) {
+        self.shared().leaving.remove(&key.number);
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -115,7 +138,7 @@ mod tests {
         let keys = [1, 2].map(|pending| unidentified.enter(0, Source::User(0), pending));
         assert_eq!(unidentified.give_way(1, None), Some(GivesWay::Others));
         assert!(asked.next().is_some());
-        assert_eq!(keys.map(|key| unidentified.remove(key)), [false, true]);
+        assert_eq!(keys.map(|key| unidentified.identify(key)), [Identified::Owes(None), Identified::Stays]);
         assert_eq!(unidentified.give_way(1, None), None, "who has said it gives way no more");
     }
 
@@ -128,9 +151,8 @@ mod tests {
             receiver
         });
         let [one, other] = [Source::User(0), Source::User(1)];
-        for pending in 0..LEAVING_MAX as u64 + 1 {
-            unidentified.enter(1, one, pending);
-        }
+        let keys: Vec<_> =
+            (0..LEAVING_MAX as u64 + 1).map(|pending| unidentified.enter(1, one, pending)).collect();
         unidentified.enter(0, other, 7);
         for pending in 0..LEAVING_MAX as u64 {
             assert_eq!(unidentified.is_behind(), pending >= LEAVING_MAX as u64 / 2);
@@ -145,8 +167,11 @@ mod tests {
             Some(GivesWay::Later),
             "it has not done yet what it was asked to"
         );
-        assert!(matches!(unidentified.give_way(0, Some(other)), Some(GivesWay::Own(..))));
-        unidentified.gave_way();
+        let Some(GivesWay::Own(own, _)) = unidentified.give_way(0, Some(other)) else {
+            panic!("it is its own")
+        };
+        assert!(unidentified.remove(own));
+        unidentified.gave_way(keys[0]);
         assert_eq!(unidentified.give_way(0, None), Some(GivesWay::Others));
         assert!(first.next().is_none() && unidentified.count() == 0);
     }

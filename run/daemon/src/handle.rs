@@ -296,8 +296,7 @@ impl Daemon {
         answer.recv().unwrap_or_else(|_| Err("the daemon has ended".into()))
     }
 
-    /// Has all sessions of an application, as [`Daemon::observe`] calls it, go to a shard that has a thread. How many
-    /// went.
+    /// Has all sessions of an application ([`Daemon::observe`]) go to a shard that has a thread. How many went.
     ///
     /// # Errors
     /// What is wrong with the wish, or what keeps the first session that stays.
@@ -596,5 +595,19 @@ fn make_engine(
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.stop_threads();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! Makes shards whose threads have not begun, for tests that say what each does when.
+    use super::*;
+
+    /// As many shards as this configuration says. They may work as long as the daemon lives.
+    pub(crate) fn shards_at_rest(config: &str) -> (Daemon, Vec<Shard>) {
+        let config = Config::from_toml(config, "test").unwrap();
+        let prepared = Daemon::prepare(config, (None, None), Endpoints::default(), None);
+        let Ok(Prepared { daemon, shards, .. }) = prepared else { panic!("shards can be made") };
+        (daemon, shards.into_iter().map(|threaded| threaded.shard).collect())
     }
 }

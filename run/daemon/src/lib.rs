@@ -80,6 +80,7 @@ mod purpose;
 mod refusal;
 mod reports;
 mod rights;
+mod room;
 mod samples;
 mod schemas;
 mod seals;

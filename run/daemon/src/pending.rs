@@ -7,11 +7,12 @@
 //! has it. A process without a descriptor stops watching its listeners.
 
 use crate::clock::now;
-use crate::giving_way::{GAVE_WAY, GivesWay};
+use crate::giving_way::{GAVE_WAY, Identified};
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
 use crate::pending_step::{PendingStep as Step, client_handshake, probe_answer, read_first, refusing};
 use crate::purpose::{Purpose, RestrictedClient, give_rights, identity, label, take_in};
 use crate::refusal::REFUSAL_NS_MAX;
+use crate::room::{self, FoundRoom};
 use crate::shard::Shard;
 use crate::token::Token;
 use crate::unidentified::{Unidentified, UnidentifiedKey};
@@ -30,24 +31,10 @@ const PENDING_MAX: usize = 4096;
 /// shard is about to close one.
 const REST_NS: u64 = 100_000_000;
 const REST_FOR_OTHERS_NS: u64 = 1_000_000;
-/// Another shard may take the place that was made here: so often one is made.
-const PLACES_MADE_MAX: usize = 8;
 /// Time to connect and to secure a dialled connection: gRPC's smallest (connection-backoff.md, MIN_CONNECT_TIMEOUT).
 const DIAL_NS_MAX: u64 = 20_000_000_000;
 /// Time to answer a probe, as for a HELLO.
 const PROBE_NS_MAX: u64 = 10_000_000_000;
-
-/// What there is for another connection.
-enum Room {
-    /// A connection of this shard was closed.
-    Made,
-    /// Another shard is about to close one.
-    Soon,
-    /// Other shards are about to close as many as they may be asked to.
-    Later,
-    /// Nobody gives way.
-    Nowhere,
-}
 
 impl Shard {
     /// Accepts whatever waits at a listener, a number at a time: the poller tells again.
@@ -73,12 +60,17 @@ impl Shard {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    let room =
-                        if is_out_of_descriptors(&error) { self.make_room(None) } else { Room::Nowhere };
+                    let room = if is_out_of_descriptors(&error) {
+                        room::make(self, None)
+                    } else {
+                        FoundRoom::Nowhere
+                    };
                     match room {
-                        Room::Made => continue,
-                        Room::Soon | Room::Later => return self.rest_listener(index, REST_FOR_OTHERS_NS),
-                        Room::Nowhere => {}
+                        FoundRoom::Made => continue,
+                        FoundRoom::Soon | FoundRoom::Later => {
+                            return self.rest_listener(index, REST_FOR_OTHERS_NS);
+                        }
+                        FoundRoom::Nowhere => {}
                     }
                     let Some(listening) = self.listening.get(index) else { return };
                     tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept; the listener rests");
@@ -116,7 +108,8 @@ impl Shard {
         }
     }
 
-    fn admit_accepted(&mut self, mut stream: Stream, purpose: &Purpose) {
+    /// Takes in a connection somebody has made to a listener for this purpose.
+    pub fn admit_accepted(&mut self, mut stream: Stream, purpose: &Purpose) {
         // One that is gone already has no source.
         let Ok(source) = stream.source() else { return };
         match self.admit_source(source) {
@@ -144,7 +137,7 @@ impl Shard {
     /// A place for a connection from there, if need be that of one that has said nothing.
     fn admit_source(&mut self, source: Source) -> Result<Place, Option<Full>> {
         if self.pending.places.unidentified.count() >= PENDING_MAX
-            && matches!(self.make_room(None), Room::Later | Room::Nowhere)
+            && matches!(room::make(self, None), FoundRoom::Later | FoundRoom::Nowhere)
         {
             tracing::warn!(
                 limit = PENDING_MAX,
@@ -176,61 +169,36 @@ impl Shard {
         place.ok_or(Some(full))
     }
 
-    /// The place of a connection that gives way: of this source, if that is what has too many.
+    /// The place of a connection that gives way: of this source, if that is what has too many. It is taken before the
+    /// other is given back, or else another shard could take that; and whatever the limit says, for there are more than
+    /// it allows while other shards have not closed what they were asked to.
     fn place_of_another(&mut self, source: Source, full: Full) -> Option<Place> {
+        let place = self.pending.places.accepted.hold(source);
         let whose = if full == Full::Source { Some(source) } else { None };
-        for _ in 0..PLACES_MADE_MAX {
-            match self.make_room(whose) {
-                Room::Made => {
-                    if let Ok(place) = self.pending.places.accepted.admit(source) {
-                        return Some(place);
-                    }
-                }
-                // Nobody else can take it: until it is given back there is one too many.
-                Room::Soon => return Some(self.pending.places.accepted.hold(source)),
-                Room::Later | Room::Nowhere => return None,
-            }
-        }
-        None
+        matches!(room::make(self, whose), FoundRoom::Made | FoundRoom::Soon).then_some(place)
     }
 
-    /// Has the oldest connection closed that has shown nothing of what it wants: of this source, or of the one that has
-    /// most of them.
-    fn make_room(&mut self, source: Option<Source>) -> Room {
-        while let Some(gives_way) = self.pending.places.unidentified.give_way(self.index, source) {
-            match gives_way {
-                GivesWay::Others => return Room::Soon,
-                GivesWay::Later => return Room::Later,
-                GivesWay::Own(key, unidentified) if self.close_unidentified(key, unidentified) => {
-                    return Room::Made;
-                }
-                GivesWay::Own(..) => {}
-            }
-        }
-        Room::Nowhere
-    }
-
-    /// Another shard has a connection for the place of this one. If it is gone, or has said what it wants, its place is
-    /// free already: whoever says so is closed then.
+    /// Another shard has a connection for the place of this one, which is looked at first.
     pub fn give_way(&mut self, key: UnidentifiedKey, unidentified: Unidentified) {
-        self.close_unidentified(key, unidentified);
-        self.pending.places.unidentified.gave_way();
+        if room::is_silent(self, key, unidentified) {
+            room::close(self, key, unidentified);
+        }
+        self.pending.places.unidentified.gave_way(key);
     }
 
-    /// `false` if it is gone.
-    fn close_unidentified(&mut self, key: UnidentifiedKey, unidentified: Unidentified) -> bool {
-        match unidentified {
-            Unidentified::Peer(peer) if !self.sockets.contains(peer) => false,
-            Unidentified::Peer(peer) => {
-                self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
-                true
-            }
-            Unidentified::Pending(id) => {
-                let Some(pending) = self.pending.open.remove(&id) else { return false };
-                self.socket_timers.cancel(pending.alarm);
-                tracing::info!(source = ?key.source, "a silent connection gives way to another");
-                true
-            }
+    /// This peer has greeted.
+    pub fn peer_greeted(&mut self, peer: PeerKey, key: UnidentifiedKey) {
+        let place = self.pending.places.unidentified.identify(key);
+        if !self.may_stay(place) {
+            self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
+        }
+    }
+
+    /// Whether a connection that has said what it wants stays: another gives way if its place was given away.
+    fn may_stay(&mut self, place: Identified) -> bool {
+        match place {
+            Identified::Stays => true,
+            Identified::Owes(source) => matches!(room::make(self, source), FoundRoom::Made | FoundRoom::Soon),
         }
     }
 
@@ -288,22 +256,22 @@ impl Shard {
             return;
         }
         self.socket_timers.cancel(alarm);
-        if let Some(key) = unidentified
-            && !self.pending.places.unidentified.remove(key)
-        {
-            tracing::info!(source = ?key.source, "a silent connection gives way to another");
-            return;
-        }
+        let place =
+            unidentified.map_or(Identified::Stays, |key| self.pending.places.unidentified.identify(key));
         match (step, client) {
             (Step::Native(_), Some(client)) => {
                 tracing::info!(peer = %label(&stream), why = client.why_not_native(), "connection refused");
             }
-            (Step::Native(first), None) => self.adopt_native(stream, &first, unidentified),
+            (Step::Native(first), None) => self.adopt_native(stream, &first, unidentified, place),
             (Step::Probed(first), None) => {
-                self.adopt_native(stream, &first[PROBE.len()..], unidentified);
+                self.adopt_native(stream, &first[PROBE.len()..], unidentified, place);
             }
             // To others than anybody gRPC is spoken, whatever else is offered.
             (Step::Http(first) | Step::Probed(first), client) => {
+                if !self.may_stay(place) {
+                    tracing::info!(peer = %label(&stream), why = GAVE_WAY, "connection over");
+                    return;
+                }
                 let key = take_in(&mut self.engine, now(), &stream, client, &self.pending.call_rules);
                 self.with_https(|https, lent| https.begin_server(lent, key, stream, &first));
             }
@@ -514,12 +482,22 @@ impl Shard {
         self.with_natives(|natives, lent| natives.begin(lent, peer, stream, first, known));
     }
 
-    fn adopt_native(&mut self, stream: Stream, first: &[u8], unidentified: Option<UnidentifiedKey>) {
+    /// It is among the unidentified until it greets: where its place was given away, it may be the one that gives way.
+    fn adopt_native(
+        &mut self,
+        stream: Stream,
+        first: &[u8],
+        unidentified: Option<UnidentifiedKey>,
+        place: Identified,
+    ) {
         let peer = self.engine.accept_peer(now(), label(&stream));
         if let Some(key) = unidentified {
             self.pending.places.unidentified.begins(self.index, key, peer);
         }
         self.begin_native(peer, stream, first, unidentified);
+        if !self.may_stay(place) {
+            self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
+        }
     }
 
     /// A dialled connection is ready. Where TLS was spoken, ALPN has the last word about the protocol.

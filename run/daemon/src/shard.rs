@@ -6,7 +6,6 @@ use crate::command::{Bind, Command, ControlMessage, Exchanged, Notice, Services,
 use crate::config::TenantCandidate;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
-use crate::giving_way::GAVE_WAY;
 use crate::handover::Stand;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
@@ -511,9 +510,7 @@ impl Shard {
             self.pending.places.unidentified.remove(key);
         }
         for (peer, key) in left.greeted {
-            if !self.pending.places.unidentified.remove(key) {
-                self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
-            }
+            self.peer_greeted(peer, key);
         }
         left.closings.into_iter().for_each(|closing| self.linger(closing));
         if left.has_ended {

@@ -102,6 +102,13 @@ impl NativeSockets {
         self.open.contains_key(&key)
     }
 
+    /// Whether it is here and has not greeted. One that is about to be closed is not meant: it keeps its place until
+    /// it has read why.
+    pub fn is_unidentified(&self, key: PeerKey, unidentified: UnidentifiedKey) -> bool {
+        let socket = self.open.get(&key).filter(|socket| socket.state != State::Closing);
+        socket.is_some_and(|socket| socket.unidentified == Some(unidentified))
+    }
+
     pub fn len(&self) -> usize {
         self.open.len()
     }
