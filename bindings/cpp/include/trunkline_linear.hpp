@@ -257,6 +257,7 @@ template <class Where> class Reader : public Where {
 
     // For generated code.
     const uint8_t *tl_block_of() const { return this->tl_block(); }
+    const uint8_t *tl_memory_of() const { return this->tl_bytes().data; }
 
     bool tl_has(uint32_t bit) const {
         return (detail::load<uint32_t>(this->tl_block() + detail::word_of(bit)) & detail::mask_of(bit)) != 0;
@@ -747,6 +748,18 @@ template <class M, class Fields> class Editor : public Fields {
         return true;
     }
 
+    // Anything else. What lies in the memory of this moves while this grows, and is gone once this is cleared: then a
+    // copy of it is copied.
+    template <class From> void tl_copy(const From &from) {
+        if (this->arena_ != nullptr && from.tl_memory_of() == this->arena_->bytes().data) {
+            M kept;
+            kept.tl_merge(from);
+            return static_cast<M *>(this)->CopyFrom(kept);
+        }
+        Clear();
+        static_cast<M *>(this)->tl_merge(from);
+    }
+
     template <class T> void tl_set(uint32_t slot, uint32_t bit, T value) {
         tl_need();
         uint8_t *block = tl_mark(bit);
@@ -765,11 +778,9 @@ template <class M, class Fields> class Editor : public Fields {
     void tl_set_array(uint32_t slot, uint32_t bit, const void *data, size_t count, size_t bytes, uint32_t alignment) {
         if (bytes == 0) return tl_put_pair(slot, bit, 0, 0);
         // The end may move when memory grows, and `data` may lie in it.
-        detail::Bytes before = this->tl_bytes();
         const uint8_t *from = static_cast<const uint8_t *>(data);
-        bool is_ours = before.data != nullptr && from >= before.data && from < before.data + before.size;
         std::string kept;
-        if (is_ours) {
+        if (is_ours(from)) {
             kept.assign(reinterpret_cast<const char *>(from), bytes);
             from = reinterpret_cast<const uint8_t *>(kept.data());
         }
@@ -804,18 +815,21 @@ template <class M, class Fields> class Editor : public Fields {
 
     void tl_add_text(uint32_t slot, uint32_t bit, std::string_view value) {
         std::string kept;
-        detail::Bytes before = this->tl_bytes();
-        const uint8_t *from = reinterpret_cast<const uint8_t *>(value.data());
-        if (before.data != nullptr && from >= before.data && from < before.data + before.size) {
-            kept = value;
-            value = kept;
-        }
+        tl_keep(value, kept);
         tl_need();
         uint32_t at = value.empty() ? 0 : this->arena_->append(value.data(), value.size(), 1);
         uint32_t element = tl_next(slot, bit, 8, 4);
         detail::store<uint32_t>(this->arena_->at(element), at);
         detail::store<uint32_t>(this->arena_->at(element) + 4, static_cast<uint32_t>(value.size()));
     }
+
+    // Text that lies in this message is kept apart for as long as that changes; numbers are.
+    void tl_keep(std::string_view &value, std::string &kept) const {
+        if (!is_ours(reinterpret_cast<const uint8_t *>(value.data()))) return;
+        kept = value;
+        value = kept;
+    }
+    template <class T> void tl_keep(T &, std::string &) const {}
 
     template <class T> void tl_set_at(uint32_t slot, uint32_t index, T value) {
         tl_need();
@@ -890,6 +904,10 @@ template <class M, class Fields> class Editor : public Fields {
 
   private:
     bool is_root() const { return this->arena_ != nullptr && this->owns_; }
+    bool is_ours(const uint8_t *data) const {
+        detail::Bytes bytes = this->tl_bytes();
+        return bytes.data != nullptr && data >= bytes.data && data < bytes.data + bytes.size;
+    }
 
     uint8_t *tl_mark(uint32_t bit) {
         uint8_t *block = this->arena_->at(this->at_), *word = block + detail::word_of(bit);

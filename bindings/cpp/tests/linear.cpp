@@ -260,6 +260,47 @@ class Exam : public ExamService {
     }
 };
 
+// One part of a message copied to another part of it, more than its memory has room for.
+static void copies_within() {
+    now_examined = "copies within a message";
+    const std::string text(100, 't');
+    auto fill = [&text](Tree *of) {
+        of->set_label(text);
+        for (int at = 0; at < 100; at++) of->add_more()->set_label(text + std::to_string(at));
+    };
+    auto is_filled = [&text](const auto &of) {
+        CHECK(of.label() == text && of.more_size() == 100);
+        for (int at = 0; at < 100; at++) CHECK(of.more(at).label() == text + std::to_string(at));
+    };
+    Tree tree;
+    fill(tree.add_more());
+    for (int round = 0; round < 3; round++) tree.add_more()->CopyFrom(*tree.mutable_more(round));
+    for (int round = 3; round < 6; round++) tree.add_more()->CopyFrom(tree.more(round));
+    *tree.add_more() = *tree.mutable_more(6);
+    for (int at = 0; at < 8; at++) is_filled(tree.more(at));
+    // The whole into a part, and a part over the whole.
+    Tree whole;
+    fill(&whole);
+    *whole.add_more() = whole;
+    CHECK(whole.more_size() == 101);
+    whole.CopyFrom(whole.more(100));
+    CHECK(whole.label() == text && whole.more_size() == 101 && whole.more(100).label().empty());
+    whole.mutable_more(100)->CopyFrom(tree.more(7));
+    whole = *whole.mutable_more(100);
+    is_filled(whole);
+
+    Lists lists;
+    for (int at = 0; at < 100; at++) lists.add_strings(text + std::to_string(at));
+    lists.add_scalars()->set_string_value(lists.strings(0));
+    for (int at = 0; at < 40; at++) lists.add_scalars()->CopyFrom(lists.scalars(at));
+    CHECK(lists.scalars(40).string_value() == text + "0");
+
+    Maps maps;
+    maps.insert_strings(text, text);
+    for (int at = 0; at < 100; at++) maps.insert_strings(maps.strings()[at].first, maps.strings()[at].second);
+    CHECK(maps.strings_size() == 101 && maps.strings()[100] == (std::pair<std::string_view, std::string_view>(text, text)));
+}
+
 static void calls(size_t threads) {
     now_examined = "calls";
     Exam exam;
@@ -335,6 +376,7 @@ int main(int argc, char **argv) {
     std::printf("vectors %d\n", read_vectors(argv[1]));
     defaults();
     building();
+    copies_within();
     calls(1);
     calls(0);
     // The schemas of three packages.

@@ -473,7 +473,17 @@ impl<'m> Member<'m> {
             }
             Shape::Map(entry) => {
                 let key = plain(&entry.key, names);
-                let added = format!("{entry_class} *entry = tl_add_message<{entry_class}>({slot}, {bit});");
+                let kept = |of: &Type, name: &str| match of {
+                    Type::String | Type::Bytes => {
+                        format!("::std::string kept_{name};\n    tl_keep({name}, kept_{name});\n    ")
+                    }
+                    _ => String::new(),
+                };
+                let added = format!(
+                    "{}{}{entry_class} *entry = tl_add_message<{entry_class}>({slot}, {bit});",
+                    kept(&entry.key, "key"),
+                    kept(&entry.value, "value")
+                );
                 match &entry.value {
                     Type::Message(name) => writeln!(
                         out,

@@ -50,9 +50,9 @@ pub(super) fn open_editor(out: &mut String, ClassNames { class, view, fields, ..
          {class} &operator=({class} &&other) {{\n        tl_steal(::std::move(other));\n        \
          return *this;\n    }}\n    \
          void CopyFrom(const {class} &from) {{\n        \
-         if (this == &from || tl_copy_whole(from)) return;\n        Clear();\n        tl_merge(from);\n    }}\n    \
-         template <class Where> void CopyFrom(const {fields}<Where> &from) {{\n        Clear();\n        \
-         tl_merge(from);\n    }}\n    \
+         if (this == &from || tl_copy_whole(from)) return;\n        \
+         tl_copy(from);\n    }}\n    \
+         template <class Where> void CopyFrom(const {fields}<Where> &from) {{ tl_copy(from); }}\n    \
          template <class Where> void tl_merge(const {fields}<Where> &from);"
     );
 }
