@@ -230,6 +230,12 @@ impl Stream {
         WALL_CLOCK.with_borrow_mut(|clock| clock.monotonic_ns(stamp, now_ns, kernel_stamps::wall_ahead_ns))
     }
 
+    /// Whether bytes wait in the socket that nobody has read.
+    pub fn has_unread(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.plain.socket, &mut [0; 1][..], flags).is_ok_and(|(_, bytes)| bytes > 0)
+    }
+
     /// Whether bytes, or the peer's end, were taken from the socket and wait to be read here: the poller will not tell
     /// of them. Whoever stops reading before [`Transfer::NotReady`] asks, and comes back by itself.
     pub fn has_buffered(&self) -> bool {

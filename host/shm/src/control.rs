@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
-    socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
+    sendmsg, socket_with, socketpair,
 };
 use rustix::process::{PidfdFlags, getuid, pidfd_open};
 
@@ -192,6 +192,12 @@ impl ControlSocket {
             }
         };
         sent.map(drop).map_err(system("sendmsg"))
+    }
+
+    /// Whether a packet waits to be received.
+    pub fn has_packet(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(&self.fd, &mut [0; 1][..], flags).is_ok_and(|(_, bytes)| bytes > 0)
     }
 
     /// Receives one packet into `packet` (its former contents are replaced) with at most `fds_max` descriptors.

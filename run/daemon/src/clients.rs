@@ -94,6 +94,8 @@ struct UserConnections {
 /// set.
 pub(crate) type UserKey = u64;
 const IDENTITY_BIT: u64 = 1 << 63;
+/// Connections that are looked at for one that gives way: the poller tells of the others soon.
+const LOOKS_MAX: usize = 64;
 
 /// The user of connections of which the kernel does not say whose they are.
 const NOBODY: UserKey = u32::MAX as UserKey;
@@ -243,10 +245,9 @@ impl Clients {
     }
 
     /// The oldest connection that has not attached and gives way to this one: its user has too many of them, or all
-    /// have. One that waits for its turn may be about to.
+    /// have. One that waits for its turn may be about to, and so may one whose packet the poller has not told of yet.
     pub fn one_to_give_way(&self, number: u64) -> Option<(u64, String)> {
         let client = self.all.get(&number).filter(|client| !client.is_own_process())?;
-        let idle = |number: &&u64| self.all.get(number).is_some_and(|client| !client.waits);
         let own = &self.users.get(&self.user_of(client))?.unattached;
         let Sessions { unattached_per_user_max, count_max, .. } = self.limits;
         if own.len() > unattached_per_user_max {
@@ -254,23 +255,29 @@ impl Clients {
                 "closed for another of its user: {unattached_per_user_max} connections of a user may be there \
                  without having attached (sessions.unattached_per_user_max)"
             );
-            return own.iter().find(idle).map(|oldest| (*oldest, why));
+            return self.first_idle(own.iter()).map(|oldest| (oldest, why));
         }
         if self.unattached.len() > count_max {
             let why =
                 format!("closed for another: {count_max} connections have not attached (sessions.count_max)");
-            return self.unattached.keys().find(idle).map(|oldest| (*oldest, why));
+            return self.first_idle(self.unattached.keys()).map(|oldest| (oldest, why));
         }
         None
+    }
+
+    fn first_idle<'a>(&self, numbers: impl Iterator<Item = &'a u64>) -> Option<u64> {
+        let clients = numbers.filter_map(|number| Some((*number, self.all.get(number)?)));
+        let mut looked_at = clients.filter(|(_, client)| !client.waits).take(LOOKS_MAX);
+        looked_at.find(|(_, client)| client.is_idle()).map(|(number, _)| number)
     }
 
     /// The oldest connection that should have attached by now.
     pub fn one_too_late(&self) -> Option<(u64, String)> {
         let (number, until) = self.unattached.first_key_value()?;
-        let waits = self.all.get(number).is_some_and(|client| client.waits);
+        let is_idle = self.all.get(number).is_some_and(Client::is_idle);
         let ms = self.limits.attach_ms_max;
         let why = || format!("has not attached within {ms} ms (sessions.attach_ms_max)");
-        (*until <= Instant::now() && !waits).then(|| (*number, why()))
+        (*until <= Instant::now() && is_idle).then(|| (*number, why()))
     }
 
     /// When the next connection should have attached.
@@ -464,6 +471,11 @@ impl Client {
         self.session
     }
 
+    /// Whether it neither waits for its turn nor has a packet that was not received.
+    fn is_idle(&self) -> bool {
+        !self.waits && !self.socket.has_packet()
+    }
+
     /// Whether nobody is there any more.
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -542,6 +554,10 @@ mod tests {
         let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
         assert_eq!(clients.one_to_give_way(numbers[2]), None, "each may have a packet");
         look(&mut clients, &poller);
+        connected[0].1.send(b"attach", &[]).unwrap();
+        let (next, _) = clients.one_to_give_way(numbers[2]).unwrap();
+        assert_eq!(next, numbers[1], "what the oldest says has not been read");
+        assert!(matches!(clients.receive(numbers[0], &mut Vec::new()), ControlReceived::Packet(_)));
         let (oldest, why) = clients.one_to_give_way(numbers[2]).unwrap();
         assert_eq!(oldest, numbers[0]);
         assert!(why.contains("sessions.unattached_per_user_max"), "{why}");

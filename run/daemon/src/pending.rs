@@ -302,8 +302,10 @@ impl Shard {
         }
     }
 
-    /// A pending connection took too long.
+    /// A pending connection took too long, if it is not what the shard has not read that would settle it.
     pub fn pending_timed_out(&mut self, id: u64) {
+        let token = Token::Pending(id).to_poller();
+        self.serve_pending(id, Ready { token, readable: true, writable: true, is_gone: false });
         if let Some(PendingConnection { stream, phase, unidentified, .. }) = self.pending.open.remove(&id) {
             if let Some(key) = unidentified {
                 self.pending.places.unidentified.remove(key);

@@ -95,6 +95,7 @@ fn is_there(shard: &Shard, key: UnidentifiedKey, unidentified: Unidentified) -> 
 #[cfg(test)]
 mod tests {
     //! Shows that what lies unread is read before anybody gives way, on whichever shard; that a beginning helps nobody;
+    //! that nobody is out of time before it is read, either;
     //! and that the place of one that gave way is the newcomer's, however many others have not been given back.
     use super::*;
     use crate::handle::Daemon;
@@ -187,6 +188,16 @@ mod tests {
         shards.iter_mut().for_each(Shard::take_commands);
         assert_eq!(are_open(&first), [true, true]);
         assert!(!is_open(&newcomer));
+    }
+
+    #[test]
+    fn what_lies_unread_is_read_before_time_is_up() {
+        let (_daemon, mut shards) = two_shards(3);
+        let first = [PREFACE, b"P", b""].map(|said| connect(&mut shards[0], said));
+        let mut ids: Vec<u64> = shards[0].pending.open.keys().copied().collect();
+        ids.sort_unstable();
+        ids.into_iter().for_each(|id| shards[0].pending_timed_out(id));
+        assert_eq!(are_open(&first), [true, false, false]);
     }
 
     #[test]

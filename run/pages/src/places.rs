@@ -1,6 +1,8 @@
 //! Places for connections: so many in all, and so many from one source. Where one more comes, the oldest that has not
-//! asked yet gives way: of its own source, or of the source with the most.
+//! asked yet gives way: of its own source, or of the source with the most; rather one whose thread has read all there
+//! is of it, for the others may have asked already.
 
+use rustix::net::{RecvFlags, recv};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,13 +73,29 @@ impl ReaderPlaces {
     /// such connections, of which one more of this source is one.
     fn one_to_give_way(&self, source: IpAddr) -> Option<usize> {
         let silent = || self.taken.iter().enumerate().filter(|(_, one)| !one.has_asked);
+        // The first of those with nothing unread; else the first.
+        let first_at = |of: IpAddr| {
+            silent()
+                .filter(|(_, one)| one.source == of)
+                .min_by_key(|(_, one)| one.has_unread())
+                .map(|(at, _)| at)
+        };
         if self.of_source(source) >= PLACES_OF_SOURCE_MAX {
-            return silent().find(|(_, one)| one.source == source).map(|(at, _)| at);
+            return first_at(source);
         }
         let mut counts: HashMap<IpAddr, usize> = HashMap::from([(source, 1)]);
         silent().for_each(|(_, one)| *counts.entry(one.source).or_default() += 1);
         let most = silent().map(|(_, one)| counts[&one.source]).max()?;
-        silent().find(|(_, one)| counts[&one.source] == most).map(|(at, _)| at)
+        let (_, first) = silent().find(|(_, one)| counts[&one.source] == most)?;
+        first_at(first.source)
+    }
+}
+
+impl ReaderPlace {
+    /// Whether its thread has not read what it sent last.
+    fn has_unread(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(&*self.stream, &mut [0; 1][..], flags).is_ok_and(|(_, bytes)| bytes > 0)
     }
 }
 
@@ -109,7 +127,7 @@ fn source_of(address: IpAddr) -> IpAddr {
 mod tests {
     //! Shows that no source has all places, who gives way, and that places are given back.
     use super::*;
-    use std::io::{ErrorKind, Read};
+    use std::io::{ErrorKind, Read, Write};
     use std::net::TcpListener;
 
     /// Connections: each end that has a place, with the other, which does not wait.
@@ -151,6 +169,23 @@ mod tests {
         assert_eq!(places.lock().taken.len(), PLACES_MAX);
         drop((silent, others, more, new));
         assert!(places.lock().taken.is_empty());
+    }
+
+    #[test]
+    fn whose_request_has_not_been_read_gives_way_last() {
+        let (places, ends) = (ReaderLimit::default(), Ends::new());
+        let silent: Vec<_> = (0..4).map(|_| ends.admit(&places, "10.0.0.1")).collect();
+        let ask = |at: usize| (&silent[at].1).write_all(b"GET").unwrap();
+        let open = || silent.iter().map(|(_, reader)| is_open(reader)).collect::<Vec<_>>();
+        ask(0);
+        let (_one, _) = ends.admit(&places, "10.0.0.1");
+        assert_eq!(open(), [true, false, true, true]);
+        (2..4).for_each(ask);
+        let newest = ends.admit(&places, "10.0.0.1");
+        assert_eq!(open(), [true, false, true, true], "the newcomer before is silent");
+        (&newest.1).write_all(b"GET").unwrap();
+        let (_one, _) = ends.admit(&places, "10.0.0.1");
+        assert_eq!(open(), [false, false, true, true], "all have said something, and one must go");
     }
 
     #[test]

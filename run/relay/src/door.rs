@@ -3,6 +3,7 @@
 //!
 //! There are so many at most. Where one comes for which there is no room, the oldest of the address with the most gives
 //! way: a crowd from one address keeps out itself, and one that speaks at once has done so before it would give way.
+//! One with bytes that were not read yet goes last.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -59,8 +60,10 @@ impl Door {
         }
         let has_some = self.waiting.values().map(|waiting| counts[&waiting.source]);
         let Some(most) = has_some.max() else { return false };
-        let mut oldest = self.waiting.iter().filter(|(_, waiting)| counts[&waiting.source] == most);
-        let Some(token) = oldest.next().map(|(token, _)| *token) else { return false };
+        let of_most = self.waiting.iter().filter(|(_, waiting)| counts[&waiting.source] == most);
+        // The first of those with nothing unread; else the first.
+        let oldest = of_most.min_by_key(|(_, waiting)| waiting.stream.has_unread());
+        let Some(token) = oldest.map(|(token, _)| *token) else { return false };
         self.waiting.remove(&token).is_some()
     }
 
@@ -99,6 +102,7 @@ impl Door {
 mod tests {
     //! Shows who gives way.
     use super::*;
+    use std::io::Write;
     use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 
     /// A door with one connection of each of these addresses, in their order, and the other ends.
@@ -131,6 +135,18 @@ mod tests {
         assert!(door.give_way(of(4)));
         assert!(door.give_way(of(4)));
         assert!(!door.give_way(of(4)));
+    }
+
+    #[test]
+    fn one_with_bytes_unread_gives_way_last() {
+        let (mut door, mut others) = door(&[1, 1, 1]);
+        others[0].write_all(b"hello").unwrap();
+        let left = |door: &Door| door.waiting.keys().copied().collect::<Vec<_>>();
+        assert!(door.give_way(None));
+        assert_eq!(left(&door), [7, 9]);
+        others[2].write_all(b"hello").unwrap();
+        assert!(door.give_way(None));
+        assert_eq!(left(&door), [9], "the oldest of those that have said something");
     }
 
     #[test]
