@@ -4,13 +4,46 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/event_loop.h>
 #include <grpcpp/impl/service_type.h>
 
 #include <condition_variable>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
 namespace grpc {
+
+namespace internal {
+
+// Calls of reactors that are not over: their reactions run on threads that are not the server's.
+class ReactingCalls {
+  public:
+    // One more, until what is given goes.
+    static std::shared_ptr<void> Enter(const std::shared_ptr<ReactingCalls> &calls) {
+        {
+            std::lock_guard<std::mutex> lock(calls->mutex_);
+            calls->count_++;
+        }
+        return std::shared_ptr<void>(nullptr, [calls](void *) {
+            std::lock_guard<std::mutex> lock(calls->mutex_);
+            if (--calls->count_ == 0) calls->none_.notify_all();
+        });
+    }
+
+    // Until there are none.
+    void Wait() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        none_.wait(lock, [this] { return count_ == 0; });
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable none_;
+    size_t count_ = 0;
+};
+
+} // namespace internal
 
 class Server {
   public:
@@ -21,7 +54,8 @@ class Server {
         tl_queue_release(queue_);
     }
 
-    // Takes no new calls, waits for those in flight, and ends.
+    // Takes no new calls, waits for those in flight, and ends: no handler runs any more, and no reaction of a reactor is
+    // still to come.
     void Shutdown() { End(kWithoutLimit); }
     // Callers of what has not been answered then get UNAVAILABLE.
     template <class T> void Shutdown(const T &deadline) {
@@ -58,6 +92,12 @@ class Server {
         options.size = sizeof options;
         if (tl_queue_new(&queue_, &status) != TL_OK) return internal::TakeStatus(status);
         if (tl_server_new(&options, &server_, &status) != TL_OK) return internal::TakeStatus(status);
+        try {
+            // Their reactions need its threads: where there are none, it is here that it is said.
+            if (HasReactors()) internal::EventLoop::Get();
+        } catch (const std::system_error &) {
+            return Status(StatusCode::RESOURCE_EXHAUSTED, "no thread can be made for reactors");
+        }
         for (Service *service : services_) {
             for (const auto &method : service->methods_) {
                 std::string name = method->path.substr(1, method->path.rfind('/') - 1);
@@ -74,9 +114,14 @@ class Server {
         {
             std::lock_guard<std::mutex> lock(mutex_);
             for (size_t at = 0; at < std::min(kThreadsMin, threads_max_); at++) AddThread();
+            if (threads_ == 0) return Status(StatusCode::RESOURCE_EXHAUSTED, "no thread can be made for the handlers");
         }
         tl_server_ready(server_, &status);
         return internal::TakeStatus(status);
+    }
+
+    bool HasReactors() const {
+        return std::any_of(services_.begin(), services_.end(), [](Service *each) { return each->has_callback_methods(); });
     }
 
     void End(int64_t grace_ns) {
@@ -91,15 +136,22 @@ class Server {
         tl_queue_release(std::exchange(queue_, tl_queue{}));
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return threads_ == 0; });
+        lock.unlock();
+        reacting_->Wait();
+        lock.lock();
         has_ended_ = true;
         changed_.notify_all();
     }
 
-    // Under the lock.
+    // Under the lock. Where the machine has no thread to give, those that are there do: calls wait for them.
     void AddThread() {
+        try {
+            std::thread([this, queue = queue_] { Serve(queue); }).detach();
+        } catch (const std::system_error &) {
+            return;
+        }
         threads_++;
         idle_++;
-        std::thread([this, queue = queue_] { Serve(queue); }).detach();
     }
 
     // One call at a time; with the last idle thread's call comes another thread, for the next.
@@ -131,6 +183,7 @@ class Server {
             call->Finish(Status(StatusCode::UNIMPLEMENTED, "this server does not implement the method"), nullptr, {});
             return;
         }
+        if (found->second->kind == internal::ServedMethod::kCallback) call->Keep(internal::ReactingCalls::Enter(reacting_));
         if (!interceptors_.empty()) call->Intercept(&interceptors_, found->second->handler.type);
         if (found->second->kind == internal::ServedMethod::kAsync) {
             found->second->requests.Deliver(std::move(call));
@@ -147,6 +200,7 @@ class Server {
     HealthCheckServiceInterface health_;
     tl_server server_{};
     tl_queue queue_{};
+    std::shared_ptr<internal::ReactingCalls> reacting_ = std::make_shared<internal::ReactingCalls>();
     std::mutex mutex_;
     std::condition_variable changed_;
     size_t threads_ = 0, idle_ = 0;

@@ -195,4 +195,49 @@ inline void answered(const std::string &address) {
     CHECK(service.cancelled == 0);
 }
 
+// When a server has ended, no reaction is still to come: its service may go.
+inline void outlived(const std::string &address) {
+    struct Service final : v1::Exam::CallbackService {
+        struct Slow final : grpc::ServerUnaryReactor {
+            Slow(Service *of, bool waits) : of_(of) {
+                if (!waits) Finish(grpc::Status::OK);
+            }
+            void OnCancel() override {
+                of_->cancelled++;
+                Finish(grpc::Status::CANCELLED);
+            }
+            void OnDone() override {
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                of_->ended++;
+                delete this;
+            }
+            Service *of_;
+        };
+        grpc::ServerUnaryReactor *Echo(grpc::CallbackServerContext *, const Text *request, Text *) override {
+            begun++;
+            return new Slow(this, request->text() == "wait");
+        }
+        std::atomic<int> begun{0}, cancelled{0}, ended{0};
+    };
+    for (bool waits : {false, true}) {
+        Service service;
+        grpc::ServerBuilder builder;
+        builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+        builder.RegisterService(&service);
+        auto server = builder.BuildAndStart();
+        CHECK(server != nullptr);
+        std::thread client([&address, waits] {
+            auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+            grpc::ClientContext context;
+            Text response;
+            CHECK(stub->Echo(&context, text(waits ? "wait" : "hello"), &response).ok() != waits);
+        });
+        while (service.begun == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (waits) server->Shutdown(std::chrono::system_clock::now());
+        if (!waits) server->Shutdown();
+        CHECK(service.ended == 1 && service.cancelled == (waits ? 1 : 0));
+        client.join();
+    }
+}
+
 } // namespace exam

@@ -9,6 +9,9 @@
 #include "ends.h"
 #include "interceptors.h"
 #include "servers.h"
+#ifdef TRUNKLINE_HPP
+#include "threads.h"
+#endif
 
 static void say(const std::string &line) { std::cout << line << std::endl; }
 
@@ -51,6 +54,10 @@ int main(int argc, char **argv) {
         }
         exam::notified("localhost:50051");
         exam::answered("localhost:50051");
+        exam::outlived("localhost:50051");
+#ifdef TRUNKLINE_HPP
+        exam::crowded("localhost:50051");
+#endif
     } else {
         return 2;
     }

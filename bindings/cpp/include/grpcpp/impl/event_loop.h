@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <system_error>
 #include <thread>
 
 namespace grpc::internal {
@@ -42,13 +43,22 @@ class EventLoop {
         tl_queue_new(&queue_, nullptr);
         // Two at least: of two reactions of which one waits for the other, against the rules, both come.
         unsigned threads = std::clamp(std::thread::hardware_concurrency(), 2u, 16u);
-        for (unsigned at = 0; at < threads; at++) std::thread([this] { Run(); }).detach();
+        for (unsigned at = 0; at < threads; at++) {
+            try {
+                std::thread([queue = queue_] { Run(queue); }).detach();
+            } catch (const std::system_error &) {
+                // Those there are do. With none, who needs one is told, and the next asks again.
+                if (at > 0) break;
+                tl_queue_release(queue_);
+                throw;
+            }
+        }
     }
 
-    void Run() {
+    static void Run(tl_queue queue) {
         tl_event event;
         size_t count = 0;
-        while (tl_queue_next(queue_, &event, 1, -1, &count, nullptr) == TL_OK) {
+        while (tl_queue_next(queue, &event, 1, -1, &count, nullptr) == TL_OK) {
             if (count == 1) Dispatch(event);
         }
     }

@@ -23,6 +23,9 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     // Unanswered, its caller gets UNAVAILABLE.
     ~ServerCall() { tl_call_release(call_); }
 
+    // Kept for as long as anything of the call is still to come.
+    void Keep(std::shared_ptr<void> what) { kept_ = std::move(what); }
+
     // Before anything is done with it: who makes its interceptors.
     void Intercept(const ServerInterceptorFactories *factories, experimental::ServerRpcInfo::Type type) {
         factories_ = factories;
@@ -221,6 +224,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     std::mutex mutex_;
     std::deque<Sending> sends_;
     bool is_sending_ = false;
+    std::shared_ptr<void> kept_;
 };
 
 } // namespace grpc::internal

@@ -1,0 +1,61 @@
+// A process that may have no more threads: they are refused where they are made.
+#pragma once
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "common.h"
+
+namespace exam {
+
+inline std::atomic<bool> threads_are_refused{false};
+inline std::atomic<int> refused_threads{0};
+
+} // namespace exam
+
+// Before that of the system and those of sanitizers.
+extern "C" int pthread_create(pthread_t *out, const pthread_attr_t *how, void *(*run)(void *), void *with) {
+    using Create = int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    static Create create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+    if (!exam::threads_are_refused) return create(out, how, run, with);
+    exam::refused_threads++;
+    return EAGAIN;
+}
+
+namespace exam {
+
+// More calls at once than a server has threads for.
+inline void crowded(const std::string &address) {
+    struct Service final : v1::Exam::Service {
+        grpc::Status Echo(grpc::ServerContext *, const Text *, Text *) override {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            return grpc::Status::OK;
+        }
+    } service;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service);
+    auto server = builder.BuildAndStart();
+    CHECK(server != nullptr);
+    Gate begin;
+    std::vector<std::thread> clients;
+    for (int client = 0; client < 8; client++) {
+        clients.emplace_back([&address, &begin] {
+            auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+            begin.wait();
+            for (int call = 0; call < 10; call++) {
+                grpc::ClientContext context;
+                Text response;
+                CHECK(stub->Echo(&context, text("hello"), &response).ok());
+            }
+        });
+    }
+    threads_are_refused = true;
+    begin.open();
+    for (std::thread &client : clients) client.join();
+    threads_are_refused = false;
+    CHECK(refused_threads > 0);
+    server->Shutdown();
+}
+
+} // namespace exam
