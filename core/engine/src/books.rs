@@ -148,7 +148,7 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
         let of_session = move |bytes: &usize| !large_elsewhere || !engine.is_large(*bytes);
         half.backlog.iter().map(Item::parked_bytes).filter(of_session)
     });
-    agree(&of("parked bytes"), session.parked_bytes, parked.sum())?;
+    agree(&of("parked bytes"), session.parked_bytes.used() as usize, parked.sum())?;
     let answers = halves(engine)
         .filter(|(_, call, direction, half)| call.receiver(*direction) == Some(key) && half.large_waits);
     let answers = answers.flat_map(|(_, _, _, half)| half.backlog.iter().map(Item::parked_bytes));

@@ -10,6 +10,7 @@ use crate::limits::{ANSWERS, ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
 use crate::sampled::{sample_answer, sample_request};
 use crate::session::Session;
+use crate::source::source_of;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -294,21 +295,21 @@ impl Engine {
         let Some(session) = self.destination(key, direction) else {
             return self.account_forwarded(key, direction, item);
         };
-        let limit = self.limits.parked_bytes_per_session;
-        let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
-        if bytes == 0 {
-            return Ok(());
-        }
-        let parked_bytes = session.parked_bytes + bytes;
-        if parked_bytes > limit {
+        let (limit, more) = (self.limits.parked_bytes_per_session as u64, bytes as u64);
+        let Some(found) = self.sessions.find(session).filter(|_| bytes > 0) else { return Ok(()) };
+        // Known only where somebody may have too much.
+        let source = (!found.parked_bytes.is_anybodys(more, limit)).then(|| source_of(self, key));
+        let source = || source.clone().unwrap_or_default();
+        if !found.parked_bytes.has_room(more, limit, source) {
             return Err(Fault::Limit {
                 name: "bytes waiting for a full receive heap (limits.parked_bytes_per_session)",
-                limit: limit as u64,
+                limit,
             });
         }
-        let held_bytes = (parked_bytes + session.answer_bytes) as u64;
+        let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
+        let held_bytes = session.waiting_bytes() + more;
         self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
-        session.parked_bytes = parked_bytes;
+        session.parked_bytes.take(key, more, limit, source);
         Ok(())
     }
 
@@ -320,7 +321,7 @@ impl Engine {
         if answer_bytes > limit {
             return Err(Fault::Limit { name: ANSWERS, limit: limit as u64 });
         }
-        let held_bytes = (session.parked_bytes + answer_bytes) as u64;
+        let held_bytes = session.waiting_bytes() + bytes as u64;
         self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
         session.answer_bytes = answer_bytes;
         if let Some(call) = self.calls.find_mut(key) {
@@ -368,11 +369,15 @@ impl Engine {
             self.unaccount_forwarded(key, direction, item);
         }
         if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
-            let is_answer = is_large && is_waiting_answer;
-            let counted = if is_answer { &mut session.answer_bytes } else { &mut session.parked_bytes };
-            let left = counted.checked_sub(bytes);
-            *counted = self.invariants.left(left, "a session's items wait counted");
-            let held_bytes = (session.parked_bytes + session.answer_bytes) as u64;
+            const COUNTED: &str = "a session's items wait counted";
+            if is_large && is_waiting_answer {
+                let left = session.answer_bytes.checked_sub(bytes);
+                session.answer_bytes = self.invariants.left(left, COUNTED);
+            } else {
+                self.invariants.left(session.parked_bytes.used().checked_sub(bytes as u64), COUNTED);
+                session.parked_bytes.give_back(key, bytes as u64);
+            }
+            let held_bytes = session.waiting_bytes();
             self.held.settle(&mut session.holding, held_bytes);
         }
     }

@@ -66,7 +66,7 @@ pub struct Session {
     #[serde(skip)]
     pub(crate) arriving_bytes: u32,
     /// Bytes of messages that wait so that the daemon holds itself.
-    pub(crate) parked_bytes: usize,
+    pub(crate) parked_bytes: SharedRoom,
     /// Bytes of large answers of other hosts that wait, beside those.
     #[serde(default)]
     pub(crate) answer_bytes: usize,
@@ -146,7 +146,7 @@ impl Session {
             parked_streams: VecDeque::new(),
             stream_bytes: 0,
             arriving_bytes: 0,
-            parked_bytes: 0,
+            parked_bytes: SharedRoom::default(),
             answer_bytes: 0,
             holding: Holding::default(),
             crossings: SessionCrossings::default(),
@@ -187,6 +187,11 @@ impl Session {
     pub(crate) fn has_room(&self, limits: &Limits, source: impl FnOnce() -> Arc<str>) -> bool {
         let limit = limits.calls_delivered_per_session as u64;
         !self.draining && !self.gone && self.delivered.has_room(1, limit, source)
+    }
+
+    /// Bytes that the daemon holds of messages that wait for it to read.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.parked_bytes.used() + self.answer_bytes as u64
     }
 
     /// It serves no new calls. Whether it is to be told now that it has none left: each order is heard once.

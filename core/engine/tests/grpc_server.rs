@@ -869,6 +869,27 @@ fn an_address_that_has_all_calls_it_may_leaves_room_for_another() {
     scene.server.take_call();
 }
 
+/// A server that reads slowly, and whose receive heap one address has filled, and all that may wait for it: a message of
+/// another address waits, too, and is not refused.
+#[test]
+fn an_address_that_fills_a_servers_heap_leaves_room_to_wait_for_another() {
+    let mut world = World::with_limits(Limits { parked_bytes_per_session: 64 << 10, ..Limits::default() });
+    let mut server = world.attach_sized(0, PROTO, None, true, 96 << 10);
+    let [greedy, good] =
+        ["tcp://10.9.9.9:1", "tcp://10.8.8.8:1"].map(|label| world.web_from(0, label.into()));
+    let mut refused = 0;
+    for (web, tag) in (0..20).map(|tag| (greedy, StreamTag(tag))).chain([(good, ONE)]) {
+        world.request(web, tag, ONCE, &[], false);
+        world.body(web, tag, &blob(&[1; 20_000]), true);
+        world.settle(&mut [&mut server]);
+        let Some(trailers) = world.webs[web].take(tag).trailers else { continue };
+        let said = trailers["grpc-message"].to_str().unwrap();
+        assert!(web == greedy && said.contains("limits.parked_bytes_per_session"), "{said}");
+        refused += 1;
+    }
+    assert!((1..20).contains(&refused), "{refused}");
+}
+
 /// A client that reads nothing, by many connections: handlers that stream to it are paused, with all its connections
 /// together within what its address may hold, and a handler that streams to another goes on.
 #[test]

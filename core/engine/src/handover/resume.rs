@@ -5,6 +5,7 @@ use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::handover::awaited::WAIT_NS;
 use crate::remote::{Dial, Dialled};
+use crate::shared_room::SharedRoom;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -104,7 +105,8 @@ impl Engine {
         let Self { sessions, peers, calls, shards, .. } = self;
         shards.unpark(shards.parked_bytes());
         for (_, session) in sessions.iter_mut() {
-            (session.parked_bytes, session.answer_bytes, session.arriving_bytes) = (0, 0, 0);
+            session.parked_bytes = SharedRoom::default();
+            (session.answer_bytes, session.arriving_bytes) = (0, 0);
         }
         for (_, peer) in peers.iter_mut() {
             peer.assembling_bytes = 0;
@@ -128,10 +130,10 @@ impl Engine {
                     if let Some(peer) = half.large_of.filter(|_| is_large) {
                         peers.find_mut(peer).into_iter().for_each(|peer| peer.assembling_bytes += bytes);
                     } else if let Some(session) = session.and_then(|session| sessions.find_mut(session)) {
-                        let is_answer = is_large && half.large_waits;
-                        let counted =
-                            if is_answer { &mut session.answer_bytes } else { &mut session.parked_bytes };
-                        *counted += bytes;
+                        match is_large && half.large_waits {
+                            true => session.answer_bytes += bytes,
+                            false => session.parked_bytes.take_untold(bytes as u64),
+                        }
                     } else if call.crosses(direction) {
                         shards.park(bytes, usize::MAX);
                     }

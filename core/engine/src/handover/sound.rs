@@ -44,7 +44,7 @@ impl Sound<'_> {
             Route::Serves => true,
         };
         session.routes.iter().all(known)
-            && session.parked_bytes as u64 <= BYTES_MAX
+            && session.parked_bytes.used() <= BYTES_MAX
             && session.answer_bytes as u64 <= BYTES_MAX
             && session.delivered.used() <= BYTES_MAX
             && session.is_sound()

@@ -31,7 +31,6 @@ use crate::engine::{Engine, Turn};
 use crate::held::Holding;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::session::{Route, Session};
-use crate::shared_room::SharedRoom;
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::HashMap;
@@ -445,8 +444,8 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
         }
     }
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
-    (session.parked_bytes, session.answer_bytes) = (0, 0);
-    session.delivered = SharedRoom::default();
+    session.answer_bytes = 0;
+    (session.parked_bytes, session.delivered) = Default::default();
     session.made.clear();
     session.brought.clear();
     Some(session)
