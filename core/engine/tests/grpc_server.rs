@@ -869,7 +869,7 @@ fn an_address_that_has_all_calls_it_may_leaves_room_for_another() {
     scene.server.take_call();
 }
 
-/// A server that reads slowly, and whose receive heap one address has filled, and all that may wait for it: a message of
+/// A server reads slowly, and one address has filled its receive heap, and all that may wait for it: a message of
 /// another address waits, too, and is not refused.
 #[test]
 fn an_address_that_fills_a_servers_heap_leaves_room_to_wait_for_another() {
