@@ -369,8 +369,7 @@ impl Daemon {
         snapshots.all(|one| one.calls == 0 && one.peers.iter().all(|peer| peer.queued_bytes == 0))
     }
 
-    /// Stops every thread and waits for them. Calls in flight end as their connections do; peers get a second to read
-    /// what was said to them.
+    /// Stops every thread and waits. Calls in flight end as their connections do; peers get a second to read why.
     pub fn stop(mut self) {
         self.stop_threads();
     }
@@ -540,6 +539,7 @@ impl Daemon {
             resumes: None,
             pressing: false,
             turns_unlooked: 0,
+            full_looks: 0,
             sockets_worked: now(),
             choked: Vec::new(),
             buffers: Buffers::new(),

@@ -93,6 +93,8 @@ pub(crate) struct Shard {
     pub pressing: bool,
     /// Turns since the poller was asked, and when it last had something to tell.
     pub turns_unlooked: u32,
+    /// Looks in a row that told of as many sockets as one can: others may not have been read.
+    pub full_looks: u32,
     pub sockets_worked: Instant,
     /// Sessions whose completion ring was full.
     pub choked: Vec<SessionKey>,

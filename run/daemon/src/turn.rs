@@ -15,7 +15,7 @@ use crate::token::Token;
 use trunkline_call::Instant;
 use trunkline_call::entry::{gives_back, message_bytes, returned_bytes};
 use trunkline_engine::{SessionKey, Turn};
-use trunkline_net::Ready;
+use trunkline_net::{Poller, Ready};
 use trunkline_shm::RingError;
 use trunkline_telemetry::{Ask, TaxStage, tax_stage, tax_wait};
 
@@ -35,6 +35,9 @@ const RESTING_RETRY_NS: u64 = 200_000;
 /// loop busy, a first byte waits for a few microseconds.
 const SPARSE_AFTER_NS: u64 = 1_000_000;
 const SPARSE_TURNS: u32 = 8;
+/// Looks in a row that told of as many sockets as one can, for which timers wait: what says that a peer is there, or
+/// all of a request, may lie in a socket that is told of next. Beyond, somebody floods.
+const LOOKS_BEFORE_TIMERS_MAX: u32 = 16;
 /// Completions that wait for room in a ring beyond which the session's entries wait, too: whoever reads nothing could
 /// have any number of them kept. Twice what its calls need by the limits' defaults.
 const COMPLETIONS_WAITING_MAX: usize = 16_384;
@@ -396,6 +399,7 @@ impl Shard {
             tracing::error!(%error, "cannot poll");
         }
         let worked = !ready.is_empty();
+        self.full_looks = if ready.len() < Poller::EVENTS_MAX { 0 } else { self.full_looks + 1 };
         self.turns_unlooked = 0;
         if worked {
             self.sockets_worked = now();
@@ -445,7 +449,13 @@ impl Shard {
         }
     }
 
+    /// Does what is due by the clock, once all sockets have been read that had something.
     fn fire_timers(&mut self) -> bool {
+        if (1..LOOKS_BEFORE_TIMERS_MAX).contains(&self.full_looks) {
+            self.pressing = true;
+            return false;
+        }
+        self.full_looks = 0;
         let now = now();
         let mut fired = false;
         while let Some(token) = self.socket_timers.due(now) {
@@ -517,4 +527,41 @@ impl Shard {
 
 fn ring_fault(error: &RingError) -> String {
     format!("shared ring is damaged: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that no time is up while sockets have not been read, and that a flood does not stop the clock.
+    use super::*;
+    use crate::handle::tests::shards_at_rest;
+    use crate::purpose::Purpose;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use trunkline_net::Stream;
+
+    #[test]
+    fn timers_wait_for_sockets_that_have_not_been_read() {
+        let (_daemon, mut shards) = shards_at_rest("[daemon]\nshards = 1\nconnections_max = 4096\n");
+        let shard = &mut shards[0];
+        let connect = |shard: &mut Shard| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            theirs.write_all(b"P").unwrap();
+            shard.admit_accepted(Stream::inherit(ours.into(), false).unwrap(), &Purpose::Peers);
+            theirs
+        };
+        let _clients: Vec<_> = (0..Poller::EVENTS_MAX + 1).map(|_| connect(shard)).collect();
+        shard.socket_timers.insert(now(), Token::Lingering(1));
+        let begin = |shard: &mut Shard| shard.look_at_sockets(Some(0)) && shard.fire_timers();
+        assert!(!begin(shard), "some have not been read");
+        assert!(shard.pressing, "the next turn comes at once");
+        assert!(begin(shard), "all have");
+        // Somebody who always has something to say.
+        shard.socket_timers.insert(now(), Token::Lingering(1));
+        let fired = (0..LOOKS_BEFORE_TIMERS_MAX).position(|_| {
+            shard.full_looks += 1;
+            shard.fire_timers()
+        });
+        assert_eq!(fired, Some(LOOKS_BEFORE_TIMERS_MAX as usize - 1));
+    }
 }
