@@ -401,7 +401,7 @@ tl_code tl_call_receive(struct tl_call call,
                         struct tl_status *status);
 
 // Cancels a call that was made; operations under way end with `TL_CANCELLED`. A delivered call is let go of: without
-// an answer its caller gets `TL_UNAVAILABLE`.
+// an answer its caller gets `TL_UNAVAILABLE`, and nothing can be sent any more.
 //
 // Asks for: `status` is valid for writing or null.
 tl_code tl_call_cancel(struct tl_call call,
@@ -456,7 +456,9 @@ tl_code tl_call_send_headers(struct tl_call call,
                              struct tl_status *status);
 
 // Answers a delivered call: with an outcome (null: success), and a last response unless `message` is null. With a
-// queue: `TL_EVENT_SENT`; with 0: waits until there is room for it. The call is still to be released.
+// queue: `TL_EVENT_SENT`; with 0: waits until there is room for it. The call is still to be released. An answer that
+// nobody gets is none: `TL_CANCELLED`, `TL_DEADLINE_EXCEEDED` or `TL_UNAVAILABLE` then, because the call was no longer
+// wanted.
 //
 // Asks for: `outcome` and `message` are null or valid, and so are their slices; `status` is valid for writing or null.
 tl_code tl_call_finish(struct tl_call call,
@@ -681,7 +683,8 @@ tl_code tl_server_new(const struct tl_server_options *options,
                       struct tl_status *status);
 
 // Adds a service by its full name (`package.Service`). Its calls go to `handler` with `user`, on the thread that
-// received them; if that is null, to a queue as `TL_EVENT_CALL` with `tag`.
+// received them; if that is null, to a queue as `TL_EVENT_CALL` with `tag`. A call that is over before its event is
+// taken leaves the queue again.
 //
 // Asks for: The slice is valid; `handler` is null or a function that may be called on any thread, with `user`, until the server
 // has ended; `status` is valid for writing or null.

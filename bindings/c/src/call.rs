@@ -351,7 +351,7 @@ fn receive(object: &CallObject) -> Result<impl Future<Output = CallEvent> + Send
 }
 
 /// Cancels a call that was made; operations under way end with `TL_CANCELLED`. A delivered call is let go of: without
-/// an answer its caller gets `TL_UNAVAILABLE`.
+/// an answer its caller gets `TL_UNAVAILABLE`, and nothing can be sent any more.
 ///
 /// # Safety
 /// `status` is valid for writing or null.
@@ -506,7 +506,9 @@ pub unsafe extern "C" fn tl_call_send_headers(
 }
 
 /// Answers a delivered call: with an outcome (null: success), and a last response unless `message` is null. With a
-/// queue: `TL_EVENT_SENT`; with 0: waits until there is room for it. The call is still to be released.
+/// queue: `TL_EVENT_SENT`; with 0: waits until there is room for it. The call is still to be released. An answer that
+/// nobody gets is none: `TL_CANCELLED`, `TL_DEADLINE_EXCEEDED` or `TL_UNAVAILABLE` then, because the call was no longer
+/// wanted.
 ///
 /// # Safety
 /// `outcome` and `message` are null or valid, and so are their slices; `status` is valid for writing or null.

@@ -56,7 +56,8 @@ fn configured(foreign: &CallerMemory, options: &tl_server_options) -> Result<Ser
 }
 
 /// Adds a service by its full name (`package.Service`). Its calls go to `handler` with `user`, on the thread that
-/// received them; if that is null, to a queue as `TL_EVENT_CALL` with `tag`.
+/// received them; if that is null, to a queue as `TL_EVENT_CALL` with `tag`. A call that is over before its event is
+/// taken leaves the queue again.
 ///
 /// # Safety
 /// The slice is valid; `handler` is null or a function that may be called on any thread, with `user`, until the server
@@ -118,8 +119,10 @@ fn adapter(
     let Some(handler) = handler else {
         let queue = lookup::queue(queue)?;
         return Ok(Adapter::new(name, move |served| {
+            let waits = served.clone();
             let what = What::Call(Arc::new(CallObject::Served(served)));
-            queue.push(QueueEvent { tag, call: 0, what });
+            // The daemon bounds the calls that are open, and this what is over.
+            queue.push_while_wanted(QueueEvent { tag, call: 0, what }, |cx| waits.poll_over(cx));
         }));
     };
     Ok(Adapter::new(name, move |served| handle(handler, user, served)))

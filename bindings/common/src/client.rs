@@ -1,6 +1,6 @@
 //! Making calls: each step is a future that owns what it needs.
 
-use crate::cancel::{Cancel, OperationSide};
+use crate::cancel::Cancel;
 use crate::tray::{Borrowed, Tray};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -109,7 +109,7 @@ impl CallOpening {
             call = call.with_no_more();
         }
         let opening = within(scope, call.open());
-        let (requests, answers) = cancel.or(OperationSide::Sending, opening).await.ok_or_else(not_made)??;
+        let (requests, answers) = cancel.or(opening).await.ok_or_else(not_made)??;
         let watch = answers.watch();
         let opened = OpenCall { requests: Tray::new(requests), answers: Tray::new(answers), watch, cancel };
         if no_more {
@@ -139,7 +139,7 @@ impl OpenCall {
     pub async fn send(&self, message: OpaqueBody, is_last: bool) -> Result<(), Status> {
         let mut held = self.requests.take().ok_or_else(|| busy("sends, or nothing may follow"))?;
         let Some(requests) = held.get() else { return Err(busy("sends")) };
-        let sent = self.cancel.or(OperationSide::Sending, requests.send(message)).await;
+        let sent = self.cancel.or(requests.send(message)).await;
         if is_last {
             held.keep();
         }
@@ -168,7 +168,7 @@ impl OpenCall {
     /// Cancels the call, and ends operations under way.
     pub fn cancel(&self) {
         self.cancel.set();
-        drop((self.answers.empty(), self.requests.empty()));
+        drop((self.answers.close(), self.requests.close()));
     }
 
     fn half_close(&self) {
@@ -181,7 +181,7 @@ impl OpenCall {
             return CallEvent::End(status);
         };
         let Some(answers) = held.get() else { return CallEvent::End(busy("receives")) };
-        let arrived = match cancel.or(OperationSide::Receiving, answers.next()).await {
+        let arrived = match cancel.or(answers.next()).await {
             Some(Some(Answer::Headers(headers))) => CallEvent::Headers(headers),
             Some(Some(Answer::Message(message))) => CallEvent::Message(message),
             Some(Some(Answer::End(outcome))) => CallEvent::End(status_of(outcome)),
@@ -192,7 +192,7 @@ impl OpenCall {
             held.keep();
         } else {
             drop(held);
-            // Cancelled in between: nobody else has dropped what was not there.
+            // Cancelled by whoever opened it.
             if cancel.is_set() {
                 drop(self.answers.empty());
             }

@@ -31,7 +31,7 @@ mod queue;
 pub mod server;
 mod tray;
 
-pub use cancel::{Cancel, OperationSide};
+pub use cancel::Cancel;
 pub use client::{Answered, CallEvent, CallOpening, OpenCall};
 pub use queue::{CompletionQueue, Waited};
 pub use server::DeliveredCall;

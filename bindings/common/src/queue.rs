@@ -9,7 +9,9 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 /// Operations polled in a row before a thread that asked for events looks for one: what is woken again and again
@@ -40,7 +42,10 @@ struct QueueBell {
 struct State<E> {
     /// Operations that were woken.
     woken: VecDeque<Runnable>,
-    events: VecDeque<E>,
+    /// Each with its number; those rise.
+    events: VecDeque<(u64, E)>,
+    /// Of the last event, from 1.
+    last_number: u64,
     /// Every operation that has not ended; dropping one cancels it.
     under_way: Slab<Option<Task<()>>>,
     /// Threads in `next` that will look again before they sleep or leave: nobody need ring for those.
@@ -74,6 +79,7 @@ impl<E: Send + 'static> CompletionQueue<E> {
         let state = State {
             woken: VecDeque::new(),
             events: VecDeque::new(),
+            last_number: 0,
             under_way: Slab::new(),
             looking: 0,
             rung: false,
@@ -105,6 +111,28 @@ impl<E: Send + 'static> CompletionQueue<E> {
     /// Adds an event.
     pub fn push(&self, event: E) {
         self.shared.state.lock().add(event, &self.shared.bell);
+    }
+
+    /// Adds an event that is taken out again if `poll_over` becomes ready before anybody has taken it: what is not
+    /// wanted any more does not wait here. `poll_over` is asked once, before the event is there, and wakes.
+    pub fn push_while_wanted(&self, event: E, poll_over: impl FnOnce(&Context<'_>) -> Poll<()>) {
+        let withdrawal =
+            Arc::new(Withdrawal { shared: Arc::downgrade(&self.shared), number: AtomicU64::new(NOT_ADDED) });
+        let waker = Waker::from(Arc::clone(&withdrawal));
+        if poll_over(&Context::from_waker(&waker)).is_ready() {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        // Relaxed: the lock orders it with whoever takes it out.
+        let number = state.last_number + 1;
+        let added =
+            withdrawal.number.compare_exchange(NOT_ADDED, number, Ordering::Relaxed, Ordering::Relaxed);
+        if added.is_ok() {
+            state.add(event, &self.shared.bell);
+        } else {
+            drop(state);
+            drop(event);
+        }
     }
 
     /// Moves up to `max` events into `out`; waits for the first until `deadline`, or for ever.
@@ -153,7 +181,7 @@ impl<E: Send + 'static> CompletionQueue<E> {
             let can_take = state.woken.is_empty() || polls >= POLLS_MAX || state.events.len() >= max;
             if can_take && !state.events.is_empty() {
                 let count = state.events.len().min(max);
-                out.extend(state.events.drain(..count));
+                out.extend(state.events.drain(..count).map(|(_, event)| event));
                 looking.leave(&mut state);
                 return Waited::Events(count);
             }
@@ -182,6 +210,27 @@ impl<E: Send + 'static> CompletionQueue<E> {
             }
         }
         true
+    }
+}
+
+/// What takes an event out: its number, or one of those below.
+struct Withdrawal<E> {
+    shared: Weak<Shared<E>>,
+    number: AtomicU64,
+}
+
+const NOT_ADDED: u64 = 0;
+const FIRST: u64 = 1;
+const NOT_WANTED: u64 = u64::MAX;
+
+impl<E: Send + 'static> Wake for Withdrawal<E> {
+    fn wake(self: Arc<Self>) {
+        let number = self.number.swap(NOT_WANTED, Ordering::Relaxed);
+        if let (FIRST..NOT_WANTED, Some(shared)) = (number, self.shared.upgrade()) {
+            // Not under the lock: what is dropped may wake others.
+            let event = shared.state.lock().take_out(number, &shared.bell);
+            drop(event);
+        }
     }
 }
 
@@ -252,9 +301,20 @@ impl<E> State<E> {
 
     fn add(&mut self, event: E, bell: &QueueBell) {
         if !self.is_closed {
-            self.events.push_back(event);
+            self.last_number += 1;
+            self.events.push_back((self.last_number, event));
             self.ring_unless_looked(bell);
         }
+    }
+
+    /// An event that nobody has taken.
+    fn take_out(&mut self, number: u64, bell: &QueueBell) -> Option<E> {
+        let at = self.events.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        let event = self.events.remove(at);
+        if self.is_empty() && self.looking == 0 {
+            self.hush(bell);
+        }
+        event.map(|(_, event)| event)
     }
 
     fn is_empty(&self) -> bool {
@@ -435,6 +495,46 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(queue.next(&mut out, 8, now()), Waited::Events(1));
         assert!(!is_readable(&queue));
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_is_taken_out() {
+        let queue = CompletionQueue::new().unwrap();
+        let wakers: Vec<_> = (0..5)
+            .map(|number| {
+                let mut kept = None;
+                queue.push_while_wanted(number, |cx| {
+                    kept = Some(cx.waker().clone());
+                    Poll::Pending
+                });
+                queue.push(10 + number);
+                kept.unwrap()
+            })
+            .collect();
+        queue.push_while_wanted(5, |_| Poll::Ready(()));
+        queue.push_while_wanted(6, |cx| {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        });
+        wakers[0].wake_by_ref();
+        wakers[3].wake_by_ref();
+        wakers[3].wake_by_ref();
+        let mut out = Vec::new();
+        assert_eq!(queue.next(&mut out, 3, now()), Waited::Events(3));
+        // One was taken, one was not.
+        wakers[1].wake_by_ref();
+        wakers[4].wake_by_ref();
+        assert_eq!(queue.next(&mut out, 8, now()), Waited::Events(4));
+        assert_eq!(out, [10, 1, 11, 2, 12, 13, 14]);
+        let mut waker = None;
+        queue.push_while_wanted(7, |cx| {
+            waker = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        assert!(is_readable(&queue));
+        waker.unwrap().wake();
+        assert!(!is_readable(&queue), "nothing is left");
+        assert_eq!(queue.next(&mut out, 8, now()), Waited::Late);
     }
 
     #[test]

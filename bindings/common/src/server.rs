@@ -1,11 +1,12 @@
 //! Serving calls on any thread.
 
-use crate::cancel::{Cancel, OperationSide};
+use crate::cancel::Cancel;
 use crate::client::{CallEvent, held_or};
 use crate::tray::Tray;
 use std::fmt;
 use std::future::{poll_fn, ready};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use trunkline::codegen::Handling;
 use trunkline::opaque::{self, Delivered, Incoming, OpaqueBody, Outcome, Responder, Scope, Types};
@@ -103,7 +104,7 @@ impl DeliveredCall {
         };
         let Some(incoming) = held.get() else { return CallEvent::RequestsEnd };
         let next = poll_fn(|cx| incoming.poll_message(cx));
-        match self.cancel.or(OperationSide::Receiving, next).await {
+        match self.cancel.or(next).await {
             Some(Ok(Some(message))) => CallEvent::Message(message),
             Some(Ok(None)) => CallEvent::RequestsEnd,
             Some(Err(status)) => CallEvent::End(status),
@@ -118,7 +119,7 @@ impl DeliveredCall {
     pub async fn send_headers(&self, headers: &Metadata) -> Result<(), Status> {
         let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.get() else { return Ok(()) };
-        self.cancel.or(OperationSide::Sending, responder.send_headers(headers)).await.ok_or_else(let_go)?
+        self.cancel.or(responder.send_headers(headers)).await.ok_or_else(let_go)?
     }
 
     /// Sends a response.
@@ -128,19 +129,20 @@ impl DeliveredCall {
     pub async fn send(&self, message: OpaqueBody) -> Result<(), Status> {
         let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.get() else { return Ok(()) };
-        self.cancel.or(OperationSide::Sending, responder.send(message)).await.ok_or_else(let_go)?
+        self.cancel.or(responder.send(message)).await.ok_or_else(let_go)?
     }
 
     /// Ends the call, with a last response if there is one. The status's metadata are the trailers.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION when it was answered already, and while another operation sends.
+    /// Why the call is no longer wanted, so that nobody gets the answer; FAILED_PRECONDITION when it was answered or
+    /// let go of already, and while another operation sends.
     pub async fn finish(&self, status: &Status, message: Option<OpaqueBody>) -> Result<(), Status> {
         let held = held_or(self.responder.take(), "sends, or the call has been answered")?;
-        if let Some(responder) = held.keep() {
-            responder.finish(&Outcome::from(status), message).await;
-        }
-        Ok(())
+        let Some(responder) = held.keep() else { return Ok(()) };
+        let outcome = Outcome::from(status);
+        let finished = responder.finish(&outcome, message);
+        self.cancel.or(finished).await.ok_or_else(let_go)?
     }
 
     /// Ready when the call is over: answered, or no longer wanted. One waits at a time.
@@ -148,10 +150,15 @@ impl DeliveredCall {
         poll_fn(|cx| self.head.scope.poll_over(cx)).await;
     }
 
+    /// The same to be polled: by whoever has not given the call to anybody yet.
+    pub fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
+        self.head.scope.poll_over(cx)
+    }
+
     /// Lets go of a call: without an answer, its caller gets UNAVAILABLE. Ends operations under way.
     pub fn let_go(&self) {
         self.cancel.set();
-        drop((self.responder.empty(), self.incoming.empty()));
+        drop((self.responder.close(), self.incoming.close()));
     }
 }
 

@@ -5,7 +5,14 @@ use std::sync::Arc;
 
 /// A place for one thing, taken by one operation at a time.
 #[derive(Debug)]
-pub struct Tray<T>(Arc<Mutex<Option<T>>>);
+pub struct Tray<T>(Arc<Mutex<TrayContents<T>>>);
+
+#[derive(Debug)]
+struct TrayContents<T> {
+    what: Option<T>,
+    /// What comes back is not kept.
+    is_closed: bool,
+}
 
 /// What was taken; it goes back when this is dropped, unless it was [kept](Borrowed::keep).
 #[derive(Debug)]
@@ -17,18 +24,25 @@ pub struct Borrowed<T> {
 impl<T> Tray<T> {
     /// With `what` in it.
     pub fn new(what: T) -> Self {
-        Self(Arc::new(Mutex::new(Some(what))))
+        Self(Arc::new(Mutex::new(TrayContents { what: Some(what), is_closed: false })))
     }
 
     /// Takes what is there; `None` while somebody else has it, or for good.
     pub fn take(&self) -> Option<Borrowed<T>> {
-        let what = self.0.lock().take()?;
+        let what = self.0.lock().what.take()?;
         Some(Borrowed { what: Some(what), tray: self.clone() })
     }
 
     /// Takes what is there and does not give it back.
     pub fn empty(&self) -> Option<T> {
-        self.0.lock().take()
+        self.0.lock().what.take()
+    }
+
+    /// The same for good: what somebody has goes when it comes back.
+    pub fn close(&self) -> Option<T> {
+        let mut contents = self.0.lock();
+        contents.is_closed = true;
+        contents.what.take()
     }
 }
 
@@ -53,7 +67,14 @@ impl<T> Borrowed<T> {
 impl<T> Drop for Borrowed<T> {
     fn drop(&mut self) {
         if let Some(what) = self.what.take() {
-            *self.tray.0.lock() = Some(what);
+            let mut contents = self.tray.0.lock();
+            if !contents.is_closed {
+                contents.what = Some(what);
+                return;
+            }
+            // Not under the lock: it may wake others.
+            drop(contents);
+            drop(what);
         }
     }
 }
@@ -71,5 +92,15 @@ mod tests {
         drop(held);
         assert_eq!(tray.take().and_then(Borrowed::keep), Some(7));
         assert!(tray.take().is_none(), "it was kept");
+    }
+
+    #[test]
+    fn what_comes_back_to_a_closed_tray_goes() {
+        let what = Arc::new(());
+        let tray = Tray::new(Arc::clone(&what));
+        let held = tray.take().unwrap();
+        assert!(tray.close().is_none(), "somebody has it");
+        drop(held);
+        assert!(tray.take().is_none() && Arc::strong_count(&what) == 1);
     }
 }

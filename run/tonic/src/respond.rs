@@ -51,7 +51,7 @@ where
     let Delivered { path, metadata, incoming, responder } = call;
     let Some(path) = request::path(&path) else {
         let status = Status::unimplemented(format!("{path:?} is no path of a method"));
-        return responder.finish(&Outcome::from(&status), None).await;
+        return ended(responder, &Outcome::from(&status), None).await;
     };
     let mut head = request::head(&request::Outgoing {
         scheme: &Scheme::HTTP,
@@ -73,8 +73,13 @@ where
     match answered {
         Ok(response) => respond(response, responder).await,
         // A generated service has no such errors; layers may.
-        Err(error) => responder.finish(&of_error(error), None).await,
+        Err(error) => ended(responder, &of_error(error), None).await,
     }
+}
+
+/// Ends a call. Whoever served it has returned, and is not told whether it was still wanted.
+async fn ended(responder: Responder, outcome: &Outcome, message: Option<Bytes>) {
+    let _is_wanted = responder.finish(outcome, message.map(Into::into)).await;
 }
 
 /// Says what the service answered.
@@ -85,7 +90,7 @@ where
 {
     let (head, body) = response.into_parts();
     match response::parse(&head, body.is_end_stream(), &Limits::default()) {
-        ResponseHead::Ended(words) => responder.finish(&outcome(&words), None).await,
+        ResponseHead::Ended(words) => ended(responder, &outcome(&words), None).await,
         ResponseHead::Headers { metadata: headers, encoding, .. } => {
             let messages = Messages::new(tonic::body::Body::new(body), encoding);
             let answering = Answering { responder, headers: Some(metadata(&headers)), held: None };
@@ -160,7 +165,7 @@ impl Answering {
                 return;
             }
         }
-        self.responder.finish(outcome, self.held.take().map(Into::into)).await;
+        ended(self.responder, outcome, self.held.take()).await;
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <trunkline.h>
+#include <unistd.h>
 
 #define SERVICE "exam.v1.Exam"
 #define CHECK(condition) check((condition), #condition, __LINE__)
@@ -378,6 +379,102 @@ static void watches(void) {
     puts("watches");
 }
 
+// Calls that this thread serves.
+static tl_queue apart;
+
+static tl_call made_and_come(tl_call *call) {
+    tl_slice none = {NULL, 0};
+    CHECK(tl_call_open(channel, text("/exam.v1.Apart/Any"), none, TL_NO_MESSAGE, NULL, WAITS, 0, call, NULL) == TL_OK);
+    tl_event event = next(apart);
+    CHECK(event.kind == TL_EVENT_CALL);
+    tl_call come = event.call;
+    tl_event_clear(&event);
+    return come;
+}
+
+// Whether what was begun in the queue has not ended.
+static int waits(void) {
+    tl_event event;
+    size_t count;
+    CHECK(tl_queue_next(apart, &event, 1, INT64_C(300000000), &count, NULL) == TL_OK);
+    if (count == 1) CHECK(event.kind == TL_EVENT_SENT && event.code == TL_OK);
+    return count == 0;
+}
+
+static void sent(tl_code code) {
+    tl_event event = next(apart);
+    CHECK(event.kind == TL_EVENT_SENT && event.code == code);
+    tl_event_clear(&event);
+}
+
+static tl_code end_of(tl_call call) {
+    tl_event event;
+    do {
+        CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK);
+        tl_event_clear(&event);
+    } while (event.kind != TL_EVENT_END);
+    tl_call_release(call);
+    return event.code;
+}
+
+// An answer that nobody gets is none, and who lets go of a call while something is sent has let go of it.
+static void answers(void) {
+    static char large[1 << 20];
+    tl_slice message = {(const uint8_t *)large, sizeof large};
+    tl_call call, come = made_and_come(&call);
+    CHECK(tl_call_cancel(call, NULL) == TL_OK && tl_call_watch(come, WAITS, 0, NULL) == TL_OK);
+    CHECK(tl_call_finish(come, NULL, &message, WAITS, 0, NULL) == TL_CANCELLED);
+    tl_call_release(come);
+    tl_call_release(call);
+
+    // Nobody reads, and so it cannot go on.
+    come = made_and_come(&call);
+    do CHECK(tl_call_send(come, message, 0, apart, 0, NULL) == TL_OK);
+    while (!waits());
+    CHECK(tl_call_cancel(come, NULL) == TL_OK);
+    sent(TL_CANCELLED);
+    CHECK(tl_call_finish(come, NULL, NULL, WAITS, 0, NULL) == TL_FAILED_PRECONDITION);
+    CHECK(end_of(call) == TL_UNAVAILABLE);
+    tl_call_release(come);
+
+    // No room for the answer: 512 MiB are taken. With checks what is built lies elsewhere.
+    if (getenv("TRUNKLINE_CHECKS") != NULL) {
+        puts("answers");
+        return;
+    }
+    tl_memory all[140];
+    const int count = sizeof all / sizeof all[0];
+    tl_channel nowhere = {0};
+    come = made_and_come(&call);
+    for (int at = 0; at < count; at++) {
+        CHECK(tl_memory_new(nowhere, come, at < 130 ? 4 * sizeof large : sizeof large, &all[at], NULL) == TL_OK);
+    }
+    CHECK(tl_call_finish(come, NULL, &message, apart, 0, NULL) == TL_OK && waits());
+    CHECK(tl_call_cancel(come, NULL) == TL_OK);
+    sent(TL_CANCELLED);
+    CHECK(end_of(call) == TL_UNAVAILABLE);
+    tl_call_release(come);
+    for (int at = 0; at < count; at++) tl_memory_release(all[at]);
+    puts("answers");
+}
+
+// A call that nobody takes is gone from the queue when it is over.
+static void untaken(void) {
+    tl_slice none = {NULL, 0};
+    struct pollfd fd = {tl_queue_fd(apart), POLLIN, 0};
+    CHECK(poll(&fd, 1, 0) == 0);
+    for (int round = 0; round < 20; round++) {
+        tl_call call;
+        CHECK(tl_call_open(channel, text("/exam.v1.Apart/Any"), none, TL_NO_MESSAGE, NULL, WAITS, 0, &call, NULL) ==
+              TL_OK);
+        CHECK(poll(&fd, 1, -1) == 1);
+        CHECK(tl_call_cancel(call, NULL) == TL_OK);
+        tl_call_release(call);
+        while (poll(&fd, 1, 0) == 1) usleep(1000);
+    }
+    puts("untaken");
+}
+
 static void misuse(void) {
     tl_message reply, gone;
     tl_channel nothing = {0}, wild = {UINT64_MAX};
@@ -465,7 +562,7 @@ int main(void) {
     to.daemon = TL_EMBEDDED;
     CHECK(tl_channel_new(&to, &channel, NULL) == TL_OK);
     CHECK(tl_channel_new(&to, &onward, NULL) == TL_OK);
-    CHECK(tl_queue_new(&served, NULL) == TL_OK);
+    CHECK(tl_queue_new(&served, NULL) == TL_OK && tl_queue_new(&apart, NULL) == TL_OK);
     tl_server server;
     tl_server_options options = {0};
     options.size = sizeof options;
@@ -473,6 +570,7 @@ int main(void) {
     options.workers = 2;
     CHECK(tl_server_new(&options, &server, NULL) == TL_OK);
     CHECK(tl_server_add_service(server, text(SERVICE), served, 0, NULL, NULL, NULL) == TL_OK);
+    CHECK(tl_server_add_service(server, text("exam.v1.Apart"), apart, 0, NULL, NULL, NULL) == TL_OK);
     CHECK(tl_server_add_service(server, text("exam.v1.Relay"), WAITS, 0, relay, &served, NULL) == TL_OK);
     CHECK(tl_server_start(server, NULL) == TL_OK && tl_server_ready(server, NULL) == TL_OK);
     CHECK(tl_server_start(server, NULL) == TL_FAILED_PRECONDITION);
@@ -484,11 +582,13 @@ int main(void) {
     queued();
     streams();
     watches();
+    answers();
+    untaken();
     misuse();
     threads();
 
     CHECK(tl_server_shutdown(server, INT64_C(10000000000), NULL) == TL_OK);
-    CHECK(tl_queue_release(served) == TL_OK);
+    CHECK(tl_queue_release(served) == TL_OK && tl_queue_release(apart) == TL_OK);
     CHECK(pthread_join(serving, NULL) == 0);
     tl_server_release(server);
     tl_channel_release(onward);

@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
         exam::answered("localhost:50051");
         exam::outlived("localhost:50051");
 #ifdef TRUNKLINE_HPP
+        exam::unasked("localhost:50051");
         exam::crowded("localhost:50051");
 #endif
     } else {

@@ -100,10 +100,14 @@ impl Responder {
     /// Ends the call; with `message`, which then is the only response, or the last.
     ///
     /// # Errors
-    /// None that anybody could act on: a message that cannot be sent becomes the status of the call.
-    pub async fn finish(self, outcome: &Outcome, message: Option<OpaqueBody>) {
+    /// Why the call was no longer wanted when the answer was there: its caller does not get it. A message that cannot
+    /// be sent becomes the status of the call.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it answers as a [`Responder`] that is dropped.
+    pub async fn finish(self, outcome: &Outcome, message: Option<OpaqueBody>) -> Result<(), Status> {
         let message = message.map(|message| message.into_raw(self.encoding));
-        self.answer.conclude(outcome, message).await;
+        self.answer.conclude(outcome, message).await
     }
 
     /// When the call must have ended.

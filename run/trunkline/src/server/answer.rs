@@ -1,6 +1,6 @@
 //! From what a handler returns to the answer of its call.
 
-use super::call::Call;
+use super::call::{Call, gone};
 use super::meter;
 use crate::clock;
 use crate::message::{NotPlaced, Raw, Response, Sendable, write_metadata};
@@ -35,14 +35,17 @@ impl Answer {
     }
 
     /// Answers with an outcome of the application's own wording.
-    pub(crate) async fn conclude(self, outcome: &Outcome, mut message: Option<Raw>) {
+    ///
+    /// # Errors
+    /// Why the call was no longer wanted when the answer was there: nobody gets it.
+    pub(crate) async fn conclude(self, outcome: &Outcome, mut message: Option<Raw>) -> Result<(), Status> {
         if let Some(body) = &mut message
             && let Err(status) = place(&self.call, body).await
         {
-            return self.end(Err(status)).await;
+            return self.fail(&status).await;
         }
         let trailers = self.written(&outcome.trailers).await;
-        self.give(outcome.code, message.as_mut().and_then(Raw::take_written), trailers);
+        self.give(outcome.code, message.as_mut().and_then(Raw::take_written), trailers)
     }
 
     /// Answers with a status alone, without waiting: without space for its text the code has to do.
@@ -50,36 +53,45 @@ impl Answer {
         let mut trailers = Metadata::new();
         let _ = status.put_into(&mut trailers);
         let trailers = write_metadata(self.call.session(), &trailers).ok();
-        self.finish(status.code(), None, trailers);
+        let _is_wanted = self.finish(status.code(), None, trailers);
     }
 
-    /// Answers with a response or a status.
+    /// Answers with a response or a status. A handler that has returned is not told whether anybody wanted it.
     pub(super) async fn respond<R: Message>(self, result: Result<Response<R>, Status>) {
-        let Response { mut body, headers, trailers } = match result {
-            Ok(response) => response,
-            Err(status) => return self.end(Err(status)).await,
+        let _is_wanted = match result {
+            Ok(response) => self.respond_with(response).await,
+            Err(status) => self.fail(&status).await,
         };
+    }
+
+    async fn respond_with<R: Message>(self, response: Response<R>) -> Result<(), Status> {
+        let Response { mut body, headers, trailers } = response;
         if self.call.send_headers(&headers).await.is_err() {
             return self.give(Code::Cancelled, None, None);
         }
         match place(&self.call, &mut body).await {
             Ok(()) => {
                 let trailers = self.written(&trailers).await;
-                self.give(Code::Ok, body.take_written(), trailers);
+                self.give(Code::Ok, body.take_written(), trailers)
             }
-            Err(status) => self.end(Err(status)).await,
+            Err(status) => self.fail(&status).await,
         }
     }
 
     /// Answers with a status, and with the trailers a stream was given.
     pub(super) async fn end(self, result: Result<(), Status>) {
-        let kept = self.call.take_trailers();
-        let (code, trailers) = match result {
-            Ok(()) => (Code::Ok, kept),
-            Err(status) => (failure(&status), words(&status, &kept)),
+        let _is_wanted = match result {
+            Ok(()) => {
+                let trailers = self.written(&self.call.take_trailers()).await;
+                self.give(Code::Ok, None, trailers)
+            }
+            Err(status) => self.fail(&status).await,
         };
-        let trailers = self.written(&trailers).await;
-        self.give(code, None, trailers);
+    }
+
+    async fn fail(self, status: &Status) -> Result<(), Status> {
+        let trailers = self.written(&words(status, &self.call.take_trailers())).await;
+        self.give(failure(status), None, trailers)
     }
 
     /// Metadata in the send heap; waits for space there as long as the call is wanted.
@@ -103,23 +115,29 @@ impl Answer {
         }
     }
 
-    fn give(mut self, code: Code, message: Option<Written>, trailers: Option<Written>) {
-        self.finish(code, message, trailers);
+    fn give(mut self, code: Code, message: Option<Written>, trailers: Option<Written>) -> Result<(), Status> {
+        self.finish(code, message, trailers)
     }
 
     // LIFE: 16 | handler ran; response built and published | status (a11) | 5 server application
-    fn finish(&mut self, code: Code, message: Option<Written>, trailers: Option<Written>) {
+    fn finish(
+        &mut self,
+        code: Code,
+        message: Option<Written>,
+        trailers: Option<Written>,
+    ) -> Result<(), Status> {
         self.given = true;
         let (call, taken) = (self.call.id(), self.taken);
         let published = clock::now();
         let cpu_ns = meter::taken_ns(published.since_ns(taken));
-        self.call.session().with(|books, effects| {
+        let finished = self.call.session().with(|books, effects| {
             let is_wanted = books.call(call).is_some_and(|state| state.end.is_none());
             if !is_wanted {
-                books.forget(call, effects);
+                let end = books.forget(call, effects).and_then(|state| state.end);
                 // The blocks go back unsent.
                 drop((message, trailers));
-                return books.made_available(Resource::Heap, effects);
+                books.made_available(Resource::Heap, effects);
+                return Err(gone(end));
             }
             let payload = message.map(Written::into_payload);
             let metadata = trailers.map(Written::lend).unwrap_or_default();
@@ -127,7 +145,9 @@ impl Answer {
             let finish =
                 Finish { call, code, execution, payload, metadata, taken, published, cpu_ns, subtree: 0 };
             books.answer(finish, effects);
+            Ok(())
         });
+        finished.unwrap_or_else(|| Err(gone(None)))
     }
 }
 
@@ -145,7 +165,7 @@ impl Drop for Answer {
         let _ = status.put_into(&mut trailers);
         // No waiting in a drop: without space for the text the code alone has to do.
         let trailers = write_metadata(self.call.session(), &trailers).ok();
-        self.finish(status.code(), None, trailers);
+        let _is_wanted = self.finish(status.code(), None, trailers);
     }
 }
 

@@ -154,7 +154,7 @@ impl Call {
 }
 
 /// The status of a delivered call that is no longer wanted.
-fn gone(end: Option<End>) -> Status {
+pub(super) fn gone(end: Option<End>) -> Status {
     match end {
         Some(End::Cancelled(Code::DeadlineExceeded)) => {
             Status::deadline_exceeded("the call's deadline passed")

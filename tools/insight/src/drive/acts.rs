@@ -140,7 +140,7 @@ impl Acts {
     async fn serve(&self, number: usize, due_ns: u64, mut responder: Responder) {
         let Some(plan) = self.calls.get(number) else {
             let status = Status::invalid_argument("the request names no call of the file that is driven");
-            return responder.finish(&Outcome::from(&status), None).await;
+            return fail(responder, &status).await;
         };
         let one = || exchange(&self.below, BELOW, Vec::new(), PATIENCE, false);
         let mut under_way = FuturesUnordered::new();
@@ -163,7 +163,7 @@ impl Acts {
             Code::Ok => answer(responder, vec![0; plan.answer_bytes]).await,
             code => {
                 let status = Status::new(code, "as it was in the file");
-                responder.finish(&Outcome::from(&status), None).await;
+                fail(responder, &status).await;
             }
         }
     }
@@ -216,9 +216,14 @@ async fn first_numbers(incoming: &mut Incoming) -> Option<[u64; 3]> {
     Some([u64::from_le_bytes(*number), u16::from_le_bytes(*above).into(), u64::from_le_bytes(*due_ns)])
 }
 
+/// The caller has what it has: one that has gone is counted where it called.
+async fn fail(responder: Responder, status: &Status) {
+    let _is_wanted = responder.finish(&Outcome::from(status), None).await;
+}
+
 async fn answer(responder: Responder, message: Vec<u8>) {
     let outcome = Outcome { code: Code::Ok, ..Outcome::from(&Status::new(Code::Ok, "")) };
-    responder.finish(&outcome, Some(message.into())).await;
+    let _is_wanted = responder.finish(&outcome, Some(message.into())).await;
 }
 
 /// Makes a call to its end, or, if it `cancels`, until its handler has it.

@@ -4,6 +4,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <algorithm>
 #include <list>
 #include <vector>
 
@@ -23,7 +24,8 @@ class AsyncRequest {
     virtual void Refuse() = 0;
 };
 
-// Calls of one method and who asks for them, whichever is there first. As many calls wait as the daemon lets be open.
+// Calls of one method and who asks for them, whichever is there first. As many calls wait as the daemon lets be open, and
+// no more than that again which are over.
 class AsyncRequests {
   public:
     void Ask(AsyncRequest *request) {
@@ -42,7 +44,13 @@ class AsyncRequests {
     void Deliver(std::shared_ptr<ServerCall> call) {
         std::unique_lock<std::mutex> lock(mutex_);
         if (is_closed_) return;
-        if (requests_.empty()) return calls_.push_back(std::move(call));
+        if (requests_.empty()) {
+            calls_.push_back(std::move(call));
+            if (calls_.size() < look_at_) return;
+            auto over = LookForOver();
+            lock.unlock();
+            return;
+        }
         AsyncRequest *request = requests_.front();
         requests_.pop_front();
         lock.unlock();
@@ -59,7 +67,26 @@ class AsyncRequests {
     }
 
   private:
+    static constexpr size_t kLookAtLeast = 64;
+
+    // Takes out calls that are over. The next look is when there are twice as many as are left.
+    std::vector<std::shared_ptr<ServerCall>> LookForOver() {
+        std::vector<std::shared_ptr<ServerCall>> over;
+        std::deque<std::shared_ptr<ServerCall>> wanted;
+        for (auto &call : calls_) {
+            if (tl_call_is_over(call->get())) {
+                over.push_back(std::move(call));
+            } else {
+                wanted.push_back(std::move(call));
+            }
+        }
+        calls_ = std::move(wanted);
+        look_at_ = std::max(kLookAtLeast, 2 * calls_.size());
+        return over;
+    }
+
     std::mutex mutex_;
+    size_t look_at_ = kLookAtLeast;
     std::deque<AsyncRequest *> requests_;
     std::deque<std::shared_ptr<ServerCall>> calls_;
     bool is_closed_ = false;
