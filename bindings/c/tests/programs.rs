@@ -320,7 +320,8 @@ fn linear_cpp_reads_writes_builds_and_calls_and_is_clean_under_sanitizers() {
     let set =
         trunkline_schema::compile_proto_files(&files.map(|file| vectors.join(file)), &[&vectors]).unwrap();
     let large = trunkline_schema::compile_proto_source("large.proto", &large_messages()).unwrap();
-    for set in [set, large] {
+    let named = trunkline_schema::compile_proto_source("named.proto", NAMED).unwrap();
+    for set in [set, large, named] {
         for header in trunkline_codegen::generate_cpp_linear(&set, &[]).unwrap() {
             std::fs::write(prefix.path().join("include").join(&header.name), &header.text).unwrap();
         }
@@ -349,6 +350,14 @@ fn again(program: &Command) -> Command {
     other.args(program.get_args());
     other
 }
+
+/// What would have one name in C++.
+const NAMED: &str = "syntax = \"proto3\";
+package named.v1;
+service Job { rpc Run(JobClient) returns (JobService); }
+message JobClient { oneof Kind { int32 one = 1; } int32 kind = 2; }
+message JobService {}
+";
 
 /// The smallest and the largest of HPRPC's messages.
 fn large_messages() -> String {

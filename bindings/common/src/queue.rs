@@ -220,13 +220,13 @@ struct Withdrawal<E> {
 }
 
 const NOT_ADDED: u64 = 0;
-const FIRST: u64 = 1;
 const NOT_WANTED: u64 = u64::MAX;
 
 impl<E: Send + 'static> Wake for Withdrawal<E> {
     fn wake(self: Arc<Self>) {
         let number = self.number.swap(NOT_WANTED, Ordering::Relaxed);
-        if let (FIRST..NOT_WANTED, Some(shared)) = (number, self.shared.upgrade()) {
+        let is_there = number != NOT_ADDED && number != NOT_WANTED;
+        if let Some(shared) = self.shared.upgrade().filter(|_| is_there) {
             // Not under the lock: what is dropped may wake others.
             let event = shared.state.lock().take_out(number, &shared.bell);
             drop(event);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <_.linear.hpp>
+#include <named.v1.linear.hpp>
 #include <vectors.v1.linear.hpp>
 #include <vectors.v2.linear.hpp>
 
@@ -301,6 +302,19 @@ static void copies_within() {
     CHECK(maps.strings_size() == 101 && maps.strings()[100] == (std::pair<std::string_view, std::string_view>(text, text)));
 }
 
+// What protobuf tells apart and C++ would not.
+static void names() {
+    now_examined = "names";
+    named::v1::JobClient message;
+    message.set_kind(3);
+    message.set_one(4);
+    message.clear_kind();
+    CHECK(message.kind() == 0 && message.one() == 4);
+    message.clear_kind_();
+    CHECK(message.one() == 0);
+    static_assert(std::is_class_v<named::v1::JobClient_> && std::is_class_v<named::v1::JobService_>);
+}
+
 static void calls(size_t threads) {
     now_examined = "calls";
     Exam exam;
@@ -377,6 +391,7 @@ int main(int argc, char **argv) {
     defaults();
     building();
     copies_within();
+    names();
     calls(1);
     calls(0);
     // The schemas of three packages.

@@ -159,8 +159,10 @@ fn header(package: &Package, types: &TypeTable) -> Result<CppHeader, CodegenErro
     line(&open);
     let class_of = |name: &str| class(name, types);
     for service in &package.services {
-        line(&services::client(service, &class_of, services::MessageClasses::Protobuf));
-        line(&services::server(service, &class_of, services::MessageClasses::Protobuf));
+        // Where a message has the name, protoc's own header has it already.
+        let named = (service, &services::ServiceClasses::of(service));
+        line(&services::client(named, &class_of, services::MessageClasses::Protobuf));
+        line(&services::server(named, &class_of, services::MessageClasses::Protobuf));
     }
     line(&close);
     Ok(CppHeader { name: format!("{stem}.trunkline.hpp"), text: out })

@@ -68,10 +68,15 @@ fn header(package: &Package, model: &Model, names: &CppNames) -> Result<CppHeade
     classes.iter().for_each(|class| class.editor(&mut out, names));
     classes.iter().for_each(|class| class.definitions(&mut out, names));
     let class_of = |name: &str| names.get(name).class_path();
+    let mut scope = names.scope_of(&package.name);
     for service in &package.services {
-        out.push_str(&services::client(service, &class_of, services::MessageClasses::Linear));
+        let plain = services::ServiceClasses::of(service);
+        let classes =
+            services::ServiceClasses { client: scope.take(plain.client), server: scope.take(plain.server) };
+        let named = (service, &classes);
+        out.push_str(&services::client(named, &class_of, services::MessageClasses::Linear));
         out.push('\n');
-        out.push_str(&services::server(service, &class_of, services::MessageClasses::Linear));
+        out.push_str(&services::server(named, &class_of, services::MessageClasses::Linear));
         out.push('\n');
     }
     let _ = writeln!(out, "{close}");
@@ -136,8 +141,8 @@ struct Class<'m> {
     message: &'m Message,
     names: ClassNames,
     fields: Vec<Member<'m>>,
-    /// CppNames of the case of each oneof: the type, the function, what stands for none.
-    oneofs: Vec<[String; 3]>,
+    /// CppNames of the case of each oneof: the type, the function, what stands for none, what clears it.
+    oneofs: Vec<[String; 4]>,
     /// CppNames in the class that something has.
     taken: TakenNames,
 }
@@ -176,6 +181,7 @@ impl<'m> Class<'m> {
                 take(format!("{}Case", camel(&oneof.name))),
                 take(format!("{}_case", oneof.name.to_ascii_lowercase())),
                 take(format!("{}_NOT_SET", oneof.name.to_ascii_uppercase())),
+                take(format!("clear_{}", oneof.name.to_ascii_lowercase())),
             ]
         });
         let oneofs = oneofs.collect();
@@ -206,7 +212,7 @@ impl<'m> Class<'m> {
                 let members = self.members_of(oneof);
                 let members: String =
                     members.map(|member| format!("{} = {}, ", member.case, member.field.number)).collect();
-                let [name, _, none] = cases;
+                let [name, _, none, _] = cases;
                 let _ = writeln!(out, "    enum {name} : int {{ {members}{none} = 0 }};");
             }
             out.push_str("};\n\n");
@@ -222,7 +228,7 @@ impl<'m> Class<'m> {
             out.push_str(&comment(&member.field.notes, "    "));
             member.read(out, names);
         }
-        for (oneof, [name, function, none]) in self.message.oneofs.iter().zip(&self.oneofs) {
+        for (oneof, [name, function, none, _]) in self.message.oneofs.iter().zip(&self.oneofs) {
             let _ = writeln!(out, "    {class}_Cases::{name} {function}() const {{");
             for member in self.members_of(oneof) {
                 let (bit, case) = (member.field.bit, &member.case);
@@ -264,14 +270,13 @@ impl<'m> Class<'m> {
             out.push_str(&comment(&member.field.notes, "    "));
             member.write(out, self.switch(member.field).as_deref(), class, names);
         }
-        for (index, oneof) in self.message.oneofs.iter().enumerate() {
+        for (index, (oneof, [.., clear])) in self.message.oneofs.iter().zip(&self.oneofs).enumerate() {
             let bits: Vec<String> =
                 self.members_of(oneof).map(|member| member.field.bit.to_string()).collect();
             let _ = writeln!(
                 out,
-                "    void clear_{}() {{ for (uint32_t bit : tl_oneof_{index}) tl_clear(bit); }}\n    \
+                "    void {clear}() {{ for (uint32_t bit : tl_oneof_{index}) tl_clear(bit); }}\n    \
                  static constexpr uint32_t tl_oneof_{index}[] = {{{}}};",
-                oneof.name.to_ascii_lowercase(),
                 bits.join(", ")
             );
         }

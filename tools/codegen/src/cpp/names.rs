@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// CppNames of every message: those of its classes.
 pub(super) struct CppNames {
     by_full_name: BTreeMap<String, ClassNames>,
+    /// What the types of each package have.
+    taken: BTreeMap<String, TakenNames>,
 }
 
 /// The classes of a message, without their namespace.
@@ -64,7 +66,13 @@ impl CppNames {
             let names = ClassNames { namespace: namespace(package), class, view, fields };
             by_full_name.insert(full_name.to_owned(), names);
         }
-        Self { by_full_name }
+        let taken = taken.into_iter().map(|(package, names)| (package.to_owned(), names)).collect();
+        Self { by_full_name, taken }
+    }
+
+    /// The names that are left for what else a package has.
+    pub(super) fn scope_of(&self, package: &str) -> TakenNames {
+        self.taken.get(package).cloned().unwrap_or_default()
     }
 
     pub(super) fn get(&self, full_name: &str) -> ClassNames {

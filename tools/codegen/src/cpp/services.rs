@@ -13,9 +13,25 @@ pub(super) enum MessageClasses {
     Linear,
 }
 
+/// What the classes of a service are called.
+pub(super) struct ServiceClasses {
+    pub(super) client: String,
+    pub(super) server: String,
+}
+
+impl ServiceClasses {
+    /// As far as nothing else has the names.
+    pub(super) fn of(service: &Service) -> Self {
+        Self { client: format!("{}Client", service.name), server: format!("{}Service", service.name) }
+    }
+}
+
 /// The class of those who call.
-pub(super) fn client(service: &Service, class: &dyn Fn(&str) -> String, messages: MessageClasses) -> String {
-    let name = format!("{}Client", service.name);
+pub(super) fn client(
+    (service, ServiceClasses { client: name, .. }): (&Service, &ServiceClasses),
+    class: &dyn Fn(&str) -> String,
+    messages: MessageClasses,
+) -> String {
     let mut out = comment(&service.notes, "");
     let _ = writeln!(out, "class {name} {{\n  public:");
     let _ = match messages {
@@ -77,8 +93,11 @@ pub(super) fn client(service: &Service, class: &dyn Fn(&str) -> String, messages
 }
 
 /// The class of those who serve.
-pub(super) fn server(service: &Service, class: &dyn Fn(&str) -> String, messages: MessageClasses) -> String {
-    let name = format!("{}Service", service.name);
+pub(super) fn server(
+    (service, ServiceClasses { server: name, .. }): (&Service, &ServiceClasses),
+    class: &dyn Fn(&str) -> String,
+    messages: MessageClasses,
+) -> String {
     let mut out = comment(&service.notes, "");
     let _ = writeln!(out, "class {name} {{\n  public:\n    virtual ~{name}() = default;");
     for method in &service.methods {
