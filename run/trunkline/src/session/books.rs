@@ -235,8 +235,8 @@ impl Books {
     }
 
     /// Whoever waited for credit, or for the call's end while it waited for a resource, waits no longer.
-    pub(crate) fn stop_waiting_for_credit(&mut self, call: CallId) {
-        self.calls.stop_waiting_for_credit(call);
+    pub(crate) fn stop_waiting_for_credit(&mut self, call: CallId) -> Option<Waker> {
+        self.calls.stop_waiting_for_credit(call)
     }
 
     /// Forgets a call: returns what arrived for it and was not taken, and wakes whoever else waits for it, who finds it

@@ -4,6 +4,7 @@ use super::effects::Effects;
 use super::ids::IdMap;
 use super::state::{Asker, CallState, End};
 use super::stream_share::StreamShare;
+use std::task::Waker;
 use trunkline_call::entry::{Finish, Payload, Span};
 use trunkline_call::{CallId, Code, Deadline, Instant, Step, Steps};
 
@@ -231,10 +232,8 @@ impl CallTable {
     }
 
     /// Whoever waited for credit, or for the call's end while it waited for a resource, waits no longer.
-    pub(super) fn stop_waiting_for_credit(&mut self, call: CallId) {
-        if let Some(state) = self.calls.get_mut(&call) {
-            drop(state.sender.unpark(&mut self.foreign));
-        }
+    pub(super) fn stop_waiting_for_credit(&mut self, call: CallId) -> Option<Waker> {
+        self.calls.get_mut(&call)?.sender.unpark(&mut self.foreign)
     }
 
     /// Takes a call out, and wakes whoever waits for it, who finds it gone.

@@ -349,6 +349,35 @@ fn a_task_that_waits_for_a_call_is_woken_when_another_answers_it() {
     assert_eq!(session.with(|books, _| books.calls.foreign()), Some(0));
 }
 
+/// A `send` that is given up, by a timeout or a `select!`: nothing of its task stays.
+#[test]
+fn who_gives_up_waiting_to_send_is_not_waited_for() {
+    let (session, _daemon, _control) = session(1);
+    let call = {
+        let mut order = Order { end: false, ..order(&session) };
+        session.with(|books, effects| books.start(&mut order, false, effects)).unwrap().unwrap()
+    };
+    let message = || crate::opaque::OpaqueBody::from(vec![0; 100]).into_raw(Encoding::Linear);
+    while session.with(|books, _| books.may_send(call)).unwrap().unwrap() {
+        block_on(crate::stream::push(&session, call, message())).unwrap();
+    }
+    let kick = crate::kick::Kick::new().unwrap();
+    let waker = Waker::from(Arc::clone(&kick));
+    let before = Arc::strong_count(&kick);
+    let full = wait_for(None, &session, Resource::Heap, u32::MAX, Some(call));
+    let sends: [std::pin::Pin<Box<dyn Future<Output = ()> + '_>>; 2] = [
+        Box::pin(async { _ = full.await }),
+        Box::pin(async { _ = crate::stream::push(&session, call, message()).await }),
+    ];
+    for mut send in sends {
+        assert!(send.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        assert!(Arc::strong_count(&kick) > before);
+        drop(send);
+        assert_eq!(Arc::strong_count(&kick), before, "its waker is gone");
+        assert_eq!(session.with(|books, _| books.calls.foreign()), Some(0));
+    }
+}
+
 /// Answers that came soon are kept for whoever waits next.
 #[test]
 fn answers_that_come_soon_are_counted() {

@@ -43,6 +43,7 @@ pub(crate) async fn wait_for(
     };
     turn.place.wanted_bytes = wanted_bytes;
     let mut first = true;
+    let waits = call.map(|call| CreditWait::of(session, call));
     poll_fn(|cx| {
         let first = std::mem::take(&mut first);
         turn.session.poll_with(cx, |books, asker, effects| {
@@ -50,16 +51,36 @@ pub(crate) async fn wait_for(
                 return Poll::Ready(());
             }
             let polled = books.poll_turn(turn.place, first, asker, effects);
-            match call {
-                Some(call) if polled.is_pending() => books.wait_for_credit(call, asker),
-                Some(call) => books.stop_waiting_for_credit(call),
-                None => {}
+            if let Some(call) = call.filter(|_| polled.is_pending()) {
+                books.wait_for_credit(call, asker);
             }
             polled
         })
     })
     .await?;
+    drop(waits);
     Some(turn)
+}
+
+/// Whoever waits for a call's credit, or for its end while it waits for a resource, until it is dropped: nobody wakes a
+/// task that has gone, or drains the session for it.
+pub(crate) struct CreditWait<'a> {
+    session: &'a Session,
+    call: CallId,
+}
+
+impl<'a> CreditWait<'a> {
+    pub(crate) fn of(session: &'a Session, call: CallId) -> Self {
+        Self { session, call }
+    }
+}
+
+impl Drop for CreditWait<'_> {
+    fn drop(&mut self) {
+        let waker = self.session.with(|books, _| books.stop_waiting_for_credit(self.call));
+        // Not under the lock: it may be the last of its task.
+        drop(waker);
+    }
 }
 
 impl Drop for Turn {

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::message::{NotPlaced, Sendable};
-use crate::session::{Refusal, Resource, Session, Turn, wait_for};
+use crate::session::{CreditWait, Refusal, Resource, Session, Turn, wait_for};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -86,6 +86,7 @@ fn try_push<B: Sendable>(
 
 /// Waits until the stream may send, or the call has ended.
 async fn wait_for_credit(session: &Arc<Session>, call: CallId) {
+    let _waits = CreditWait::of(session, call);
     poll_fn(|cx| {
         session.poll_with(cx, |books, asker, _| match books.may_send(call) {
             Some(false) => {
