@@ -29,6 +29,11 @@ class Exam(pb_grpc.ExamServicer):
     def Echo(self, request, context):
         if request.text == "abort":
             context.abort(grpc.StatusCode.ABORTED, "as ordered")
+        if request.text == "bad trailers":
+            context.set_trailing_metadata((("error", "of two\nlines"),))
+        if request.text == "bad abort":
+            context.set_trailing_metadata((("number", 7),))
+            context.abort(grpc.StatusCode.NOT_FOUND, 7)
         if request.text == "cancelled":
             context.abort(grpc.StatusCode.CANCELLED, "by the server")
         if request.text == "rich":
@@ -81,6 +86,11 @@ class AioExam(pb_grpc.ExamServicer):
     async def Echo(self, request, context):
         if request.text == "abort":
             await context.abort(grpc.StatusCode.ABORTED, "as ordered")
+        if request.text == "bad trailers":
+            context.set_trailing_metadata((("error", "of two\nlines"),))
+        if request.text == "bad abort":
+            context.set_trailing_metadata((("number", 7),))
+            await context.abort(grpc.StatusCode.NOT_FOUND, 7)
         if request.text == "time":
             left = context.time_remaining()
             return pb.Text(text="none" if left is None else f"{left:.3f}")

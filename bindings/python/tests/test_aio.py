@@ -345,3 +345,117 @@ def test_a_loop_that_ends_cancels_what_nobody_awaited():
         # Another would answer the calls of the tests that follow.
         stopped = server.stop(5)
     assert stopped.wait(60)
+
+
+def test_a_stream_that_always_has_something_lets_other_tasks_run():
+    async def part(stage):
+        longest = read = words = 0
+
+        async def tick():
+            nonlocal longest, read
+            while True:
+                longest, read = max(longest, read), 0
+                await asyncio.sleep(0)
+
+        call = stage.stub.Words(pb.Text(text=" ".join(["w"] * 2000)))
+        # Its handler has sent what may be under way.
+        await asyncio.sleep(0.2)
+        ticker = asyncio.get_running_loop().create_task(tick())
+        async for _ in call:
+            words, read = words + 1, read + 1
+        await asyncio.sleep(0)
+        ticker.cancel()
+        assert words == 2000 and longest <= 64
+
+    run(part)
+
+
+def test_writes_let_other_tasks_run():
+    async def part(stage):
+        longest = written = 0
+
+        async def tick():
+            nonlocal longest, written
+            while True:
+                longest, written = max(longest, written), 0
+                await asyncio.sleep(0)
+
+        ticker = asyncio.get_running_loop().create_task(tick())
+        call = stage.stub.Join()
+        for _ in range(1000):
+            await call.write(pb.Text(text="w"))
+            written += 1
+        await asyncio.sleep(0)
+        ticker.cancel()
+        await call.done_writing()
+        assert len((await call).text.split(" ")) == 1000
+        assert longest <= 64
+
+    run(part)
+
+
+def test_who_waits_for_the_opening_and_is_cancelled_ends_no_opening():
+    async def part(stage):
+        call = stage.stub.Chat()
+        # Nothing was told yet: both wait for the call to be open.
+        waiting = asyncio.get_running_loop().create_task(call.wait_for_connection())
+        await asyncio.sleep(0)
+        assert waiting.cancel()
+        await asyncio.wait({waiting})
+        await call.write(pb.Text(text="on"))
+        assert (await call.read()).text == "on"
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() == grpc.StatusCode.OK
+
+        call = stage.stub.Chat()
+        waiting = asyncio.get_running_loop().create_task(call.read())
+        await asyncio.sleep(0)
+        assert waiting.cancel()
+        await asyncio.wait({waiting})
+        # As with grpcio: a read that is cancelled cancels its call.
+        assert await call.code() == grpc.StatusCode.CANCELLED
+
+    run(part)
+
+
+def test_a_server_is_stopped_twice():
+    async def within():
+        async with Stage() as stage:
+            await asyncio.gather(stage.server.stop(30), stage.server.stop(0))
+            await stage.server.stop(None)
+
+    asyncio.run(within())
+
+
+def test_calls_that_end_before_their_handler_began_leave_nothing():
+    async def part(stage):
+        server = stage.server
+        taken = server._take
+
+        def take_and_cancel(number):
+            taken(number)
+            task, context = server._calls[number]
+            contexts.append(context)
+            task.cancel()
+
+        contexts = []
+        server._queue.on_call = take_and_cancel
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stage.stub.Echo(pb.Text(text="never begun"))
+        server._queue.on_call = taken
+        assert contexts and all(context.is_released for context in contexts) and not server._calls
+
+    run(part)
+
+
+def test_trailers_that_cannot_be_sent_leave_no_call_unanswered():
+    async def part(stage):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="bad trailers"))
+        assert caught.value.code() == grpc.StatusCode.INTERNAL
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="bad abort"))
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.NOT_FOUND, "7")
+
+    run(part)

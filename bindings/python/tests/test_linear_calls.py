@@ -167,3 +167,25 @@ def test_other_channels_and_servers_are_refused():
         v1.ExamStub(other)
     with pytest.raises(TypeError, match="no server of trunkline"):
         v1.add_ExamServicer_to_server(Exam(), grpc.server(futures.ThreadPoolExecutor(max_workers=1)))
+
+
+def test_a_request_can_be_written_to_while_its_call_waits():
+    sent = v1.Choice(before=1, text="short")
+
+    class Meddling(Exam):
+        def Turn(self, request, context):
+            sent.text = "long" * 100_000
+            return super().Turn(request, context)
+
+    pool = futures.ThreadPoolExecutor(max_workers=1)
+    server = trunkline.server(pool, **WHERE)
+    v1.add_ExamServicer_to_server(Meddling(), server)
+    server.start()
+    server.ready()
+    with trunkline.insecure_channel(**WHERE) as channel:
+        stub = v1.ExamStub(channel)
+        # Until it is this server's turn: one of another test may serve, too.
+        while len(sent.text) < 100_000:
+            assert list(stub.Turn(sent).strings) == ["short"]
+    assert server.stop(5).wait(60)
+    pool.shutdown()

@@ -349,3 +349,18 @@ def test_closing_a_channel_ends_its_calls(exam):
     for call in (lambda: stub.Echo(pb.Text()), lambda: stub.Words(pb.Text()), lambda: stub.Join(iter(()))):
         with pytest.raises(ValueError, match="closed channel"):
             call()
+
+
+def test_trailers_that_cannot_be_sent_leave_no_call_unanswered(stub):
+    spoilt = failure(lambda: stub.Echo(pb.Text(text="bad trailers")))
+    assert spoilt.code() == grpc.StatusCode.INTERNAL and "trailing metadata" in spoilt.details()
+    # What failed anyway fails as its handler says.
+    aborted = failure(lambda: stub.Echo(pb.Text(text="bad abort")))
+    assert (aborted.code(), aborted.details()) == (grpc.StatusCode.NOT_FOUND, "7")
+
+
+def test_a_timeout_by_its_place(stub):
+    requests = [pb.Text(text="a"), pb.Text(text="b")]
+    assert stub.Join(iter(requests), 60).text == "a b"
+    assert stub.Join.with_call(iter(requests), 60)[0].text == "a b"
+    assert stub.Join.future(iter(requests), 60).result().text == "a b"

@@ -122,7 +122,8 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
     def _wait(self, request, timeout, metadata, credentials, wait_for_ready, compression, with_call):
         refuse_credentials(credentials)
         metadata = self._library.metadata(metadata, compression)
-        message, kept = as_slice(self._serialize(request))
+        # Bytes of its own: a linear message can be written to again while another thread waits for the answer.
+        message, kept = as_slice(bytes(self._serialize(request)))
         event, status = ffi.new("tl_event *"), ffi.new("tl_status *")
         channel, cancellation = self._library.channel(wait_for_ready), self._library.cancellation()
         options = cancellation.options
@@ -176,15 +177,15 @@ class _StreamStream(_Method, grpc.StreamStreamMultiCallable):
 
 
 class _StreamUnary(_StreamStream, grpc.StreamUnaryMultiCallable):
-    def __call__(self, request_iterator, **how):
-        return self.with_call(request_iterator, **how)[0]
+    def __call__(self, request_iterator, *how, **named):
+        return self.with_call(request_iterator, *how, **named)[0]
 
-    def with_call(self, request_iterator, **how):
-        call = self.future(request_iterator, **how)
+    def with_call(self, request_iterator, *how, **named):
+        call = self.future(request_iterator, *how, **named)
         return call.result(), call
 
-    def future(self, request_iterator, **how):
-        return super().__call__(request_iterator, **how).only_response()
+    def future(self, request_iterator, *how, **named):
+        return super().__call__(request_iterator, *how, **named).only_response()
 
 
 class _Opening:

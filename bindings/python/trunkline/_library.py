@@ -235,7 +235,7 @@ class Outcome:
         self.value.size = ffi.sizeof("tl_outcome")
         self.value.code = code
         self.value.flags = flags
-        self.value.message = self._slice((message or "").encode("utf-8"))
+        self.value.message = self._slice((message or "").encode("utf-8", "replace"))
         rest = [pair for pair in trailers or () if pair[0] != DETAILS]
         details = [value for key, value in trailers or () if key == DETAILS]
         self.value.details = self._slice(details[0] if details else b"")

@@ -8,7 +8,7 @@ import warnings
 import grpc
 
 from . import _library
-from ._errors import FailedCall
+from ._errors import CODES, FailedCall
 from ._library import Ending, Outcome, as_slice, call_back, ffi, lent_message_of, lib, message_of, pairs
 
 _LOG = logging.getLogger(__name__)
@@ -320,6 +320,27 @@ class Requests:
     next = __next__
 
 
+def _number_of(code):
+    """The number of what a handler has set as its code; of what is none, that of UNKNOWN, as with grpcio."""
+    if code is None:
+        return 0
+    if isinstance(code, grpc.StatusCode):
+        return code.value[0]
+    return code if isinstance(code, int) and code in CODES else grpc.StatusCode.UNKNOWN.value[0]
+
+
+def outcome_of(ending, flags):
+    """An end for the library, and whether it is the handler's: trailers that cannot be sent are left out. A call that
+    went well fails then, for its caller waits for them; but it is always answered, and not called again as unserved."""
+    try:
+        return Outcome(ending.code, ending.message, ending.trailers, flags), True
+    except Exception as error:
+        _LOG.exception("the trailing metadata cannot be sent")
+        if ending.code:
+            return Outcome(ending.code, ending.message, ()), False
+        return Outcome(grpc.StatusCode.INTERNAL.value[0], f"trailing metadata that cannot be sent: {error}", ()), False
+
+
 class ContextWords:
     """What a handler says of its call, and learns of it; the same for threads and asyncio."""
 
@@ -403,16 +424,20 @@ class ContextWords:
 
     def ending(self):
         """What the handler has said of the end."""
-        code = self._code
-        number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
         details = self._details
-        details = details.decode("utf-8", "replace") if isinstance(details, bytes) else details
-        return Ending(number, details, self._trailing, 0)
+        details = details.decode("utf-8", "replace") if isinstance(details, bytes) else str(details or "")
+        return Ending(_number_of(self._code), details, self._trailing, 0)
 
     def ending_by(self, message):
         """The end after an exception: what the handler has said before counts, as with grpcio."""
         ending = self.ending()
         return ending._replace(code=ending.code or grpc.StatusCode.UNKNOWN.value[0], message=ending.message or message)
+
+    @staticmethod
+    def _slice(message):
+        """A message as the library takes it, and what keeps it."""
+        value, kept = as_slice(message)
+        return kept, ffi.new("tl_slice *", value)
 
     def watch(self):
         if not self._watched and not self.is_released:
@@ -426,6 +451,8 @@ class ContextWords:
             call_back(callback)
 
     def release(self):
+        if self.is_released:
+            return
         self.is_released = True
         self.note_over()
         lib.tl_call_release(self.call)
@@ -492,10 +519,10 @@ class Context(ContextWords, grpc.ServicerContext):
         if message is not None:
             self._begin_answer()
         flags = 0 if message is None else self._flags()
-        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers, flags), ffi.NULL, None
-        if message is not None:
-            value, kept = as_slice(message)
-            slice_ = ffi.new("tl_slice *", value)
+        kept, slice_ = (None, ffi.NULL) if message is None else self._slice(message)
+        outcome, is_sendable = outcome_of(ending, flags)
+        if not is_sendable:
+            slice_ = ffi.NULL
         try:
             lib.tl_call_finish(self.call, outcome.value, slice_, _library.NO_QUEUE, 0, ffi.NULL)
         finally:

@@ -23,7 +23,6 @@ from ._library import (
     LibraryError,
     Living,
     Options,
-    Outcome,
     as_slice,
     call_back,
     end_of,
@@ -33,10 +32,12 @@ from ._library import (
     message_of,
     pairs,
 )
-from ._server import Abortion, ContextWords, Handlers, LibraryServer, port_of
+from ._server import Abortion, ContextWords, Handlers, LibraryServer, outcome_of, port_of
 
 _LOG = logging.getLogger(__name__)
 _ROOM = 64
+# Operations that are done at once before other tasks of the loop get their turn: some tenths of a millisecond.
+_AT_ONCE = 16
 
 EOF = grpc.aio.EOF
 
@@ -65,14 +66,17 @@ class _Queue:
         self._waiting = {}  # what is told of the event, and how its message is taken, by tag
         self._tag = 0
         self._is_draining = False
+        self._at_once = 0  # how many operations looked for their events since the loop came round
         self._events, self._count = ffi.new("tl_event[]", _ROOM), ffi.new("size_t *")
         self.on_call = self.on_over = None
         self._release = weakref.finalize(self, lib.tl_queue_release, self.handle)
         # By this the loop keeps the queue, until it is closed.
-        loop.add_reader(lib.tl_queue_fd(self.handle), self._drain)
+        self._descriptor = lib.tl_queue_fd(self.handle)
+        self._is_closed = False
+        loop.add_reader(self._descriptor, self._drain)
 
     def _drain(self):
-        if self._is_draining:
+        if self._is_draining or self._is_closed:
             return
         self._is_draining = True
         try:
@@ -108,16 +112,35 @@ class _Queue:
         self._waiting[tag] = (told, take)
 
     def begin(self, start, take=message_of):
-        """The same; a future of the event. What has come meanwhile is told at once: it may be the very same event."""
+        """The same; a future of the event. What has come meanwhile is told at once: it may be the very same event.
+
+        To await what is done does not suspend. So after `_AT_ONCE` it is told when the loop has come round, and other
+        tasks get their turn beside a stream that always has something."""
         future = asyncio.get_running_loop().create_future()
         self.begin_for(lambda event: future.done() or future.set_result(event), start, take)
-        self._drain()
+        if not self.is_turn_over():
+            self._drain()
         return future
 
+    def is_turn_over(self):
+        """Whether as many operations were done at once as may be before the loop comes round; counts one more."""
+        if not self._at_once:
+            asyncio.get_running_loop().call_soon(self._come_round)
+        self._at_once += 1
+        return self._at_once > _AT_ONCE
+
+    def _come_round(self):
+        is_late, self._at_once = self._at_once > _AT_ONCE, 0
+        if is_late:
+            self._drain()
+
     def close(self):
+        if self._is_closed:
+            return
+        self._is_closed = True
         loop = self._loop()
         if loop is not None and not loop.is_closed():
-            loop.remove_reader(lib.tl_queue_fd(self.handle))
+            loop.remove_reader(self._descriptor)
         self._release()
 
     def close_if_deserted(self):
@@ -387,7 +410,7 @@ class _Call:
 
     async def _send(self, request):
         """Whether the call still took it."""
-        await self._begun
+        await asyncio.shield(self._begun)
         if self._over.done():
             return False
         message, _kept = as_slice(self._method.serialize(request))
@@ -397,12 +420,15 @@ class _Call:
         return not sent.ending.code
 
     async def _done_writing(self):
-        await self._begun
+        await asyncio.shield(self._begun)
         lib.tl_call_end_requests(self._handle, ffi.NULL)
 
     async def _receive(self):
         """The next response as bytes; EOF after the last."""
-        await self._begun
+        # Shielded: who waits and is cancelled ends no opening that others wait for.
+        await asyncio.shield(self._begun)
+        if self._unread and self._queue.is_turn_over():
+            await asyncio.sleep(0)
         async with self._receiving:
             while not self._unread and self._last is None and not self._over.done():
                 await self._next()
@@ -486,7 +512,7 @@ class _Call:
         return await asyncio.shield(future)
 
     async def wait_for_connection(self):
-        await self._begun
+        await asyncio.shield(self._begun)
 
     def __del__(self):
         if self._handle is not None and not self._over.done():
@@ -534,14 +560,11 @@ class _ManyResponses:
         if self._taken is not None:
             self._taken.set_result(None)
             self._taken = None
-        if ahead is None:
-            message = await self._receive()
-        else:
-            try:
-                message = await asyncio.shield(ahead)
-            except asyncio.CancelledError:
-                self.cancel()
-                raise
+        try:
+            message = await (self._receive() if ahead is None else asyncio.shield(ahead))
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
         if message is EOF:
             self._raise_if_failed()
             return EOF
@@ -698,7 +721,9 @@ class Server(grpc.aio.Server):
 
     async def stop(self, grace):
         if self._library is not None and not self._ended.is_set():
+            # Several may wait here, each with a grace of its own: the first that is over ends the server.
             await asyncio.get_running_loop().run_in_executor(None, self._library.stop, grace)
+        if self._library is not None and not self._ended.is_set():
             for task, _ in list(self._calls.values()):
                 task.cancel()
             self._library.release()
@@ -718,6 +743,12 @@ class Server(grpc.aio.Server):
         too_many = self._most is not None and len(self._calls) >= self._most
         task = asyncio.get_running_loop().create_task(self._handle(context, number, too_many))
         self._calls[number] = (task, context)
+        # Not by the task itself: one that is cancelled before it began never runs.
+        task.add_done_callback(lambda _: self._forget(context, number))
+
+    def _forget(self, context, number):
+        self._calls.pop(number, None)
+        context.release()
 
     def _over(self, number):
         task, context = self._calls.get(number, (None, None))
@@ -737,9 +768,6 @@ class Server(grpc.aio.Server):
             pass
         except Exception:
             _LOG.exception("a call could not be served")
-        finally:
-            self._calls.pop(number, None)
-            context.release()
         return None
 
     async def _run(self, context):
@@ -841,10 +869,10 @@ class Context(ContextWords, grpc.aio.ServicerContext):
         if message is not None:
             await self._begin_answer()
         flags = 0 if message is None else self._flags()
-        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers, flags), ffi.NULL, None
-        if message is not None:
-            value, kept = as_slice(message)
-            slice_ = ffi.new("tl_slice *", value)
+        kept, slice_ = (None, ffi.NULL) if message is None else self._slice(message)
+        outcome, is_sendable = outcome_of(ending, flags)
+        if not is_sendable:
+            slice_ = ffi.NULL
         try:
             await self._loop_queue.begin(
                 lambda queue, tag, status: lib.tl_call_finish(self.call, outcome.value, slice_, queue, tag, status)
