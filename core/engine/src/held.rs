@@ -116,7 +116,9 @@ impl HeldBudget {
             share
         });
         let source_bytes_max = holding.parts.map_or(self.source_bytes_max, |(parts, of)| {
-            self.source_bytes_max / u64::from(of) * u64::from(parts)
+            let bytes = u128::from(self.source_bytes_max) * u128::from(parts) / u128::from(of);
+            // Fewer than all parts of it, and so no more than it.
+            bytes as u64
         });
         let full = if !source.take_bare(more, source_bytes_max) {
             Some(HeldFull::Source(source_bytes_max))
@@ -275,6 +277,19 @@ mod tests {
         assert_eq!(budget.book(&mut light, MIB), Ok(()));
         assert_eq!(budget.book(&mut light, 2 * MIB), Err(HeldFull::Source(MIB)));
         assert_eq!(budget.book(&mut heavy, 4 * MIB), Ok(()));
+    }
+
+    #[test]
+    fn a_part_is_rounded_once_and_may_be_of_any_size() {
+        let mut budget = HeldBudget::new(u64::MAX, u64::MAX);
+        let mut light = Holding::of("light".into());
+        light.has_parts(u32::MAX - 1, u32::MAX);
+        assert_eq!(budget.book(&mut light, MIB), Ok(()), "no product is too large");
+        let mut budget = HeldBudget::new(3 * HELD_STEP_BYTES - 1, 8 * MIB);
+        let mut light = Holding::of("light".into());
+        light.has_parts(999, 1000);
+        let whole = (3 * HELD_STEP_BYTES - 1) * 999 / 1000;
+        assert_eq!(budget.book(&mut light, MIB), Err(HeldFull::Source(whole)));
     }
 
     #[test]
