@@ -7,7 +7,7 @@
 
 use crate::command::{Command, LookedUp, ShardSender};
 use std::collections::{BTreeSet, HashMap};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trunkline_net::{Endpoint, Name, Target};
@@ -49,8 +49,17 @@ struct Watched {
     /// Since when it is being looked up.
     looking: Option<Instant>,
     is_slow: bool,
+    /// Addresses it had beyond the most that are used.
+    left_out: usize,
     /// Shards that have it.
     shards: BTreeSet<usize>,
+}
+
+/// What a name stands for.
+struct Found {
+    endpoints: Vec<String>,
+    /// Addresses beyond the most a target may have.
+    left_out: usize,
 }
 
 impl Names {
@@ -146,6 +155,7 @@ impl State {
             asked: true,
             looking: None,
             is_slow: false,
+            left_out: 0,
             shards: BTreeSet::new(),
         });
         watched.asked = true;
@@ -176,8 +186,15 @@ impl State {
         Some(watched.name.clone())
     }
 
-    fn finish(&mut self, text: &Arc<str>, found: LookedUp, now: Instant) {
+    fn finish(&mut self, text: &Arc<str>, found: Result<Found, String>, now: Instant) {
         let Some(watched) = self.names.get_mut(text) else { return };
+        let left_out = found.as_ref().map_or(0, |found| found.left_out);
+        // Said once, not at every lookup.
+        if std::mem::replace(&mut watched.left_out, left_out) == 0 && left_out > 0 {
+            let used = Target::ADDRESSES_MAX;
+            tracing::warn!(name = %text, used, left_out, "has more addresses than are used");
+        }
+        let found = found.map(|found| found.endpoints);
         watched.is_slow = watched.looking.take().is_some_and(|since| now - since > SLOW);
         watched.looked = Some(now);
         watched.due = now + if found.is_ok() { PERIOD } else { FAILED_PAUSE };
@@ -201,13 +218,21 @@ impl State {
 
 /// Asks the system, which reads /etc/hosts and asks the servers /etc/resolv.conf names. Sorted, so that the same
 /// addresses in another order are no news; the engine takes them in turn anyway.
-fn look_up(name: &Name) -> LookedUp {
+fn look_up(name: &Name) -> Result<Found, String> {
     let found = (name.host.as_str(), name.port).to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut addresses: Vec<_> = found.collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    addresses.truncate(Target::ADDRESSES_MAX);
-    Ok(addresses.into_iter().map(|address| Endpoint::from(address).to_string()).collect())
+    Ok(Found::of(found.collect()))
+}
+
+impl Found {
+    /// The first ones, in their own order.
+    fn of(mut addresses: Vec<SocketAddr>) -> Self {
+        addresses.sort_unstable();
+        addresses.dedup();
+        let left_out = addresses.len().saturating_sub(Target::ADDRESSES_MAX);
+        addresses.truncate(Target::ADDRESSES_MAX);
+        let endpoints = addresses.into_iter().map(|address| Endpoint::from(address).to_string()).collect();
+        Self { endpoints, left_out }
+    }
 }
 
 #[cfg(test)]
@@ -229,6 +254,24 @@ mod tests {
         Ok(vec![address.to_owned()])
     }
 
+    fn looked(address: &str) -> Result<Found, String> {
+        Ok(Found { endpoints: vec![address.to_owned()], left_out: 0 })
+    }
+
+    #[test]
+    fn addresses_beyond_the_most_are_counted_and_not_dropped_in_silence() {
+        let addresses = |count: u16| (0..count).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect();
+        let most = Target::ADDRESSES_MAX as u16;
+        assert_eq!(Found::of(addresses(most)).left_out, 0);
+        let many = Found::of(addresses(most + 3));
+        assert_eq!((many.endpoints.len(), many.left_out), (Target::ADDRESSES_MAX, 3));
+        let (mut state, now) = (State::default(), Instant::now());
+        state.want(0, &text(), name(), now);
+        state.begin(&text(), now);
+        state.finish(&text(), Ok(many), now);
+        assert_eq!(state.names[&text()].left_out, 3, "so that it is said once");
+    }
+
     #[test]
     fn who_asks_is_told_and_news_are_told_unasked() {
         let (sender, receiver) = shard_channel(Waker::new().unwrap().into());
@@ -241,16 +284,16 @@ mod tests {
         assert_eq!(state.next_due(), Some((text(), start)));
         assert_eq!(state.begin(&text(), start), Some(name()));
         assert_eq!(state.next_due(), None);
-        state.finish(&text(), found("a"), start);
+        state.finish(&text(), looked("a"), start);
         assert_eq!((told(), told()), (Some(found("a")), None));
         assert_eq!(state.next_due(), Some((text(), start + PERIOD)));
-        state.finish(&text(), found("a"), start + PERIOD);
+        state.finish(&text(), looked("a"), start + PERIOD);
         assert_eq!(told(), None);
-        state.finish(&text(), found("b"), start + 2 * PERIOD);
+        state.finish(&text(), looked("b"), start + 2 * PERIOD);
         assert_eq!(told(), Some(found("b")));
         state.want(0, &text(), name(), start + 2 * PERIOD);
         assert_eq!(state.next_due(), Some((text(), start + 2 * PERIOD + ASKED_PAUSE)));
-        state.finish(&text(), found("b"), start + 3 * PERIOD);
+        state.finish(&text(), looked("b"), start + 3 * PERIOD);
         assert_eq!(told(), Some(found("b")));
         state.finish(&text(), Err("gone".into()), start + 4 * PERIOD);
         assert_eq!(told(), Some(Err("gone".into())));
@@ -269,9 +312,9 @@ mod tests {
         state.forget(1, &text());
         assert_eq!((state.names.len(), state.next_due()), (0, None));
         // Its lookup ends when it is gone, or has come again.
-        state.finish(&text(), found("a"), now);
+        state.finish(&text(), looked("a"), now);
         state.want(1, &text(), name(), now);
-        state.finish(&text(), found("a"), now);
+        state.finish(&text(), looked("a"), now);
         assert_eq!(state.next_due(), Some((text(), now + PERIOD)));
     }
 
@@ -290,7 +333,7 @@ mod tests {
         assert_eq!(state.next_due(), None, "the others wait for it");
         state.want(0, &text(), name(), later);
         assert_eq!(state.next_due(), Some((text(), later)), "a new name does not");
-        state.finish(&first, found("a"), later + SLOW / 2);
+        state.finish(&first, looked("a"), later + SLOW / 2);
         state.begin(&text(), later);
         assert!(slow.contains(&state.next_due().unwrap().0), "one that is quick again holds up nobody");
     }
