@@ -516,14 +516,14 @@ fn signals_end_it_in_peace() {
 #[test]
 fn a_full_daemon_says_so() {
     watched();
-    // The admin API, gRPC's own services and the test itself.
-    let host = Host::start("[sessions]\ncount_max = 3");
+    // The admin API, health checks, the other services of gRPC and the test itself.
+    let host = Host::start("[sessions]\ncount_max = 4\nper_user_max = 4");
     let refused = call(&host, &["Search/Query", "{}"], "");
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("at most 3 sessions (sessions.count_max)"), "{}", refused.err);
-    let host = Host::start("[sessions]\nper_user_max = 3");
+    assert!(refused.err.contains("at most 4 sessions (sessions.count_max)"), "{}", refused.err);
+    let host = Host::start("[sessions]\nper_user_max = 4");
     let refused = call(&host, &["Search/Query", "{}"], "");
-    let why = "at most 3 sessions of one user (sessions.per_user_max)";
+    let why = "at most 4 sessions of one user (sessions.per_user_max)";
     assert!(refused.code == Some(1) && refused.err.contains(why), "{refused:?}");
 }
 

@@ -15,6 +15,8 @@
 //! They *stand by*: an application that binds one of these services itself is the one that is called. The host's own
 //! services (package `trunkline`) are not spoken of: nobody outside can call them.
 //!
+//! Health checks have a server, and so a thread, of their own ([`serve()`]): no question to the others holds them up.
+//!
 //! What the room does not know: rings, sockets, HTTP/2. It sees a [`Host`] and the library.
 //!
 //! # Invariants
@@ -23,9 +25,9 @@
 //! * A stream that waits costs nothing until something changes or its time has come.
 //!
 //! # Limits
-//! * [`STREAMS_MAX`]: streams that wait (Watch, reflection, load reports) at once, so that they never take the
-//!   place of a plain question. For one more the oldest of the caller with the most gives way, with RESOURCE_EXHAUSTED;
-//!   a caller that has as many as any other is refused.
+//! * [`STREAMS_MAX`]: streams of one server that wait (Watch; reflection and load reports) at once, so that they never
+//!   take the place of a plain question. For one more the oldest of the caller with the most gives way, with
+//!   RESOURCE_EXHAUSTED; a caller that has as many as any other is refused.
 //! * `reflection::catalog::NAME_BYTES_MAX` bytes of a name that reflection is asked for.
 //! * `health::LIST_MAX` services in one answer of List; `channelz::RESULTS_MAX` rows in one page of channelz.
 //! * [`load::INTERVAL_MIN`](INTERVAL_MIN): shortest time between two load reports of one stream; the host is looked at
@@ -45,7 +47,7 @@ pub use host::Host;
 pub use load::{INTERVAL_MIN, LoadService, Recorder, ReportLoad};
 pub use pause::Pause;
 pub use reflection::{File, Files};
-pub use serve::add_to;
+pub use serve::{add_to, serve};
 pub use slots::STREAMS_MAX;
 
 /// Generated from `proto/grpc` and `proto/xds`.

@@ -11,8 +11,28 @@ use crate::proto::xds::service::orca::v3::open_rca_service_server::OpenRcaServic
 use crate::reflection::ReflectionService;
 use crate::slots::Slots;
 use std::sync::Arc;
-use trunkline::ServerBuilder;
+use trunkline::{ServerBuilder, ServerHandle, Status};
 use trunkline_daemon::GrpcServices;
+
+/// Serves the services that are wanted, by servers that [stand by](ServerBuilder::stand_by) and that `begin` begins, by
+/// name. Health checks have one to themselves: who asks reflection for much would otherwise have load balancers hear
+/// nothing, and take the host out.
+///
+/// # Errors
+/// What there is not: threads, descriptors.
+pub fn serve(
+    host: &impl Host,
+    wanted: &GrpcServices,
+    begin: impl Fn(&str) -> ServerBuilder,
+) -> Result<Vec<ServerHandle>, Status> {
+    let others = GrpcServices { health: false, ..*wanted };
+    let mut servers = vec![add_to(begin("grpc services").stand_by(), host, &others).spawn()?];
+    if wanted.health {
+        let health = GrpcServices { health: true, reflection: false, channelz: false, orca: false };
+        servers.push(add_to(begin("grpc health").stand_by(), host, &health).spawn()?);
+    }
+    Ok(servers)
+}
 
 /// Adds the services that are wanted to a server, which is to [stand by](ServerBuilder::stand_by). It is told who
 /// calls: streams that wait are counted by caller.

@@ -1,6 +1,6 @@
 //! Shows each service as its clients see it, against a daemon with real applications that come and go.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use trunkline::wkt as protobuf;
 use trunkline::{Channel, Code, Server, ServerHandle, Status, Wait};
@@ -302,4 +302,65 @@ fn waiting_streams_have_a_limit_and_leave_room_for_questions() {
     assert_eq!(host.check("").unwrap(), ServingStatus::Serving);
     drop(streams);
     host.own.ready().wait().unwrap();
+}
+
+/// A daemon that is stuck once, when it is asked what is served.
+#[derive(Clone)]
+struct Stuck {
+    daemon: std::sync::Weak<Daemon>,
+    /// Says that it is, and waits.
+    once: Arc<std::sync::Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>,
+}
+
+impl trunkline_services::Host for Stuck {
+    fn services(&self) -> trunkline_daemon::Services {
+        let once = self.once.lock().unwrap().take();
+        if let Some((stuck, go_on)) = once {
+            stuck.send(()).unwrap();
+            let _ = go_on.recv();
+        }
+        self.daemon.services()
+    }
+
+    fn watch(&self) -> Option<trunkline_daemon::Watcher> {
+        self.daemon.watch()
+    }
+
+    fn observe(&self, ask: &trunkline_telemetry::Ask) -> Vec<trunkline_daemon::Observation> {
+        self.daemon.observe(ask)
+    }
+
+    fn listening(&self) -> Vec<String> {
+        self.daemon.listening()
+    }
+}
+
+#[test]
+fn health_answers_while_reflection_is_kept_busy() {
+    watched();
+    trunkline_test_logs::watch();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("d.sock");
+    let config = Config::from_toml(&format!("[daemon]\nsocket = {socket:?}\n"), "test").unwrap();
+    let wanted = config.grpc_services;
+    let daemon = Arc::new(Daemon::start(config).unwrap());
+    let ((stuck, is_stuck), (release, go_on)) = (mpsc::channel(), mpsc::channel());
+    let host = Stuck { daemon: Arc::downgrade(&daemon), once: Arc::default() };
+    let begin = |name: &str| Server::builder().name(name).socket(&socket);
+    let own = trunkline_services::serve(&host, &wanted, begin).unwrap();
+    own.iter().for_each(|server| server.ready().wait().unwrap());
+    let channel = || Channel::builder().socket(&socket).connect_lazy();
+
+    *host.once.lock().unwrap() = Some((stuck, go_on));
+    let reflection = v1::server_reflection_client::ServerReflectionClient::new(channel());
+    let (mut questions, mut answers) = reflection.server_reflection_info().split();
+    let list = v1::server_reflection_request::MessageRequest::ListServices(String::new());
+    let list = v1::ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+    questions.send(list).wait().unwrap();
+    is_stuck.recv().unwrap();
+    // With one thread for both, there is no answer before it goes on.
+    let answer = HealthClient::new(channel()).check(asked("")).wait().unwrap();
+    assert_eq!(answer.view().status(), ServingStatus::Serving);
+    release.send(()).unwrap();
+    assert!(answers.recv().wait().unwrap().is_some(), "and reflection answers then");
 }

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_millis(200);
 pub struct OwnServices {
     admin: ServerHandle,
     /// Apart from the admin API: others than this host's may ask here, and operators look meanwhile.
-    grpc: ServerHandle,
+    grpc: Vec<ServerHandle>,
     /// Writes down which changes were denied.
     audit: Option<JoinHandle<()>>,
 }
@@ -39,8 +39,8 @@ impl OwnServices {
         let gone = || io::Error::other("the daemon ends");
         let connect: Arc<Connect> = Arc::new(move || daemon.upgrade().ok_or_else(gone)?.connect());
         let admin = serve_admin(host, Arc::clone(&connect))?;
-        let grpc = Server::builder().name("grpc services").connect_with(connect).stand_by();
-        let grpc = trunkline_services::add_to(grpc, &Arc::downgrade(&host.daemon), wanted).spawn()?;
+        let begin = |name: &str| Server::builder().name(name).connect_with(Arc::clone(&connect));
+        let grpc = trunkline_services::serve(&Arc::downgrade(&host.daemon), wanted, begin)?;
         let denied = host.daemon.denied_changes();
         let audit = denied.map(|denied| Audit::new(&host.audit_log).keep_denied(denied)).transpose();
         let audit = audit.map_err(|error| Status::internal(format!("audit: {error}")))?;
@@ -57,7 +57,7 @@ impl OwnServices {
         orders: &Receiver<Order>,
     ) -> Result<Option<Order>, Status> {
         let mut later = None;
-        for server in [&self.admin, &self.grpc] {
+        for server in std::iter::once(&self.admin).chain(&self.grpc) {
             match until_ready(server, orderer, orders)? {
                 Some(end @ Order::End(_)) => return Ok(Some(end)),
                 order => later = order.or(later),
@@ -68,7 +68,9 @@ impl OwnServices {
 
     /// Ends what others than operators ask. Its streams have no end of their own.
     pub fn end_grpc(&self) {
-        let _ = self.grpc.shutdown(GRACE).wait();
+        // All are told first, so that they end together.
+        let ends: Vec<_> = self.grpc.iter().map(|server| server.shutdown(GRACE)).collect();
+        ends.into_iter().for_each(|end| drop(end.wait()));
     }
 
     /// Ends the admin API.
