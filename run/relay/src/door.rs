@@ -91,10 +91,14 @@ impl Door {
         Some((stream, agreed.and(left)))
     }
 
-    /// One whose time is over.
+    /// One whose time is over. One with bytes that were not read yet has as much time again: the thread that reads may
+    /// have been away.
     pub fn overdue(&mut self, now_ns: u64) -> Option<Stream> {
-        let first = self.waiting.first_entry().filter(|first| first.get().until_ns <= now_ns)?;
-        Some(first.remove().stream)
+        let mut overdue = self.waiting.iter().take_while(|(_, waiting)| waiting.until_ns <= now_ns);
+        let is_over =
+            |waiting: &Waiting| waiting.until_ns + HANDSHAKE_NS_MAX <= now_ns || !waiting.stream.has_unread();
+        let token = overdue.find(|(_, waiting)| is_over(waiting)).map(|(token, _)| *token)?;
+        self.waiting.remove(&token).map(|waiting| waiting.stream)
     }
 }
 
@@ -156,5 +160,15 @@ mod tests {
         assert!(door.overdue(7).is_some());
         assert!(door.overdue(7).is_none());
         assert!(door.overdue(8).is_some());
+    }
+
+    #[test]
+    fn time_ends_later_for_one_with_bytes_unread() {
+        let (mut door, mut others) = door(&[1, 1]);
+        others[0].write_all(b"hello").unwrap();
+        assert!(door.overdue(8).is_some());
+        assert_eq!(door.waiting.keys().collect::<Vec<_>>(), [&7]);
+        assert!(door.overdue(6 + HANDSHAKE_NS_MAX).is_none());
+        assert!(door.overdue(7 + HANDSHAKE_NS_MAX).is_some());
     }
 }

@@ -252,10 +252,11 @@ impl<E: SessionEnd> LinkPump<E> {
     /// Sleeps until there is something to do.
     fn sleep(&mut self) -> Result<(), LinkError> {
         let now_ns = monotonic_ns();
-        if self.put_back.is_some() {
-            // It is this side that does not listen.
+        let is_late = now_ns.saturating_sub(self.heard_ns) >= SILENCE_MAX.as_nanos() as u64;
+        // It is this side that does not listen, or has not for so long.
+        if self.put_back.is_some() || is_late && self.stream.has_unread() {
             self.heard_ns = now_ns;
-        } else if now_ns.saturating_sub(self.heard_ns) >= SILENCE_MAX.as_nanos() as u64 {
+        } else if is_late {
             return Err(LinkError::Silent { seconds: SILENCE_MAX.as_secs() });
         }
         if let Some(doorbell) = self.end.doorbell().filter(|_| !self.watches_doorbell) {
