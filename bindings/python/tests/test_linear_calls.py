@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 from concurrent import futures
 
 import grpc
@@ -189,3 +190,25 @@ def test_a_request_can_be_written_to_while_its_call_waits():
             assert list(stub.Turn(sent).strings) == ["short"]
     assert server.stop(5).wait(60)
     pool.shutdown()
+
+
+def test_a_forked_child_reads_what_its_parent_received(channel):
+    stub = v1.ExamStub(channel)
+    replies = [stub.Turn(v1.Choice(before=count, text="kept")) for count in (1, 3, 1000, 200_000)]
+    arrays = [numpy.asarray(reply.doubles) for reply in replies]
+
+    def is_whole(reply, array):
+        count = len(array)
+        return reply.strings[count - 1] == "kept" and array.tolist() == [number / 2 for number in range(count)]
+
+    child = os.fork()
+    if child == 0:
+        # Its own child, too.
+        child = os.fork()
+        wholes = [is_whole(*each) for each in zip(replies, arrays)]
+        if child and os.waitpid(child, 0)[1]:
+            os._exit(2)
+        os._exit(0 if all(wholes) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert all(is_whole(*each) for each in zip(replies, arrays))
+    assert stub.Turn(v1.Choice(before=1, text="on")).strings[0] == "on"

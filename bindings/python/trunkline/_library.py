@@ -13,6 +13,8 @@ import weakref
 
 import cffi
 
+from . import _forked
+
 _PREFIX = os.environ.get("TRUNKLINE_PREFIX") or os.path.join(os.path.dirname(__file__), "prefix")
 
 _LOG = logging.getLogger(__name__)
@@ -165,7 +167,14 @@ def lent_message_of(event):
     """The message of an event where the daemon put it: its memory goes back when nothing refers to it any more."""
     slice_, message = lib.tl_message_bytes(event.message), ffi.new("tl_message *", (event.message.id,))[0]
     event.message.id = 0
-    owned = ffi.gc(slice_.data, lambda _: lib.tl_message_release(message))
+    handle = message.id
+
+    def release(_):
+        _forked.forget(handle)
+        lib.tl_message_release(message)
+
+    owned = ffi.gc(slice_.data, release)
+    _forked.hold(handle, owned, slice_.len)
     return memoryview(ffi.buffer(owned, slice_.len)).toreadonly()
 
 
