@@ -47,10 +47,12 @@ impl SharedSavings {
         let from = if since == 0 { now_ns.saturating_sub(ACCRUED_NS_MAX) } else { since };
         let ns = now_ns.saturating_sub(from).min(ACCRUED_NS_MAX);
         let earned = ns.saturating_mul(parts_per_second) / 1_000_000_000;
+        // What was no whole part counts the next time.
+        let paid_until = now_ns - ns + earned.saturating_mul(1_000_000_000).div_ceil(parts_per_second).min(ns);
         if earned > 0
             && self
                 .since_ns
-                .compare_exchange(since, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(since, paid_until.max(1), Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
             self.add(earned, max);
@@ -127,6 +129,22 @@ mod tests {
         assert!(!savings.take(1), "no time has passed");
         savings.accrue(5_100_000_000, 1000, 300);
         assert!(savings.take(100) && !savings.take(1));
+    }
+
+    #[test]
+    fn what_is_no_whole_part_counts_the_next_time() {
+        let savings = SharedSavings::default();
+        let start_ns = 10_000_000_000;
+        savings.accrue(start_ns, 100, 1000);
+        assert_eq!(savings.saved(), 100);
+        for step in 1..=100 {
+            savings.accrue(start_ns + step * 19_000_000, 100, 1000);
+        }
+        assert_eq!(savings.saved(), 100 + 190, "1.9 parts each time");
+        savings.accrue(start_ns + 60_000_000_000, 100, 1000);
+        assert_eq!(savings.saved(), 100 + 190 + 100, "no more than a second's");
+        savings.accrue(u64::MAX, u64::MAX, 1000);
+        assert_eq!(savings.saved(), 1000);
     }
 
     #[test]
