@@ -12,6 +12,8 @@ from grpc_status import rpc_status
 from servicer import WHERE, Exam
 
 import trunkline
+import trunkline._server
+from trunkline._library import lib
 
 
 @pytest.fixture(scope="module")
@@ -364,3 +366,42 @@ def test_a_timeout_by_its_place(stub):
     assert stub.Join(iter(requests), 60).text == "a b"
     assert stub.Join.with_call(iter(requests), 60)[0].text == "a b"
     assert stub.Join.future(iter(requests), 60).result().text == "a b"
+
+
+def test_the_thread_that_takes_all_calls_refuses_without_waiting(monkeypatch):
+    waited = []
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(lib, name)
+
+        def tl_call_finish(self, call, outcome, message, queue, *rest):
+            if threading.current_thread().name == "trunkline-server" and not queue.id:
+                waited.append(call)
+            return lib.tl_call_finish(call, outcome, message, queue, *rest)
+
+    monkeypatch.setattr(trunkline._server, "lib", Watched())
+    busy = Exam()
+    pool = futures.ThreadPoolExecutor(max_workers=1)
+    server = trunkline.server(pool, name="busy", maximum_concurrent_rpcs=1, **WHERE)
+    where = "of.the.busy.Exam"
+    method = grpc.unary_unary_rpc_method_handler(busy.Echo, pb.Text.FromString, pb.Text.SerializeToString)
+    server.add_registered_method_handlers(where, {"Echo": method})
+    server.start()
+    server.ready()
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary(f"/{where}/Echo", pb.Text.SerializeToString, pb.Text.FromString)
+        held = echo.future(pb.Text(text="hang"))
+        assert busy.entered.wait(60)
+        for _ in range(3):
+            refused = failure(lambda: echo(pb.Text(text="too many")))
+            assert (refused.code(), refused.details()) == (
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "too many calls at once",
+            )
+        busy.over.set()
+        assert held.result().text == "hang"
+        pool.shutdown()
+        assert failure(lambda: echo(pb.Text(text="no pool"))).code() == grpc.StatusCode.UNAVAILABLE
+    assert server.stop(5).wait(60)
+    assert not waited and not server._refused and not server._calls

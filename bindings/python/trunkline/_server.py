@@ -153,6 +153,8 @@ class Server(grpc.Server):
         self._library = None
         self._lock = threading.Lock()
         self._calls = {}  # handles of calls in flight
+        self._refusal = 0
+        self._refused = {}  # calls whose refusal is on its way, and what it says, by its tag
         self._ended = threading.Event()
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers):
@@ -191,6 +193,8 @@ class Server(grpc.Server):
     def _stop(self, grace):
         self._library.stop(grace)
         self._library.release()
+        for refusal in list(self._refused):
+            self._note_refused(refusal)
         self._ended.set()
 
     def wait_for_termination(self, timeout=None):
@@ -219,6 +223,8 @@ class Server(grpc.Server):
             context = self._calls.get(event.call.id)
             if context is not None:
                 context.note_over()
+        elif event.kind == lib.TL_EVENT_SENT:
+            self._note_refused(event.tag)
         return lib.tl_event_clear(ffi.addressof(events, index))
 
     def _take(self, number):
@@ -229,13 +235,28 @@ class Server(grpc.Server):
             if not too_many:
                 self._calls[number] = context
         if too_many:
-            context.finish(Ending(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "too many calls at once", (), 0))
-            return context.release()
+            return self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls at once")
         try:
             self._pool.submit(self._handle, context, number)
         except RuntimeError as error:  # the pool was shut down
-            context.finish(Ending(grpc.StatusCode.UNAVAILABLE.value[0], str(error), (), 0))
-            self._forget(context, number)
+            with self._lock:
+                self._calls.pop(number, None)
+            self._refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+        return None
+
+    def _refuse(self, context, code, words):
+        """Answers without waiting for room: this thread takes the events of all calls."""
+        self._refusal += 1
+        outcome = Outcome(code.value[0], words, ())
+        self._refused[self._refusal] = (context, outcome)
+        if lib.tl_call_finish(context.call, outcome.value, ffi.NULL, self._library.queue, self._refusal, ffi.NULL):
+            self._note_refused(self._refusal)
+
+    def _note_refused(self, refusal):
+        context, outcome = self._refused.pop(refusal, (None, None))
+        if context is not None:
+            context.release()
+            outcome.release()
 
     def _handle(self, context, number):
         try:
