@@ -48,7 +48,8 @@ impl SharedSavings {
         let ns = now_ns.saturating_sub(from).min(ACCRUED_NS_MAX);
         let earned = ns.saturating_mul(parts_per_second) / 1_000_000_000;
         // What was no whole part counts the next time.
-        let paid_until = now_ns - ns + earned.saturating_mul(1_000_000_000).div_ceil(parts_per_second).min(ns);
+        let paid_until =
+            now_ns - ns + earned.saturating_mul(1_000_000_000).div_ceil(parts_per_second).min(ns);
         if earned > 0
             && self
                 .since_ns
