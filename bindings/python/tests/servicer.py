@@ -34,6 +34,10 @@ class Exam(pb_grpc.ExamServicer):
         if request.text == "bad abort":
             context.set_trailing_metadata((("number", 7),))
             context.abort(grpc.StatusCode.NOT_FOUND, 7)
+        if request.text == "nothing":
+            return None
+        if request.text == "exit":
+            raise SystemExit("on order")
         if request.text == "cancelled":
             context.abort(grpc.StatusCode.CANCELLED, "by the server")
         if request.text == "rich":
@@ -91,6 +95,13 @@ class AioExam(pb_grpc.ExamServicer):
         if request.text == "bad abort":
             context.set_trailing_metadata((("number", 7),))
             await context.abort(grpc.StatusCode.NOT_FOUND, 7)
+        if request.text == "cancelled inside":
+            waited = asyncio.get_running_loop().create_future()
+            waited.cancel()
+            await waited
+        if request.text == "headers twice":
+            await context.send_initial_metadata((("begun", "yes"),))
+            await context.send_initial_metadata((("begun", "yes"),))
         if request.text == "time":
             left = context.time_remaining()
             return pb.Text(text="none" if left is None else f"{left:.3f}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import time
 from concurrent import futures
 
@@ -457,5 +458,24 @@ def test_trailers_that_cannot_be_sent_leave_no_call_unanswered():
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stage.stub.Echo(pb.Text(text="bad abort"))
         assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.NOT_FOUND, "7")
+
+    run(part)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no task knows whether it was cancelled itself")
+def test_what_a_handler_waited_for_and_was_cancelled_is_an_error_of_the_handler():
+    async def part(stage):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="cancelled inside"))
+        assert caught.value.code() == grpc.StatusCode.UNKNOWN
+
+    run(part)
+
+
+def test_initial_metadata_are_sent_once():
+    async def part(stage):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="headers twice"))
+        assert caught.value.code() == grpc.StatusCode.UNKNOWN and "already sent" in caught.value.details()
 
     run(part)

@@ -405,3 +405,24 @@ def test_the_thread_that_takes_all_calls_refuses_without_waiting(monkeypatch):
         assert failure(lambda: echo(pb.Text(text="no pool"))).code() == grpc.StatusCode.UNAVAILABLE
     assert server.stop(5).wait(60)
     assert not waited and not server._refused and not server._calls
+
+
+def test_a_handler_that_ran_is_never_unavailable(stub):
+    empty = failure(lambda: stub.Echo(pb.Text(text="nothing")))
+    assert (empty.code(), empty.details()) == (grpc.StatusCode.INTERNAL, "Failed to serialize response!")
+    assert failure(lambda: stub.Echo(pb.Text(text="exit"))).code() == grpc.StatusCode.UNKNOWN
+    assert stub.Echo(pb.Text(text="on")).text == "on"
+
+
+def test_a_request_that_cannot_be_read_is_internal(exam):
+    with trunkline.insecure_channel(**WHERE) as channel:
+        for method in ("Echo", "Join"):
+            path = f"/{pb.DESCRIPTOR.services_by_name['Exam'].full_name}/{method}"
+            if method == "Echo":
+                spoilt = failure(lambda: channel.unary_unary(path)(b"\xff\xff"))
+            else:
+                spoilt = failure(lambda: channel.stream_unary(path)(iter([b"\xff\xff"])))
+            assert (spoilt.code(), spoilt.details()) == (
+                grpc.StatusCode.INTERNAL,
+                "Exception deserializing request!",
+            )

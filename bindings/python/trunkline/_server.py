@@ -287,20 +287,26 @@ class Server(grpc.Server):
             if handler.response_streaming:
                 behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
                 for response in behavior(request, context):
-                    if not context.send(serialize(response)):
+                    if not context.send(_serialized(serialize, response)):
                         return None
                 return context.finish(context.ending())
             behavior = handler.stream_unary if handler.request_streaming else handler.unary_unary
             response = behavior(request, context)
             ending = context.ending()
-            return context.finish(ending, None if ending.code else serialize(response))
+            return context.finish(ending, None if ending.code else _serialized(serialize, response))
         except Abortion:
             context.finish(context.ending())
         except (_Gone, _Unwanted):
             pass
+        except _Unreadable as error:
+            context.finish(context.ending_by(str(error), grpc.StatusCode.INTERNAL))
         except Exception as error:
             _LOG.exception("exception calling %s", method)
             context.finish(context.ending_by(f"Exception calling application: {error}"))
+        except BaseException as error:
+            # SystemExit, for one: the thread ends by it, and the call has run.
+            context.finish(context.ending_by(f"Exception calling application: {error!r}"))
+            raise
         return None
 
     @staticmethod
@@ -311,11 +317,31 @@ class Server(grpc.Server):
         message = context.receive()
         if message is None:
             raise _Gone()
-        return deserialize(message)
+        return _deserialized(deserialize, message)
 
 
 class _Gone(Exception):
     """The call is no longer wanted."""
+
+
+class _Unreadable(Exception):
+    """A request or response that is none of its type; the text is grpcio's."""
+
+
+def _deserialized(deserialize, message):
+    try:
+        return deserialize(message)
+    except Exception as error:
+        _LOG.exception("Exception deserializing request!")
+        raise _Unreadable("Exception deserializing request!") from error
+
+
+def _serialized(serialize, response):
+    try:
+        return serialize(response)
+    except Exception as error:
+        _LOG.exception("Failed to serialize response!")
+        raise _Unreadable("Failed to serialize response!") from error
 
 
 class _Unwanted(FailedCall):
@@ -336,7 +362,7 @@ class Requests:
         message = self._context.receive()
         if message is None:
             raise StopIteration
-        return self._deserialize(message)
+        return _deserialized(self._deserialize, message)
 
     next = __next__
 
@@ -449,10 +475,10 @@ class ContextWords:
         details = details.decode("utf-8", "replace") if isinstance(details, bytes) else str(details or "")
         return Ending(_number_of(self._code), details, self._trailing, 0)
 
-    def ending_by(self, message):
+    def ending_by(self, message, code=grpc.StatusCode.UNKNOWN):
         """The end after an exception: what the handler has said before counts, as with grpcio."""
         ending = self.ending()
-        return ending._replace(code=ending.code or grpc.StatusCode.UNKNOWN.value[0], message=ending.message or message)
+        return ending._replace(code=ending.code or code.value[0], message=ending.message or message)
 
     @staticmethod
     def _slice(message):

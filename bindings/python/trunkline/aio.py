@@ -765,7 +765,8 @@ class Server(grpc.aio.Server):
             _SERVED.set(context)
             await self._run(context)
         except asyncio.CancelledError:
-            pass
+            if not (context.is_answered or context.is_gone) and _is_raised():
+                await context.finish(context.ending_by("Unexpected CancelledError: of what the handler waited for"))
         except Exception:
             _LOG.exception("a call could not be served")
         return None
@@ -812,6 +813,13 @@ class Server(grpc.aio.Server):
         return None
 
 
+def _is_raised():
+    """Whether a CancelledError comes from what a task waited for, and nobody has cancelled the task itself. Pythons
+    before 3.11 do not say so."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is not None and not cancelling()
+
+
 class Context(ContextWords, grpc.aio.ServicerContext):
     """The context of a call whose handler is a coroutine."""
 
@@ -820,6 +828,7 @@ class Context(ContextWords, grpc.aio.ServicerContext):
         self._loop_queue = queue
         self.serialize = self.deserialize = bytes
         self.is_answered = False
+        self.is_gone = False  # a request or response has found it over
 
     def watch_unless_answered(self):
         if not self.is_answered:
@@ -833,6 +842,7 @@ class Context(ContextWords, grpc.aio.ServicerContext):
             return self.deserialize(event.message)
         if event.kind == lib.TL_EVENT_REQUESTS_END:
             return EOF
+        self.is_gone = True
         raise asyncio.CancelledError()
 
     async def requests(self):
@@ -847,6 +857,7 @@ class Context(ContextWords, grpc.aio.ServicerContext):
             lambda queue, tag, status: lib.tl_call_send(self.call, slice_, flags, queue, tag, status)
         )
         if sent.ending.code:
+            self.is_gone = True
             raise asyncio.CancelledError()
 
     async def _begin_answer(self):
@@ -855,6 +866,8 @@ class Context(ContextWords, grpc.aio.ServicerContext):
             await self.send_initial_metadata(())
 
     async def send_initial_metadata(self, initial_metadata):
+        if self._headers_sent:
+            raise grpc.aio.UsageError("Send initial metadata failed: already sent")
         self._headers_sent = True
         headers = _library.metadata_handle(_library.compressed(initial_metadata, self._compression))
         try:
