@@ -31,6 +31,7 @@ impl Connection {
     /// # Errors
     /// [`Unsound`] if the state cannot be that of a connection.
     pub fn take_up(mut self, config: Arc<Config>) -> Result<Self, Unsound> {
+        self.keepalive.set_times(config.keepalive_ns, config.keepalive_timeout_ns);
         self.config = config;
         self.audit().map_or(Ok(()), |why| Err(Unsound(why)))?;
         Ok(self)

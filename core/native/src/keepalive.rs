@@ -25,6 +25,11 @@ impl Keepalive {
         Self { interval_ns, timeout_ns, heard_at: now, asked_at: None }
     }
 
+    /// The times of another configuration hold from now on.
+    pub fn set_times(&mut self, interval_ns: u64, timeout_ns: u64) {
+        (self.interval_ns, self.timeout_ns) = (interval_ns, timeout_ns);
+    }
+
     /// Bytes came.
     pub fn heard(&mut self, now: Instant) {
         self.heard_at = now;
@@ -74,5 +79,14 @@ mod tests {
         let mut keepalive = Keepalive::new(0, 50, Instant(0));
         assert_eq!(keepalive.next_timeout(), None);
         assert_eq!(keepalive.handle_timeout(Instant(u64::MAX)), Due::Nothing);
+    }
+
+    #[test]
+    fn other_times_hold_for_what_is_due_next() {
+        let mut keepalive = Keepalive::new(100, 50, Instant(0));
+        keepalive.set_times(100, 500);
+        assert_eq!(keepalive.handle_timeout(Instant(100)), Due::Ask);
+        assert_eq!(keepalive.handle_timeout(Instant(150)), Due::Nothing);
+        assert_eq!(keepalive.handle_timeout(Instant(600)), Due::GiveUp);
     }
 }

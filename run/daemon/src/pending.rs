@@ -346,7 +346,9 @@ impl Shard {
 
     /// The time of a lingering close is over.
     pub fn lingering_timed_out(&mut self, id: u64) {
-        self.pending.lingering.remove(&id);
+        if let Some(mut lingering) = self.pending.lingering.remove(&id) {
+            lingering.closing.turn(now(), &mut self.buffers);
+        }
     }
 
     fn watch_transferable(&self, interest: Interest) {

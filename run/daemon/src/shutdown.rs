@@ -39,6 +39,7 @@ pub(crate) fn close(mut shard: Shard) {
                 let _ = poller.set_interest(closing.stream(), ready.token, closing.interest());
             }
         }
-        closings.retain(|_, closing| closing.next_timeout() > now());
+        closings
+            .retain(|_, closing| closing.next_timeout() > now() || !closing.turn(now(), &mut shard.buffers));
     }
 }

@@ -164,14 +164,16 @@ impl Reactor {
             self.handle.kick().wake_up();
         }
         self.attend();
+        // What has come counts before the clock does: this thread may have been away for longer than it slept.
+        for event in events {
+            self.handle(event.data.u64());
+        }
+        self.listen();
         let now = clock::now();
         for member in self.members.values().filter(|member| member.watched) {
             member.session.tend(now);
         }
         self.give_up_attaching(now);
-        for event in events {
-            self.handle(event.data.u64());
-        }
     }
 
     /// Tells those who come to wait that they need not arm the ring: this thread is awake.

@@ -522,6 +522,18 @@ fn a_followers_deadline_is_enforced_while_the_leader_sleeps() {
     leader.join().unwrap();
 }
 
+/// The thread has been away for longer than the deadline, and the answer came in time.
+#[test]
+fn an_answer_that_came_counts_before_the_clock() {
+    let (session, mut daemon, _control) = session(100);
+    let deadline = clock::now().plus_ns(5_000_000);
+    let mut order = Order { deadline: Deadline::at(deadline), ..order(&session) };
+    let call = session.with(|books, effects| books.start(&mut order, false, effects)).unwrap().unwrap();
+    finish_and_ring(&mut daemon, call);
+    session.take_and_tend(&mut session.completions.lock(), deadline.plus_ns(1_000_000_000));
+    assert!(matches!(block_on(ended(&session, call)), End::Finished { .. }));
+}
+
 /// A leader that always finds something never sleeps, and looks for space all the same.
 #[test]
 fn a_leader_that_is_busy_serves_those_who_wait_for_space_in_the_ring() {

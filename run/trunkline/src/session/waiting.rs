@@ -202,10 +202,16 @@ impl Session {
                 completions.waiter.woken(completions.ring.rung_ns_ago(clock::now().0));
             }
             if timeout_ns.is_some() {
-                self.tend(clock::now());
+                self.take_and_tend(completions, clock::now());
             }
         }
         completions.ring.disarm();
+    }
+
+    /// What has come counts before the clock does: this thread may have been away for longer than it slept.
+    pub(super) fn take_and_tend(&self, completions: &mut Completions, now: Instant) {
+        self.drain(completions);
+        self.tend(now);
     }
 
     /// Waits for a kick while another thread leads. If that one sleeps and does not know of something that this one
