@@ -54,6 +54,7 @@ class AioExam(v1.ExamServicer):
 
 def test_what_is_read_keeps_its_memory():
     v1._tl_package.handle()
+    gc.collect()
     before = lib.tl_handles_open()
     pool = futures.ThreadPoolExecutor(max_workers=2)
     server = trunkline.server(pool, **WHERE)

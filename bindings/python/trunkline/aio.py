@@ -36,8 +36,8 @@ from ._server import Abortion, ContextWords, Handlers, LibraryServer, outcome_of
 
 _LOG = logging.getLogger(__name__)
 _ROOM = 64
-# Operations that are done at once before other tasks of the loop get their turn: some tenths of a millisecond.
-_AT_ONCE = 16
+# Operations that are done at once before other tasks of the loop get their turn: about a millisecond.
+_AT_ONCE = 64
 
 EOF = grpc.aio.EOF
 
