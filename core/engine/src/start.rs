@@ -296,15 +296,23 @@ impl Engine {
         };
         let Self { sessions, limits, calls, peers, grpc_peers, .. } = self;
         let sources = CallSources { calls, sessions, peers, grpc_peers };
-        let place = calls.find(key).and_then(|call| call.place);
+        let limit = limits.calls_delivered_per_session as u64;
+        let full = || Fault::Limit {
+            name: "calls in flight at the server (limits.calls_delivered_per_session)",
+            limit,
+        };
         let has_room = |session| {
             sessions.find(session).is_some_and(|session| session.has_room(limits, || sources.of(key)))
         };
-        if let Some(place) = place.filter(|place| has_room(place.session)) {
-            let servers = self.registry.servers(method);
-            if let Some(server) = servers.iter().find(|server| server.session == place.session) {
-                return Ok(end_at(server));
-            }
+        let place = calls.find(key).and_then(|call| call.place);
+        let servers = self.registry.servers(method);
+        if let Some(server) = servers.only_one() {
+            return if has_room(server.session) { Ok(end_at(server)) } else { Err(full()) };
+        }
+        if let Some(place) = place.filter(|place| has_room(place.session))
+            && let Some(server) = servers.iter().find(|server| server.session == place.session)
+        {
+            return Ok(end_at(server));
         }
         let mut any = false;
         for server in self.registry.rotate(method) {
@@ -313,14 +321,7 @@ impl Engine {
                 return Ok(end_at(server));
             }
         }
-        if any {
-            let limit = self.limits.calls_delivered_per_session as u64;
-            return Err(Fault::Limit {
-                name: "calls in flight at the server (limits.calls_delivered_per_session)",
-                limit,
-            });
-        }
-        Ok(None)
+        if any { Err(full()) } else { Ok(None) }
     }
 
     /// The method a peer means by a path, if somebody here has named it or serves its service as a whole.

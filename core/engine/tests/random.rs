@@ -302,7 +302,8 @@ impl History {
                 self.books.last = Some(finish.code);
                 let lost = finish.code == Code::Unavailable;
                 let losses = self.books.cuts + self.books.deaths;
-                assert!(!lost || losses > 0, "{:?}: no connection was lost", finish.call);
+                let said = self.world.metadata(&self.apps[app], finish.metadata);
+                assert!(!lost || losses > 0, "{:?}: no connection was lost: {said:?}", finish.call);
                 self.release(app, finish.call, finish.payload, finish.metadata, 9);
             }
             Completion::Cancelled { call, .. } => {
