@@ -28,6 +28,8 @@ pub(crate) struct Sessions {
     pub active: Vec<SessionKey>,
     /// Where the next turn begins to look at them.
     pub begins_at: usize,
+    /// Some have rung since entries were last taken.
+    pub have_rung: bool,
 }
 
 /// A session on its way from one shard to another. The application notices nothing: its memory and its descriptors are

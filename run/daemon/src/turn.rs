@@ -59,7 +59,7 @@ impl Shard {
         if worked {
             self.let_out();
         }
-        if self.sockets_are_due() && self.look_at_sockets(Some(0)) | self.fire_timers() {
+        if self.sockets_are_due() && self.look_at_sockets(Some(0)) | self.hear_who_rang() | self.fire_timers() {
             self.let_out();
             worked = true;
         }
@@ -143,6 +143,7 @@ impl Shard {
         let _library = tax_stage(TaxStage::RpcLibrary);
         let worked = self.look_at_sockets(timeout_ns);
         self.crossings.disarm();
+        self.hear_who_rang();
         self.fire_timers();
         self.let_out();
         worked
@@ -446,7 +447,14 @@ impl Shard {
             let _ = rings.own_doorbell.quiet();
             self.waiter.woken(rings.submissions.rung_ns_ago(now().0));
             self.sessions.activate(key);
+            self.sessions.have_rung = true;
         }
+    }
+
+    /// Takes the entries of applications that have rung: an answer that is in its ring has come before a deadline that
+    /// is noticed with it. After a while without a processor both are there.
+    fn hear_who_rang(&mut self) -> bool {
+        std::mem::take(&mut self.sessions.have_rung) && self.drain_submissions()
     }
 
     /// Does what is due by the clock, once all sockets have been read that had something.
