@@ -59,7 +59,8 @@ impl Shard {
         if worked {
             self.let_out();
         }
-        if self.sockets_are_due() && self.look_at_sockets(Some(0)) | self.hear_who_rang() | self.fire_timers() {
+        if self.sockets_are_due() && self.look_at_sockets(Some(0)) | self.hear_who_rang() | self.fire_timers()
+        {
             self.let_out();
             worked = true;
         }
