@@ -7,7 +7,8 @@ use trunkline_codegen::{
 
 use crate::parameters::{Parameters, TargetLanguage};
 use crate::protocol::{
-    EDITION_2023, EDITION_PROTO2, File, FileSet, PROTO3_OPTIONAL, Request, Response, SUPPORTS_EDITIONS,
+    DeclaredFile, EDITION_2023, EDITION_PROTO2, File, FileSet, PROTO3_OPTIONAL, Request, Response,
+    SUPPORTS_EDITIONS,
 };
 
 /// Answers an encoded `CodeGeneratorRequest` with an encoded `CodeGeneratorResponse`.
@@ -35,6 +36,7 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
     if request.file_to_generate.is_empty() {
         return Ok(Vec::new());
     }
+    check_packages(&request, &parameters)?;
     let set = FileSet { file: request.proto_file }.encode_to_vec();
     let file = |(name, text)| File { name: Some(name), content: Some(text) };
     if parameters.language == TargetLanguage::Python {
@@ -57,4 +59,33 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
     }
     let named = files.into_iter().map(|file| (file.name, file.text)).chain(tree);
     Ok(named.map(file).collect())
+}
+
+/// Packages whose types the library has itself: some of their files may be asked for without the others.
+const KNOWN_PACKAGES: [&str; 2] = ["google.protobuf", "google.rpc"];
+
+/// The code of a package is one file: a run for a part of it would lack the rest, and replace what the run for that
+/// wrote. What is not imported is not seen here.
+fn check_packages(request: &Request, parameters: &Parameters) -> Result<(), String> {
+    let has_messages = parameters.language != TargetLanguage::Cpp || parameters.is_linear;
+    if !has_messages && parameters.is_grpc {
+        // One file for each, as gRPC's own plugin.
+        return Ok(());
+    }
+    // What is malformed is said by who reads all of it.
+    let files = request.proto_file.iter().filter_map(|file| DeclaredFile::decode(file.as_slice()).ok());
+    let (asked, others): (Vec<_>, Vec<_>) =
+        files.partition(|file| request.file_to_generate.contains(&file.name));
+    let has_code = |file: &&DeclaredFile| {
+        !file.services.is_empty() || has_messages && !(file.messages.is_empty() && file.enums.is_empty())
+    };
+    let apart = others.iter().filter(has_code).find_map(|other| {
+        let one = asked.iter().find(|file| file.package == other.package)?;
+        (!KNOWN_PACKAGES.contains(&other.package.as_str())).then_some((one, other))
+    });
+    let Some((one, other)) = apart else { return Ok(()) };
+    Err(format!(
+        "{:?} and {:?} are of one package, whose code is one file: name all files of a package in one run",
+        one.name, other.name
+    ))
 }

@@ -12,6 +12,21 @@ pub(crate) struct Request {
     pub(crate) proto_file: Vec<Vec<u8>>,
 }
 
+/// What of a `FileDescriptorProto` tells whose code it is in.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DeclaredFile {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) package: String,
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub(crate) messages: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub(crate) enums: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub(crate) services: Vec<Vec<u8>>,
+}
+
 /// `CodeGeneratorResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Response {

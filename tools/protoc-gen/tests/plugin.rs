@@ -133,6 +133,46 @@ fn mistakes_are_said_in_the_response() {
 }
 
 #[test]
+fn a_part_of_a_package_is_refused_where_the_package_is_one_file() {
+    let file = |name: &str, package: &str, imports: &[&str], messages: &[&str]| FileDescriptorProto {
+        name: Some(name.to_owned()),
+        package: Some(package.to_owned()),
+        dependency: imports.iter().map(|name| (*name).to_owned()).collect(),
+        message_type: messages
+            .iter()
+            .map(|name| DescriptorProto { name: Some((*name).to_owned()), ..Default::default() })
+            .collect(),
+        syntax: Some("proto3".to_owned()),
+        ..Default::default()
+    };
+    let proto_file = vec![
+        file("options.proto", "shop.v1", &[], &[]),
+        file("money.proto", "common", &[], &["Money"]),
+        file("price.proto", "shop.v1", &["money.proto"], &["Price"]),
+        file("shop.proto", "shop.v1", &["price.proto", "options.proto"], &["Shop"]),
+    ];
+    let answered = |parameter: &str, files: &[&str]| {
+        answer(&CodeGeneratorRequest {
+            file_to_generate: files.iter().map(|name| (*name).to_owned()).collect(),
+            parameter: Some(parameter.to_owned()),
+            proto_file: proto_file.clone(),
+            compiler_version: None,
+        })
+    };
+    for parameter in ["", "lang=python", "lang=cpp,messages=linear"] {
+        let refused = answered(parameter, &["shop.proto"]);
+        assert!(refused.error().starts_with("\"shop.proto\" and \"price.proto\""), "{:?}", refused.error);
+        assert!(refused.file.is_empty());
+        let whole = answered(parameter, &["price.proto", "shop.proto"]);
+        assert_eq!((whole.error.as_deref(), whole.file.len()), (None, 1), "{parameter}");
+    }
+    // Messages are protoc's there.
+    for parameter in ["lang=cpp", "lang=cpp,surface=grpc"] {
+        assert_eq!(answered(parameter, &["shop.proto"]).error, None);
+    }
+}
+
+#[test]
 fn what_is_no_request_is_refused() {
     assert!(respond(b"\x0a\xff").is_err());
     assert_eq!(answer(&CodeGeneratorRequest::default()).error, None);
