@@ -97,6 +97,9 @@ pub(crate) struct ShardOpening {
     /// It has the place that is kept for its shard. Places do not go on in another process.
     #[serde(skip)]
     pub kept: bool,
+    /// Of one that is returned: what its shard serves then, as [`Offers::version`] counts.
+    #[serde(default)]
+    pub version: u64,
 }
 
 impl Default for ShardOpening {
@@ -115,6 +118,7 @@ impl Default for ShardOpening {
             body: None,
             end: false,
             kept: false,
+            version: 0,
         }
     }
 }

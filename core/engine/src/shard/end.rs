@@ -403,6 +403,7 @@ pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_
         body,
         end,
         kept: false,
+        version: 0,
     };
     send_back(engine, shard, returned);
     engine.forget(key);
@@ -517,7 +518,7 @@ fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening:
     let body = opening.body.map(Body::Crossed);
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
     let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
-    is_not_served(engine, from, key, &opening.path);
+    is_not_served(engine, from, key, (&opening.path, opening.version));
     let next = next_server(engine, key, opening.end);
     if next.is_err() {
         // Its messages wait counted as what is to cross, for as long as the call does.

@@ -73,12 +73,22 @@ fn tell_all(engine: &mut Engine) -> usize {
 
 /// Returns an opening. It does not come again: who gets it back knows by it that its method is not served here.
 pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpening) {
+    let opening = ShardOpening { version: engine.registry.version(), ..opening };
     engine.shards.push(to, ShardSaid::Returned(Box::new(opening)));
 }
 
-/// A call has come back from another shard: until more is heard of it, its method is not served there.
-pub(crate) fn is_not_served(engine: &mut Engine, from: ShardIndex, key: CallKey, path: &str) {
-    if let Some(call) = engine.calls.find(key) {
+/// A call has come back from another shard: until more is heard of it, its method is not served there. More may be
+/// known already: a session has left for that shard since, this one or another, which has said so.
+pub(crate) fn is_not_served(
+    engine: &mut Engine,
+    from: ShardIndex,
+    key: CallKey,
+    (path, version): (&str, u64),
+) {
+    if let Some(call) = engine.calls.find(key)
+        && engine.shards.elsewhere.version_of(from) <= version
+        && engine.shards.moving().all(|moving| moving.to != from)
+    {
         engine.shards.elsewhere.forget_server(from, call.method, path);
     }
 }
