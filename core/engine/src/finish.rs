@@ -13,6 +13,8 @@ use std::borrow::Cow;
 use trunkline_call::{Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 
+/// A deadline that is noticed so much later says that this host had no processor, and nothing of the server.
+const UNATTENDED_NS: u64 = 20_000_000;
 /// Time another shard gets to say how a call ended whose deadline has passed.
 const LATE_NS: u64 = 5_000_000;
 
@@ -91,6 +93,10 @@ impl Engine {
         }
         if call.outcome.is_none() {
             let executed = call.execution();
+            let late_ns = call.deadline.instant().map_or(0, |at| turn.now.since_ns(at));
+            if late_ns > UNATTENDED_NS {
+                self.tell_balancer(turn.now, key, None, &[]);
+            }
             self.fail(turn, key, Fault::DeadlinePassed { executed });
         }
     }

@@ -28,6 +28,15 @@ fn balance() -> Definition {
     Definition { name: "spread".into(), kind: Kind::Balance, service, ..Definition::default() }
 }
 
+/// The endpoints that are left out now.
+fn ejected(fleet: &mut Fleet) -> Vec<String> {
+    let (engine, now) = (&fleet.world.hosts[0].engine, fleet.world.now);
+    let mut parts = engine.begin_state();
+    while engine.copy_state(now, &mut parts) {}
+    let rows = parts.finish().balanced;
+    rows.into_iter().filter(|row| row.ejected).map(|row| row.endpoint.to_string()).collect()
+}
+
 #[test]
 fn in_turn_unless_told_otherwise() {
     assert_eq!(spread(sound(4), "{}", 400).seen, [100; 4]);
@@ -53,14 +62,27 @@ fn an_endpoint_that_fails_in_a_row_is_left_out_and_taken_back() {
     apply(&mut fleet, Definition { eject_after: Some(5), eject_ms: Some(1000), ..balance() });
     fleet.calls(400, MS);
     assert!(fleet.seen[2] <= 6, "{:?}", fleet.seen);
-    let (engine, now) = (&fleet.world.hosts[0].engine, fleet.world.now);
-    let mut parts = engine.begin_state();
-    while engine.copy_state(now, &mut parts) {}
-    let rows = parts.finish().balanced;
-    let out: Vec<_> = rows.iter().filter(|row| row.ejected).map(|row| &*row.endpoint).collect();
-    assert_eq!(out, [endpoint(2)]);
+    assert_eq!(ejected(&mut fleet), [endpoint(2)]);
     fleet.calls(4000, MS);
     assert!(fleet.count(Code::Unavailable) == 10 && fleet.seen[2] > 300, "{:?}", fleet.seen);
+}
+
+/// Deadlines that this host notices late, because it had no processor, are nobody's fault. Those it notices in time
+/// are.
+#[test]
+fn an_endpoint_is_not_ejected_for_what_this_host_slept_through() {
+    for (step_ms, is_fault) in [(2000, false), (1, true)] {
+        let slow = (0..4).map(|_| always(after(1000 * MS, Code::Ok))).collect();
+        let mut fleet = Fleet::new(slow, "{}");
+        apply(&mut fleet, Definition { eject_after: Some(2), eject_ms: Some(10_000), ..balance() });
+        for _ in 0..16 {
+            fleet.call(Deadline::at(fleet.world.now.plus_ns(50 * MS)));
+        }
+        (0..2000 / step_ms).for_each(|_| fleet.world.advance(step_ms * MS));
+        fleet.rest();
+        assert_eq!(fleet.count(Code::DeadlineExceeded), 16);
+        assert_eq!(!ejected(&mut fleet).is_empty(), is_fault, "steps of {step_ms} ms");
+    }
 }
 
 #[test]

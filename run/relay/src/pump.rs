@@ -56,7 +56,10 @@ pub(crate) struct LinkPump<E> {
     /// This side asks for the time.
     asks: bool,
     asked_ns: u64,
-    heard_ns: u64,
+    /// Time in which this side listened and heard nothing, as of its last look at the clock. What it was away for
+    /// counts as two sleeps: the other may have said something that has not got here.
+    silent_ns: u64,
+    looked_ns: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -94,7 +97,8 @@ impl<E: SessionEnd> LinkPump<E> {
             interest: Interest::Read,
             asks,
             asked_ns: 0,
-            heard_ns: monotonic_ns(),
+            silent_ns: 0,
+            looked_ns: monotonic_ns(),
             stop,
         })
     }
@@ -150,7 +154,7 @@ impl<E: SessionEnd> LinkPump<E> {
             match self.input.fill(&mut self.stream) {
                 Ok(Some(_)) => {
                     any = true;
-                    self.heard_ns = monotonic_ns();
+                    self.silent_ns = 0;
                 }
                 Ok(None) => break,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(LinkError::Ended),
@@ -252,10 +256,12 @@ impl<E: SessionEnd> LinkPump<E> {
     /// Sleeps until there is something to do.
     fn sleep(&mut self) -> Result<(), LinkError> {
         let now_ns = monotonic_ns();
-        let is_late = now_ns.saturating_sub(self.heard_ns) >= SILENCE_MAX.as_nanos() as u64;
+        let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.looked_ns, now_ns));
+        self.silent_ns += passed_ns.min(2 * SLEEP_NS_MAX);
+        let is_late = self.silent_ns >= SILENCE_MAX.as_nanos() as u64;
         // It is this side that does not listen, or has not for so long.
         if self.put_back.is_some() || is_late && self.stream.has_unread() {
-            self.heard_ns = now_ns;
+            self.silent_ns = 0;
         } else if is_late {
             return Err(LinkError::Silent { seconds: SILENCE_MAX.as_secs() });
         }
