@@ -2,7 +2,7 @@
 
 use crate::gateway_client::CallRights;
 use crate::grpc_stream::GrpcStream;
-use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding};
+use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
 use crate::operator::Operator;
 use crate::{CallKey, RemoteKey};
@@ -103,7 +103,7 @@ impl GrpcPeer {
         remote: Option<RemoteKey>,
         telemetry: PeerIndex,
     ) -> Self {
-        let holding = Holding::of(report_name(&label, remote.is_some()).into());
+        let holding = Holding::of(source_of_peer(&label, remote.is_some()));
         Self {
             authority: authority_of(&label),
             label,

@@ -6,6 +6,7 @@
 //! costs a comparison, and whoever comes when everything is taken can still make calls, one after another.
 
 use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use trunkline_call::{Fault, KeyedMap};
 use trunkline_share::{CountShare, HostLimits};
@@ -194,6 +195,23 @@ impl Holding {
     }
 }
 
+/// Whose a connection is, by its label: an endpoint that was dialled, a user of this host, or an address without port,
+/// scheme and protocol. Of IPv6 it is the network of 64 bits that one party has (as for connections, `trunkline-net`).
+pub(crate) fn source_of_peer(label: &str, dialled: bool) -> Box<str> {
+    if dialled {
+        return label.into();
+    }
+    if let Some(user) = label.strip_prefix("unix (").and_then(|rest| rest.strip_suffix(')')) {
+        return user.replacen(' ', ":", 1).into();
+    }
+    let address = label.split_once("://").map_or(label, |(_, address)| address);
+    let Ok(address) = address.parse::<SocketAddr>() else { return label.into() };
+    match address.ip().to_canonical() {
+        IpAddr::V4(address) => address.to_string().into(),
+        IpAddr::V6(address) => format!("{}/64", Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)).into(),
+    }
+}
+
 /// What is to be booked where so much is held: all but the first step, in whole ones.
 fn steps_for(held_bytes: u64) -> u64 {
     held_bytes.saturating_sub(HELD_STEP_BYTES).next_multiple_of(HELD_STEP_BYTES)
@@ -238,6 +256,25 @@ mod tests {
             }
             prop_assert_eq!(budget.booked(), (0, 0));
         }
+    }
+
+    #[test]
+    fn a_party_is_one_source_by_whatever_it_comes() {
+        let source = |label| source_of_peer(label, false);
+        for same in [
+            &["tcp://10.0.0.1:4711", "tcp://10.0.0.1:4712", "tls://10.0.0.1:1", "tcp://[::ffff:10.0.0.1]:1"]
+                [..],
+            &["tcp://[2001:db8::1]:1", "tls://[2001:db8::ffff:1]:2"],
+            &["unix (uid 7)"],
+            &["tcp://10.0.0.2:4711"],
+            &["tcp://[2001:db8:0:1::1]:1"],
+        ] {
+            assert!(same.iter().all(|label| source(label) == source(same[0])), "{same:?}");
+        }
+        assert_eq!(&*source("unix (uid 7)"), "uid:7", "as its sessions are");
+        assert_eq!(&*source("tcp://10.0.0.1:4711"), "10.0.0.1");
+        assert_eq!(&*source("tcp://[2001:db8::1]:1"), "2001:db8::/64");
+        assert_eq!(&*source_of_peer("tcp://10.0.0.1:50051", true), "tcp://10.0.0.1:50051");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::assembly::Assembly;
 use crate::gateway_client::CallRights;
 use crate::grpc_peer::PeerIdentity;
-use crate::held::{HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding};
+use crate::held::{HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
@@ -181,14 +181,9 @@ impl Peer {
     /// It comes from another process, where its bytes were booked: they are held here from now on, be there room or
     /// not.
     pub(crate) fn book_again(&mut self, budget: &mut HeldBudget) {
-        self.holding = Holding::of(Self::source_of(&self.label, self.lane.is_some()));
+        self.holding = Holding::of(source_of_peer(&self.label, self.lane.is_some()));
         self.holding.keeps(self.offered.values().map(Offered::held_bytes).sum());
         let _ = budget.book(&mut self.holding, self.assembling_bytes as u64);
-    }
-
-    /// Where it comes from, or leads to: without the port of whoever has dialled.
-    pub(crate) fn source_of(label: &str, dialled: bool) -> Box<str> {
-        if dialled { label.into() } else { label.rsplit_once(':').map_or(label, |(host, _)| host).into() }
     }
 
     /// Whether another has taken its place, and nothing is left of its calls.

@@ -4,7 +4,7 @@ use crate::call::{Call, Direction, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::CallRights;
-use crate::held::Holding;
+use crate::held::{Holding, source_of_peer};
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
@@ -307,7 +307,7 @@ impl Engine {
         label: String,
         lane: Option<(RemoteKey, LaneIndex)>,
     ) -> PeerKey {
-        let holding = Holding::of(Peer::source_of(&label, lane.is_some()));
+        let holding = Holding::of(source_of_peer(&label, lane.is_some()));
         let key = self.peers.insert(Peer {
             connection: Connection::new(side, config, now),
             lane,

@@ -6,7 +6,8 @@
 use crate::CallKey;
 use crate::call::{Call, ClientEnd};
 use crate::engine::Engine;
-use crate::grpc_peer::{GrpcPeer, report_name};
+use crate::grpc_peer::GrpcPeer;
+use crate::held::source_of_peer;
 use crate::peer::Peer;
 use crate::session::Session;
 use crate::shard::Origin;
@@ -74,8 +75,9 @@ pub(crate) fn caller_of(engine: &Engine, key: CallKey) -> u64 {
 fn source_of_origin(origin: &Origin) -> Arc<str> {
     match origin {
         Origin::Application { identity, .. } => (&**identity).into(),
-        Origin::Daemon { address, .. } => (&*Peer::source_of(address, false)).into(),
-        Origin::Grpc { address, .. } => report_name(address, false).into(),
+        Origin::Daemon { address, .. } | Origin::Grpc { address, .. } => {
+            source_of_peer(address, false).into()
+        }
         Origin::R2p2 { .. } => R2P2.into(),
         Origin::Gone => "".into(),
     }
