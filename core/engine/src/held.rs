@@ -6,7 +6,7 @@
 //! costs a comparison, and whoever comes when everything is taken can still make calls, one after another.
 
 use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use trunkline_call::{Fault, KeyedMap};
 use trunkline_share::{CountShare, HostLimits};

@@ -174,10 +174,8 @@ impl Engine {
         }
         let Some(call) = self.calls.find_mut(key) else { return };
         match &server {
-            ServerEnd::Session { .. } => {
-                if !self.shards.is_alone() {
-                    note_stays(&mut self.sessions, &mut self.shards, &call.client);
-                }
+            ServerEnd::Session { .. } if !self.shards.is_alone() => {
+                note_stays(&mut self.sessions, &mut self.shards, &call.client);
             }
             ServerEnd::Shard { shard, .. } => self.shards.note_made(*shard),
             _ => {}
