@@ -2,7 +2,9 @@
 
 mod support;
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use support::text::{EchoServer, Parrot};
 use support::{EchoClient, Place, Relay, Text, channel, watched};
 use trunkline::{Code, Request, Server, ServerHandle, Wait};
@@ -122,6 +124,33 @@ fn a_receiver_may_be_asked_first() {
         let (tx, mut rx) = client.chat().split();
         drop(tx);
         assert!(rx.recv().wait().unwrap().is_none(), "an empty stream is echoed as one");
+    });
+}
+
+/// A message that is no longer waited for, by a timeout or a `select!`.
+#[test]
+fn who_gives_up_waiting_for_a_message_leaves_nothing_of_its_task_behind() {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let (mut tx, mut rx) = client.chat().split();
+        tx.send(Text::new("one")).wait().unwrap();
+        assert_eq!(rx.recv().wait().unwrap().unwrap().view().text(), "one");
+        let task = Arc::new(Task);
+        let waker = Waker::from(Arc::clone(&task));
+        let before = Arc::strong_count(&task);
+        let mut waits = Box::pin(rx.recv());
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(Arc::strong_count(&task) > before);
+        drop(waits);
+        assert_eq!(Arc::strong_count(&task), before);
+        tx.send(Text::new("two")).wait().unwrap();
+        assert_eq!(rx.recv().wait().unwrap().unwrap().view().text(), "two");
     });
 }
 

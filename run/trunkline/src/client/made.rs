@@ -1,6 +1,6 @@
 //! A call that was submitted.
 
-use crate::session::{Asker, Books, Effects, End, Session};
+use crate::session::{Asker, Books, Effects, End, Session, stop_receiving};
 use parking_lot::Mutex;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -65,6 +65,11 @@ impl Made {
             self.over.store(true, Ordering::Relaxed);
         }
         arrival
+    }
+
+    /// Whoever waited for what comes next has gone.
+    pub(crate) fn stop_receiving(&self) {
+        stop_receiving(&self.session, self.call);
     }
 
     /// Waits until the call has ended, whether or not what came before that has been taken.

@@ -195,6 +195,21 @@ pub enum Answer {
     End(Outcome),
 }
 
+/// Somebody asks for an answer, until this is dropped.
+struct AskingNext<'a> {
+    answers: &'a mut Answers,
+    /// There was none when it was last polled: nobody wakes a task that has gone.
+    waits: bool,
+}
+
+impl Drop for AskingNext<'_> {
+    fn drop(&mut self) {
+        if self.waits {
+            self.answers.made.stop_receiving();
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Ending {
     Open,
@@ -209,7 +224,13 @@ impl Answers {
     /// # Cancel safety
     /// Safe: an answer not returned is returned next time.
     pub async fn next(&mut self) -> Option<Answer> {
-        poll_fn(|cx| self.poll_next(cx)).await
+        let mut asking = AskingNext { answers: self, waits: false };
+        poll_fn(|cx| {
+            let next = asking.answers.poll_next(cx);
+            asking.waits = next.is_pending();
+            next
+        })
+        .await
     }
 
     /// As [`Answers::next`], for hand-written futures.

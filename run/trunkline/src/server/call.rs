@@ -1,7 +1,7 @@
 //! A call delivered to this application.
 
 use crate::message::{encoded, write_bytes};
-use crate::session::{self, Asker, End, Resource, Session, returned, wait_for};
+use crate::session::{self, Asker, End, Resource, Session, returned, stop_receiving, wait_for};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use trunkline_call::entry::Submission;
@@ -101,13 +101,22 @@ impl Call {
     /// Nobody reads the request stream: what came and what comes goes back at once.
     pub(crate) fn discard(&self) {
         let id = self.id;
-        self.session.with(|books, effects| {
-            let Some(state) = books.call(id) else { return };
+        let waker = self.session.with(|books, effects| {
+            let state = books.call(id)?;
             state.discards = true;
+            let waits = state.receiver.is_parked();
             for payload in std::mem::take(&mut state.incoming) {
                 books.release(returned(id, payload.block()), effects);
             }
+            if waits { books.stop_waiting_to_receive(id) } else { None }
         });
+        // Not under the lock: it may be the last of its task.
+        drop(waker);
+    }
+
+    /// Whoever waited for a message has gone.
+    pub(crate) fn stop_receiving(&self) {
+        stop_receiving(&self.session, self.id);
     }
 
     /// Whether the caller has gone or the deadline has passed; looks into the ring first, so that a handler that never

@@ -239,6 +239,11 @@ impl Books {
         self.calls.stop_waiting_for_credit(call)
     }
 
+    /// Whoever waited for something to arrive waits no longer.
+    pub(crate) fn stop_waiting_to_receive(&mut self, call: CallId) -> Option<Waker> {
+        self.calls.stop_waiting_to_receive(call)
+    }
+
     /// Forgets a call: returns what arrived for it and was not taken, and wakes whoever else waits for it, who finds it
     /// gone. Tells how it stood.
     pub(crate) fn forget(&mut self, call: CallId, effects: &mut Effects) -> Option<CallState> {

@@ -236,6 +236,11 @@ impl CallTable {
         self.calls.get_mut(&call)?.sender.unpark(&mut self.foreign)
     }
 
+    /// Whoever waited for something to arrive waits no longer.
+    pub(super) fn stop_waiting_to_receive(&mut self, call: CallId) -> Option<Waker> {
+        self.calls.get_mut(&call)?.receiver.unpark(&mut self.foreign)
+    }
+
     /// Takes a call out, and wakes whoever waits for it, who finds it gone.
     pub(super) fn remove(&mut self, call: CallId, effects: &mut Effects) -> Option<CallState> {
         self.wake_both(call, effects);

@@ -53,4 +53,4 @@ pub(crate) use queues::Resource;
 pub(crate) use received::{Received, metadata, named};
 pub(crate) use session::Session;
 pub(crate) use state::{Asker, End};
-pub(crate) use turn::{CreditWait, Turn, wait_for};
+pub(crate) use turn::{CreditWait, Turn, stop_receiving, wait_for};

@@ -111,6 +111,10 @@ impl Parked {
         self.foreign = asker.foreign;
     }
 
+    pub(crate) fn is_parked(&self) -> bool {
+        self.waker.is_some()
+    }
+
     /// Takes the waiter out, to be woken or because it no longer waits.
     pub(crate) fn unpark(&mut self, foreign: &mut u32) -> Option<Waker> {
         *foreign -= u32::from(std::mem::take(&mut self.foreign));

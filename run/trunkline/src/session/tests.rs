@@ -378,6 +378,22 @@ fn who_gives_up_waiting_to_send_is_not_waited_for() {
     }
 }
 
+/// The same of one that waits to receive.
+#[test]
+fn who_gives_up_waiting_to_receive_is_not_waited_for() {
+    let (session, _daemon, _control) = session(1);
+    let call = start(&session).unwrap();
+    let kick = crate::kick::Kick::new().unwrap();
+    let waker = Waker::from(Arc::clone(&kick));
+    let before = Arc::strong_count(&kick);
+    session.with(|books, _| books.wait_to_receive(call, Asker { waker: &waker, foreign: true }));
+    assert_eq!(session.with(|books, _| books.calls.foreign()), Some(1));
+    stop_receiving(&session, call);
+    stop_receiving(&session, call);
+    assert_eq!(Arc::strong_count(&kick), before, "its waker is gone");
+    assert_eq!(session.with(|books, _| books.calls.foreign()), Some(0));
+}
+
 /// Answers that came soon are kept for whoever waits next.
 #[test]
 fn answers_that_come_soon_are_counted() {

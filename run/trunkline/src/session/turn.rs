@@ -83,6 +83,13 @@ impl Drop for CreditWait<'_> {
     }
 }
 
+/// Whoever waited for something to arrive for a call has gone.
+pub(crate) fn stop_receiving(session: &Session, call: CallId) {
+    let waker = session.with(|books, _| books.stop_waiting_to_receive(call));
+    // Not under the lock: it may be the last of its task.
+    drop(waker);
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         self.session.with(|books, effects| books.leave_queue(self.place, effects));

@@ -49,8 +49,13 @@ impl<M: Message> Receiver<M> {
     /// # Cancel safety
     /// Safe: a message not returned is returned next time.
     pub async fn recv(&mut self) -> Result<Option<Received<M>>, Status> {
-        let receiving = Receiving(self);
-        poll_fn(|cx| receiving.0.poll_recv(cx)).await
+        let mut receiving = Receiving { receiver: self, waits: false };
+        poll_fn(|cx| {
+            let received = receiving.receiver.poll_recv(cx);
+            receiving.waits = received.is_pending();
+            received
+        })
+        .await
     }
 
     /// As [`Receiver::recv`], for hand-written futures.
@@ -182,13 +187,20 @@ impl<M: Message> Stream for Receiver<M> {
     }
 }
 
-/// Somebody waits for a message, until this is dropped.
-struct Receiving<'a, M>(&'a mut Receiver<M>);
+/// Somebody asks for a message, until this is dropped.
+struct Receiving<'a, M> {
+    receiver: &'a mut Receiver<M>,
+    /// There was none when it was last polled: nobody wakes a task that has gone, or drains the session for it.
+    waits: bool,
+}
 
 impl<M> Drop for Receiving<'_, M> {
     fn drop(&mut self) {
-        if let Source::Opening(start) = &self.0.source {
-            start.leave();
+        match &self.receiver.source {
+            Source::Opening(start) => start.leave(),
+            Source::Made(made) if self.waits => made.stop_receiving(),
+            Source::Delivered(call) if self.waits => call.stop_receiving(),
+            _ => {}
         }
     }
 }
