@@ -141,10 +141,11 @@ mod tests {
         const OPERATIONS: usize = 7;
         let cancel = Cancel::default();
         let counts: Vec<_> = (0..OPERATIONS).map(|_| Arc::new(Woken(AtomicUsize::new(0)))).collect();
-        let poll = |work: &mut Pin<Box<dyn Future<Output = Option<()>> + '_>>, count: &Arc<Woken>| {
+        type Work<'a> = Pin<Box<dyn Future<Output = Option<()>> + 'a>>;
+        let poll = |work: &mut Work<'_>, count: &Arc<Woken>| {
             work.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(count))))
         };
-        let mut works: Vec<Option<Pin<Box<dyn Future<Output = Option<()>> + '_>>>> =
+        let mut works: Vec<Option<Work<'_>>> =
             (0..OPERATIONS).map(|_| Some(Box::pin(cancel.or(pending::<()>())) as _)).collect();
         for (work, count) in works.iter_mut().flatten().zip(&counts) {
             assert_eq!((poll(work, count), poll(work, count)), (Poll::Pending, Poll::Pending));

@@ -304,12 +304,15 @@ fn waiting_streams_have_a_limit_and_leave_room_for_questions() {
     host.own.ready().wait().unwrap();
 }
 
+/// To say that one is stuck, and to hear that it may go on.
+type StuckOnce = (mpsc::Sender<()>, mpsc::Receiver<()>);
+
 /// A daemon that is stuck once, when it is asked what is served.
 #[derive(Clone)]
 struct Stuck {
     daemon: std::sync::Weak<Daemon>,
     /// Says that it is, and waits.
-    once: Arc<std::sync::Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>,
+    once: Arc<std::sync::Mutex<Option<StuckOnce>>>,
 }
 
 impl trunkline_services::Host for Stuck {
