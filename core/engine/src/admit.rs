@@ -60,16 +60,17 @@ impl Engine {
     }
 
     fn enlist_handler(&mut self, key: CallKey) {
-        let Some(call) = self.calls.find(key) else { return };
+        let Self { calls, registry, sessions, admission, .. } = self;
+        let Some(call) = calls.find(key) else { return };
         let Some(session) = call.handler() else { return };
-        let server = self.registry.servers(call.method).iter().find(|server| server.session == session);
+        let server = registry.servers(call.method).iter().find(|server| server.session == session);
         let plan = match server {
             // Its methods are known by their calls only.
             Some(server) if server.types.whole_service => {
-                let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
-                let application = self.application_of(session);
+                let path = call.path.as_deref().unwrap_or(registry.path(call.method));
+                let application = sessions.find(session).map_or("", |session| session.application());
                 let applicant = Applicant { side: Side::Server, application };
-                applicant.plan(self.admission.chain(), &server.types, path).0
+                applicant.plan(admission.chain_mut(), &server.types, path).0
             }
             server => server.and_then(|server| server.plan.clone()),
         };
@@ -78,22 +79,23 @@ impl Engine {
 
     /// Finds again what applies to a call that was handed over.
     pub(crate) fn enlist_again(&mut self, key: CallKey) {
-        let Some(call) = self.calls.find(key).filter(|call| call.policies.is_some()) else { return };
-        let plan = match &call.client {
+        let Self { calls, registry, sessions, admission, .. } = self;
+        let Some(call) = calls.find(key).filter(|call| call.policies.is_some()) else { return };
+        let made = match &call.client {
             ClientEnd::Session { session, types, .. } => {
-                let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
-                let application = self.application_of(*session);
-                let applicant = Applicant { side: Side::Client, application };
-                applicant.plan(self.admission.chain(), types, path).0
+                Some((sessions.find(*session).map_or("", |session| session.application()), types))
             }
             ClientEnd::Shard { types: Some(types), origin, .. } if call.has_moved() => {
-                let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
-                let applicant = Applicant { side: Side::Client, application: origin.application() };
-                applicant.plan(self.admission.chain(), types, path).0
+                Some((origin.application(), types))
             }
             // Who makes it through a gateway stays behind, and it ends.
             _ => None,
         };
+        let plan = made.and_then(|(application, types)| {
+            let path = call.path.as_deref().unwrap_or(registry.path(call.method));
+            let applicant = Applicant { side: Side::Client, application };
+            applicant.plan(admission.chain_mut(), types, path).0
+        });
         self.enlist(key, 0, plan);
         self.enlist_server(key);
     }

@@ -69,7 +69,7 @@ impl Engine {
         checked: bool,
     ) -> Result<Vec<String>, PolicyError> {
         let Self { admission, sessions, registry, gateway, .. } = self;
-        let plans = |chain: &Chain| {
+        let plans = |chain: &mut Chain| {
             let plans = Plans::of(chain, sessions, registry);
             if !checked {
                 chain.misnamed(&schemas(sessions, registry, gateway)).map_or(Ok(()), Err)?;
@@ -151,9 +151,11 @@ impl Engine {
         session: SessionKey,
         types: &MethodTypes,
     ) -> Option<Arc<Plan>> {
-        let applicant = Applicant { side, application: self.application_of(session) };
-        let (plan, misfit) = applicant.plan(self.admission.chain(), types, &types.path);
-        self.admission.note_misfit(misfit);
+        let Self { admission, sessions, .. } = self;
+        let application = sessions.find(session).map_or("", |session| session.application());
+        let applicant = Applicant { side, application };
+        let (plan, misfit) = applicant.plan(admission.chain_mut(), types, &types.path);
+        admission.note_misfit(misfit);
         plan
     }
 
@@ -161,11 +163,6 @@ impl Engine {
     pub(crate) fn note_misnamed(&mut self, schema: &BoundSchema) {
         let misnamed = self.admission.chain().misnamed(&[&*schema.schema]);
         self.admission.note_misfit(misnamed);
-    }
-
-    /// What policies know a session's application by.
-    pub(crate) fn application_of(&self, session: SessionKey) -> &str {
-        self.sessions.find(session).map_or("", |session| session.application())
     }
 
     fn install(&mut self, plans: Plans) {
@@ -188,7 +185,7 @@ impl Engine {
 }
 
 impl Plans {
-    fn of(chain: &Chain, sessions: &Table<Session>, registry: &Registry) -> Self {
+    fn of(chain: &mut Chain, sessions: &Table<Session>, registry: &Registry) -> Self {
         let mut plans = Self::default();
         for (key, session) in sessions.iter().filter(|(_, session)| !session.gone) {
             let applicant = Applicant { side: Side::Client, application: session.application() };

@@ -272,7 +272,7 @@ impl Engine {
             // One of very many: nothing is kept of it, not even a number. A call that needs one ends with its
             // connection.
             let types = Arc::new(MethodTypes::opaque(path, false));
-            let plan = self.gateway.plan_of(self.admission.chain(), &types, path);
+            let plan = self.gateway.plan_of(self.admission.chain_mut(), &types, path);
             return (types, plan);
         }
         let Self { gateway: Gateway { settings, methods, .. }, registry, admission, shards, .. } = self;
@@ -284,7 +284,7 @@ impl Engine {
         let Forwarded { types, message, plan } = known;
         let plan = plan.get_or_insert_with(|| {
             let path = Arc::clone(&types.path);
-            let (plan, misfit) = APPLICANT.plan_by(admission.chain(), types, message.as_ref(), &path);
+            let (plan, misfit) = APPLICANT.plan_by(admission.chain_mut(), types, message.as_ref(), &path);
             admission.note_misfit(misfit);
             plan
         });

@@ -120,7 +120,7 @@ impl Gateway {
     }
 
     /// What a call passes whose method is not told apart.
-    pub fn plan_of(&mut self, chain: &Chain, types: &MethodTypes, path: &str) -> Option<Arc<Plan>> {
+    pub fn plan_of(&mut self, chain: &mut Chain, types: &MethodTypes, path: &str) -> Option<Arc<Plan>> {
         if let Some(plan) = self.plans.get(path) {
             return plan.clone();
         }
@@ -136,7 +136,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The first policy that does not.
-    pub fn check(&self, chain: &Chain) -> Result<(), PolicyError> {
+    pub fn check(&self, chain: &mut Chain) -> Result<(), PolicyError> {
         let services = self.settings.schemas.iter().flat_map(|schema| schema.schema.services());
         for method in services.flat_map(|service| &service.methods) {
             let Some((pattern, message)) = self.settings.method(&method.path) else { continue };

@@ -3,8 +3,8 @@
 //! `TLMS`, u32 version (1), u32 count, then per module: u16 length and the policy's name, u16 length and the module's
 //! name, u32 format of the state, u32 length and the state. Little endian, nothing behind. The reader believes nothing.
 
-use crate::chain::POLICIES_MAX;
 use crate::module::ModuleState;
+use crate::plan::POLICIES_MAX;
 
 /// State one module may export.
 pub const MODULE_STATE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -1,18 +1,16 @@
 //! The chain: policies in order, and the part of it that stands in the way of one method.
 
 use crate::definition::{Definition, Side};
-use crate::expr::{Expression, Program, Wanted, did_you_mean};
+use crate::expr::{Expression, Wanted, did_you_mean};
 use crate::module::{self, MODULE_FIELDS_MAX, Module, ModuleLoader, Modules};
+use crate::plan::{POLICIES_MAX, Plan, Plans, Subject};
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, ModuleInput, Rule};
 use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_balance::Settings;
 use trunkline_call::WorkerChoice;
-use trunkline_schema::{MessageIndex, Schema};
-
-/// Policies of one chain. Every call passes those that apply to it, in order.
-pub const POLICIES_MAX: usize = 256;
+use trunkline_schema::Schema;
 
 /// A chain that was found sound as far as it can be without schemas.
 #[derive(Clone, Debug, Default)]
@@ -20,52 +18,8 @@ pub struct Chain {
     pub(crate) rules: Vec<Arc<Rule>>,
     /// Whether any of them stands on the client's side, and on the server's.
     sides: [bool; 2],
-}
-
-/// A method as an application calls or serves it: what a chain is compiled for.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// Whether the application calls or serves it.
-    pub side: Side,
-    /// The application's name.
-    pub application: &'a str,
-    /// `/package.Service/Method`
-    pub path: &'a str,
-    /// The request's type; `None` if the application brought no descriptors.
-    pub request: Option<(&'a Schema, MessageIndex)>,
-    /// Requests are streams.
-    pub client_streams: bool,
-}
-
-/// The part of a chain that applies to one [`Subject`], its expressions compiled.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    pub(crate) steps: Vec<Step>,
-    needs_message: bool,
-    needs_facts: bool,
-    only_refuses: bool,
-    client_streams: bool,
-    choice: WorkerChoice,
-}
-
-/// One policy of a plan.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub rule: Arc<Rule>,
-    pub when: Option<Program>,
-    /// The condition or the key.
-    pub program: Option<Program>,
-    /// What a module wants to see; `None` for what this type does not have.
-    pub fields: Box<[Option<Program>]>,
-    /// Cannot be asked before there is a message.
-    pub reads_message: bool,
-    /// Looks at something of the call beside its message.
-    pub reads_facts: bool,
-    /// Requests are streams.
-    pub client_streams: bool,
-    /// Why it could not be compiled for this method. It then refuses every call: an access rule that nobody can
-    /// evaluate must not let anybody in.
-    pub broken: Option<Box<str>>,
+    /// What was compiled of it and is in use.
+    plans: Plans,
 }
 
 impl Chain {
@@ -161,7 +115,7 @@ impl Chain {
     /// [`PolicyError`]: the file is no module, or refuses its settings, or asks for what nobody can show it.
     pub fn load_modules(&mut self, loader: &dyn ModuleLoader) -> Result<Modules, PolicyError> {
         let mut modules = Modules::default();
-        for (index, rule) in self.rules.iter_mut().enumerate() {
+        for (index, rule) in self.rules_mut().iter_mut().enumerate() {
             let Action::Module { on_fault, .. } = rule.action else { continue };
             let definition = &rule.definition;
             let wrong = |wrong: Wrong| wrong.of_policy(index, &definition.name);
@@ -186,39 +140,18 @@ impl Chain {
         self.sides[side as usize]
     }
 
-    /// Compiles what applies to a method; `None` if nothing does. The error is the first one met: the policy it names
+    /// What applies to a method, compiled; `None` if nothing does. The error is the first one met: the policy it names
     /// is part of the plan all the same, and refuses every call.
-    pub fn plan(&self, subject: &Subject<'_>) -> (Option<Plan>, Option<PolicyError>) {
-        let client_streams = subject.client_streams;
-        let choice = WorkerChoice::default();
-        let mut plan = Plan {
-            steps: Vec::new(),
-            needs_message: false,
-            needs_facts: false,
-            only_refuses: true,
-            client_streams,
-            choice,
-        };
-        let mut first = None;
-        for (index, rule) in self.rules.iter().enumerate() {
-            if !rule.applies_to(subject.side, subject.application, subject.path) {
-                continue;
-            }
-            let step = Step::compile(rule, subject).unwrap_or_else(|wrong| {
-                let error = wrong.of_policy(index, &rule.definition.name);
-                let broken = Step::broken(rule, &error);
-                first.get_or_insert(error);
-                broken
-            });
-            plan.needs_message |= step.reads_message;
-            plan.needs_facts |= step.reads_facts;
-            plan.only_refuses &= matches!(rule.action, Action::Access { .. });
-            if let Action::Workers { choice, .. } = rule.action {
-                plan.choice = plan.choice.or(choice);
-            }
-            plan.steps.push(step);
-        }
-        ((!plan.steps.is_empty()).then_some(plan), first)
+    pub fn plan(&mut self, subject: &Subject<'_>) -> (Option<Arc<Plan>>, Option<PolicyError>) {
+        let Some(plan) = self.plans.plan(&self.rules, subject) else { return (None, None) };
+        let misfit = plan.misfit(subject.path);
+        (Some(plan), misfit)
+    }
+
+    /// Policies that are about to change: what was compiled of them is worth nothing.
+    pub(crate) fn rules_mut(&mut self) -> &mut [Arc<Rule>] {
+        self.plans = Plans::default();
+        &mut self.rules
     }
 
     /// Two policies that say how the same endpoints are picked contradict each other.
@@ -244,105 +177,6 @@ impl Chain {
     }
 }
 
-impl Plan {
-    /// Whether some policy looks at the message, so that it must be private and checked before.
-    pub fn needs_message(&self) -> bool {
-        self.needs_message
-    }
-
-    /// Whether some policy looks at anything of the call beside its message: if none does, nothing of it is asked for.
-    pub fn needs_facts(&self) -> bool {
-        self.needs_facts
-    }
-
-    /// Whether its policies do nothing but let calls go on or refuse them:
-    /// [`Policies::permit`](crate::Policies::permit) does for it.
-    pub fn only_refuses(&self) -> bool {
-        self.only_refuses
-    }
-
-    /// Whether requests are streams.
-    pub fn client_streams(&self) -> bool {
-        self.client_streams
-    }
-
-    /// Which worker calls go to: of several policies the first that says something holds.
-    pub fn choice(&self) -> WorkerChoice {
-        self.choice
-    }
-
-    /// Whether later messages of the call are looked at, too.
-    pub fn inspects_messages(&self) -> bool {
-        self.needs_message && self.client_streams
-    }
-}
-
-impl Step {
-    fn compile(rule: &Arc<Rule>, subject: &Subject<'_>) -> Result<Self, Wrong> {
-        let mut step = Self { client_streams: subject.client_streams, ..Self::empty(rule) };
-        for (key, expression) in rule.expressions() {
-            let program = compiled(key, expression, subject)?;
-            step.reads_message |= expression.reads_request();
-            step.reads_facts |= program.reads_facts();
-            match key {
-                "when" => step.when = Some(program),
-                _ => step.program = Some(program),
-            }
-        }
-        if let Action::Module { fields, .. } = &rule.action {
-            // It is told all of them.
-            step.reads_facts = true;
-            let compiled: Result<_, _> = fields.iter().map(|field| step.field(field, subject)).collect();
-            step.fields = compiled?;
-        }
-        if step.reads_message && subject.client_streams && !matches!(rule.action, Action::Access { .. }) {
-            let problem = format!(
-                "looks at the request, and {} has a stream of them; only kind \"access\" looks at every message",
-                subject.path
-            );
-            return Err(Wrong::new("", problem, "name a unary method, or decide by metadata"));
-        }
-        Ok(step)
-    }
-
-    /// A field a module wants to see. One it can do without may be missing: in the type, or on a stream, where there
-    /// is no message yet.
-    fn field(&mut self, field: &ModuleInput, subject: &Subject<'_>) -> Result<Option<Program>, Wrong> {
-        let reads = field.expression.reads_request();
-        if field.optional && reads && subject.client_streams {
-            return Ok(None);
-        }
-        match compiled("path", &field.expression, subject) {
-            Ok(program) => {
-                self.reads_message |= reads;
-                Ok(Some(program))
-            }
-            Err(_) if field.optional => Ok(None),
-            Err(wrong) => {
-                let problem = format!("its module wants {}: {}", field.expression.text(), wrong.problem);
-                Err(Wrong { problem, ..wrong })
-            }
-        }
-    }
-
-    fn empty(rule: &Arc<Rule>) -> Self {
-        Self {
-            rule: Arc::clone(rule),
-            when: None,
-            program: None,
-            fields: Box::default(),
-            reads_message: false,
-            reads_facts: false,
-            client_streams: false,
-            broken: None,
-        }
-    }
-
-    fn broken(rule: &Arc<Rule>, error: &PolicyError) -> Self {
-        Self { broken: Some(error.to_string().into()), ..Self::empty(rule) }
-    }
-}
-
 /// What a module wants to see, as far as it can be checked without a schema.
 fn inputs(module: &dyn Module) -> Result<Vec<ModuleInput>, Wrong> {
     let about = module.about();
@@ -360,9 +194,4 @@ fn inputs(module: &dyn Module) -> Result<Vec<ModuleInput>, Wrong> {
         Ok(ModuleInput { expression, optional: field.optional })
     };
     about.fields.iter().map(input).collect()
-}
-
-fn compiled(key: &'static str, expression: &Expression, subject: &Subject<'_>) -> Result<Program, Wrong> {
-    let program = expression.compile(subject.request).map_err(|error| Wrong::of_expression(key, error));
-    program.map_err(|wrong| Wrong { problem: format!("{} (for {})", wrong.problem, subject.path), ..wrong })
 }

@@ -32,7 +32,7 @@ impl Policies {
     /// [`PolicyError`] if a module does not hand its state over, or another does not take it; nothing has changed then.
     pub fn stage(&mut self, mut chain: Chain, mut modules: Modules) -> Result<Staged, PolicyError> {
         let mut added = Vec::new();
-        for rule in &mut chain.rules {
+        for rule in chain.rules_mut() {
             let same = |old: &&Arc<Rule>| {
                 old.definition.name == rule.definition.name && old.definition.kind == rule.definition.kind
             };
@@ -200,8 +200,8 @@ fn take_up(now: Instant, action: &Action, state: &mut State) {
 
 impl Staged {
     /// The chain, to be compiled for methods.
-    pub fn chain(&self) -> &Chain {
-        &self.chain
+    pub fn chain_mut(&mut self) -> &mut Chain {
+        &mut self.chain
     }
 
     /// Which modules are upgraded with it, in words.

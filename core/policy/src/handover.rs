@@ -53,7 +53,7 @@ impl PoliciesState {
         let mut chain = Chain::build(&self.definitions)?;
         self.states.mend();
         let slots = self.slots.into_iter().map(Some).chain(std::iter::repeat(None));
-        for (rule, slot) in chain.rules.iter_mut().zip(slots) {
+        for (rule, slot) in chain.rules_mut().iter_mut().zip(slots) {
             let known = slot.filter(|slot| self.states.find(*slot).is_some());
             Arc::make_mut(rule).slot = known.unwrap_or_else(|| self.states.add());
         }

@@ -6,7 +6,8 @@
 //! reach a caller; time, chance and messages are arguments.
 //!
 //! # The way of a decision
-//! 1. `definition` is what is written, `rule` what is sound of it, `chain` the order and what fits a method.
+//! 1. `definition` is what is written, `rule` what is sound of it, `chain` the order, `plan` what fits a
+//!    method, compiled and shared.
 //! 2. `expr` is the expression language: CEL's syntax, type-checked against the request's schema, compiled to field
 //!    offsets, evaluated over the message where it lies.
 //! 3. `policies` asks the policies of a plan one by one: the first refusal ends it; what else they say (hold it, bound
@@ -47,6 +48,7 @@ mod handover;
 mod host;
 mod module;
 mod places;
+mod plan;
 mod policies;
 mod queue;
 mod refused;
@@ -57,7 +59,7 @@ mod state;
 
 pub use admission::{Admission, Mirror, Permits, Rejection, Ticket, Verdict};
 pub use bundle::{BundleError, ExportedModule, MODULE_STATE_BYTES_MAX, decode_modules, encode_modules};
-pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
+pub use chain::Chain;
 pub use definition::{ClassName, CodeName, Definition, EncodingName, Kind, OnFault, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;
@@ -68,6 +70,7 @@ pub use module::{
     MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
     ModuleLoader, ModuleRow, ModuleState, Modules,
 };
+pub use plan::{POLICIES_MAX, Plan, Subject};
 pub use policies::{Policies, PolicyRow};
 pub use refused::PolicyError;
 pub use rule::Class;

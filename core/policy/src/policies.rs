@@ -2,11 +2,12 @@
 
 use crate::admission::{Admission, Exchanged, Mirror, Permits, Rejection, Ticket, Verdict, Watched};
 use crate::bucket::Rate;
-use crate::chain::{Chain, Plan, Step};
+use crate::chain::Chain;
 use crate::definition::{Definition, OnFault};
 use crate::expr::{EvalError, FieldValue, Inputs};
 use crate::host::HostPart;
 use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
+use crate::plan::{Plan, Step};
 use crate::queue::{self, QueueSettings};
 use crate::refused::PolicyError;
 use crate::rule::{Action, Rule};
@@ -310,6 +311,11 @@ impl Policies {
     /// The chain at work.
     pub fn chain(&self) -> &Chain {
         &self.chain
+    }
+
+    /// The same, to have it compiled for methods.
+    pub fn chain_mut(&mut self) -> &mut Chain {
+        &mut self.chain
     }
 
     /// The policies in order, with their figures.

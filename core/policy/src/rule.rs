@@ -140,19 +140,25 @@ impl Rule {
     }
 
     /// Whether it stands in the way of calls of this kind.
-    pub fn applies_to(&self, side: Side, application: &str, path: &str) -> bool {
+    pub fn applies_to(&self, side: Side, application: &str, (service, method): (&str, &str)) -> bool {
         if matches!(self.action, Action::Balance(_)) {
             return false;
         }
         let definition = &self.definition;
-        let (service, method) =
-            path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
         let wants =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         definition.side == side
             && wants(&definition.application, application)
             && wants(&definition.service, service)
             && wants(&definition.method, method)
+    }
+
+    /// Whether it is compiled for one request type.
+    pub fn needs_schema(&self) -> bool {
+        let fields: &[ModuleInput] =
+            if let Action::Module { fields, .. } = &self.action { fields } else { &[] };
+        let fields = fields.iter().map(|field| &field.expression);
+        self.expressions().map(|(_, own)| own).chain(fields).any(Expression::needs_schema)
     }
 
     /// Every expression with its key.

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use support::{SCHEMA, inputs, metadata, order, sample};
 use trunkline_balance::Pick;
 use trunkline_call::{Code, Instant};
@@ -33,9 +34,9 @@ fn subject(path: &'static str) -> Subject<'static> {
     }
 }
 
-fn installed(policies: &mut Policies, text: &str) -> Plan {
-    let staged = policies.stage(chain(text).unwrap(), Modules::default()).unwrap();
-    let (plan, misfit) = staged.chain().plan(&subject("/shop.v1.Shop/Buy"));
+fn installed(policies: &mut Policies, text: &str) -> Arc<Plan> {
+    let mut staged = policies.stage(chain(text).unwrap(), Modules::default()).unwrap();
+    let (plan, misfit) = staged.chain_mut().plan(&subject("/shop.v1.Shop/Buy"));
     assert_eq!(misfit, None);
     policies.commit(staged);
     plan.expect("something applies")
@@ -173,15 +174,15 @@ fn names_of_headers_are_taken_as_they_are_sent() {
 
 #[test]
 fn what_does_not_fit_a_method_is_named_and_refuses_its_calls() {
-    let chain = chain(&policy("a", "kind = \"access\"\ndeny = \"request.tenent == 'x'\"")).unwrap();
+    let mut chain = chain(&policy("a", "kind = \"access\"\ndeny = \"request.tenent == 'x'\"")).unwrap();
     let (plan, misfit) = chain.plan(&subject("/shop.v1.Shop/Buy"));
     let expected = "policy \"a\".deny: 1:9: shop.v1.Order has no field \"tenent\" (for /shop.v1.Shop/Buy); did you \
       mean \
                     \"tenant\"?";
     assert_eq!(misfit.unwrap().to_string(), expected);
     let mut policies = Policies::new(1);
-    let staged = policies.stage(chain, Modules::default()).unwrap();
-    let plan = staged.chain().plan(&subject("/shop.v1.Shop/Buy")).0.or(plan).unwrap();
+    let mut staged = policies.stage(chain, Modules::default()).unwrap();
+    let plan = staged.chain_mut().plan(&subject("/shop.v1.Shop/Buy")).0.or(plan).unwrap();
     policies.commit(staged);
     let rejection = ask(&mut policies, &plan, NOW).unwrap_err();
     assert_eq!(rejection.code, Code::Internal);
@@ -318,7 +319,7 @@ fn a_later_refusal_gives_back_what_an_earlier_policy_took() {
 
 #[test]
 fn streams_are_looked_at_message_by_message_and_only_by_access() {
-    let access = chain(&policy("a", "kind = \"access\"\ndeny = \"request.urgent\"")).unwrap();
+    let mut access = chain(&policy("a", "kind = \"access\"\ndeny = \"request.urgent\"")).unwrap();
     let (plan, misfit) = access.plan(&subject("/shop.v1.Shop/Stream"));
     assert!(misfit.is_none() && plan.is_some_and(|plan| plan.inspects_messages()));
     let limit = "kind = \"rate-limit\"\ncalls_per_second = 1.0\nkey = \"request.tenant\"";
@@ -332,10 +333,11 @@ fn what_the_first_side_gave_is_taken_back_when_the_second_refuses() {
     let mut policies = Policies::new(7);
     let text = caller("limit", "kind = \"concurrency-limit\"\ncalls_max = 1")
         + &policy("wall", "kind = \"access\"\ndeny = 'request.note != \"-\"'");
-    let staged = policies.stage(chain(&text).unwrap(), Modules::default()).unwrap();
+    let mut staged = policies.stage(chain(&text).unwrap(), Modules::default()).unwrap();
     let path = "/shop.v1.Shop/Buy";
-    let [first, second] = [Side::Client, Side::Server]
-        .map(|side| staged.chain().plan(&Subject { side, ..subject(path) }).0.expect("something applies"));
+    let [first, second] = [Side::Client, Side::Server].map(|side| {
+        staged.chain_mut().plan(&Subject { side, ..subject(path) }).0.expect("something applies")
+    });
     policies.commit(staged);
     let (order, metadata) = (sample(), metadata());
     let inputs = inputs(View::root(order.bytes()), &metadata);

@@ -118,7 +118,7 @@ impl ModuleLoader for Scripts {
 /// A chain at work, with what its modules note.
 struct Stage {
     policies: Policies,
-    plan: Option<Plan>,
+    plan: Option<Arc<Plan>>,
     loader: Scripts,
 }
 
@@ -142,7 +142,7 @@ impl Stage {
         let document: Document = toml::from_str(text).unwrap();
         let mut chain = Chain::build(&document.policy)?;
         let modules = chain.load_modules(&self.loader)?;
-        let staged = self.policies.stage(chain, modules)?;
+        let mut staged = self.policies.stage(chain, modules)?;
         let subject = Subject {
             side: Side::Server,
             application: "till",
@@ -150,7 +150,7 @@ impl Stage {
             request: Some((&SCHEMA, order())),
             client_streams: path.ends_with("Stream"),
         };
-        match staged.chain().plan(&subject) {
+        match staged.chain_mut().plan(&subject) {
             (_, Some(misfit)) => {
                 self.policies.abandon(staged);
                 Err(misfit)

@@ -2,6 +2,7 @@
 //! served soon, urgent calls go first and nobody starves; beside it what a plain queue does to callers with deadlines.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_message::View;
 use trunkline_policy::{
@@ -13,7 +14,7 @@ const MS: u64 = 1_000_000;
 /// One server behind a queue, 10 ms per call.
 struct Host {
     policies: Policies,
-    plan: Plan,
+    plan: Arc<Plan>,
     now: Instant,
     /// The call at work, and when it is done.
     busy: Option<(u64, Instant, Permits)>,
@@ -28,7 +29,7 @@ impl Host {
     fn new(definition: Definition) -> Self {
         let chain = Chain::build(&[definition]).unwrap();
         let mut policies = Policies::new(1);
-        let staged = policies.stage(chain, Modules::default()).unwrap();
+        let mut staged = policies.stage(chain, Modules::default()).unwrap();
         let subject = Subject {
             side: Side::Server,
             application: "shop",
@@ -36,7 +37,7 @@ impl Host {
             request: None,
             client_streams: false,
         };
-        let plan = staged.chain().plan(&subject).0.unwrap();
+        let plan = staged.chain_mut().plan(&subject).0.unwrap();
         policies.commit(staged);
         let now = Instant(1_000 * MS);
         let (served, shed) = (Vec::new(), Vec::new());

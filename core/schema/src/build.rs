@@ -60,8 +60,8 @@ fn message(
             what: "bytes of the message's block",
             limit: BLOCK_BYTES_MAX as usize,
         })?;
-    let full_name = declared.full_name.clone();
-    Ok(Message { full_name, fields, oneofs, layout, is_map_entry: declared.proto.map_entry })
+    let (full_name, by_name) = (declared.full_name.clone(), Message::index_of(&fields));
+    Ok(Message { full_name, fields, oneofs, layout, is_map_entry: declared.proto.map_entry, by_name })
 }
 
 /// The oneofs that have members, and their fields' indices turned from declared positions to positions here.

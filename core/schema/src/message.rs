@@ -17,6 +17,8 @@ pub struct Message {
     pub layout: Layout,
     /// The synthetic `{key = 1, value = 2}` type of a map field.
     pub is_map_entry: bool,
+    /// Positions of fields, by name.
+    pub(crate) by_name: Box<[u32]>,
 }
 
 impl Message {
@@ -26,9 +28,19 @@ impl Message {
         self.fields.get(at)
     }
 
-    /// The field with this name, as written in the `.proto` file.
+    /// The field with this name, as written in the `.proto` file. Takes a few comparisons, however many fields there
+    /// are.
     pub fn field_named(&self, name: &str) -> Option<&Field> {
-        self.fields.iter().find(|field| field.name == name)
+        let named = |at: &u32| self.fields.get(*at as usize).map_or("", |field| field.name.as_str());
+        let at = self.by_name.binary_search_by(|at| named(at).cmp(name)).ok()?;
+        self.fields.get(*self.by_name.get(at)? as usize)
+    }
+
+    /// Positions of fields, by name.
+    pub(crate) fn index_of(fields: &[Field]) -> Box<[u32]> {
+        let mut by_name: Box<[u32]> = (0..fields.len() as u32).collect();
+        by_name.sort_unstable_by_key(|&at| fields.get(at as usize).map(|field| field.name.as_str()));
+        by_name
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Schema {
     service_index: ServiceIndex,
     /// Message positions ordered by full name.
     by_name: Vec<MessageIndex>,
+    /// Enum positions ordered by full name.
+    enums_by_name: Vec<EnumIndex>,
     /// Computed when first asked for: only the roots of methods need one, and one walks all it reaches.
     fingerprints: Vec<OnceLock<u64>>,
     descriptor_set: Vec<u8>,
@@ -57,6 +59,9 @@ impl Schema {
         let resolved = build::resolve(bytes)?;
         let mut by_name: Vec<_> = (0..resolved.messages.len() as u32).map(MessageIndex).collect();
         by_name.sort_unstable_by_key(|i| resolved.messages.get(i.0 as usize).map(|m| m.full_name.as_str()));
+        let mut enums_by_name: Vec<_> = (0..resolved.enums.len() as u32).map(EnumIndex).collect();
+        enums_by_name
+            .sort_unstable_by_key(|i| resolved.enums.get(i.0 as usize).map(|of| of.full_name.as_str()));
         Ok(Self {
             fingerprints: vec![OnceLock::new(); resolved.messages.len()],
             messages: resolved.messages,
@@ -64,6 +69,7 @@ impl Schema {
             service_index: ServiceIndex::new(&resolved.services),
             services: resolved.services,
             by_name,
+            enums_by_name,
             descriptor_set: bytes.to_vec(),
         })
     }
@@ -142,6 +148,13 @@ impl Schema {
     /// All enums.
     pub fn enums(&self) -> &[Enum] {
         &self.enums
+    }
+
+    /// The enum with a full name (no leading dot).
+    pub fn enum_named(&self, full_name: &str) -> Option<&Enum> {
+        let named = |i: &EnumIndex| self.enums.get(i.0 as usize).map_or("", |of| of.full_name.as_str());
+        let at = self.enums_by_name.binary_search_by(|i| named(i).cmp(full_name)).ok()?;
+        self.enums.get(self.enums_by_name.get(at)?.0 as usize)
     }
 
     /// The enum at an index of this schema.

@@ -154,6 +154,11 @@ impl AdmissionControl {
         self.policies.chain()
     }
 
+    /// The same, to have it compiled for methods.
+    pub fn chain_mut(&mut self) -> &mut Chain {
+        self.policies.chain_mut()
+    }
+
     /// Puts a chain in the place of the one at work, if `plans` of everything that is bound can be made of it; or only
     /// says whether it would do (`dry_run`). Returns which modules were upgraded, in words, and the plans.
     ///
@@ -164,10 +169,10 @@ impl AdmissionControl {
         chain: Chain,
         modules: Modules,
         dry_run: bool,
-        plans: impl FnOnce(&Chain) -> Result<P, PolicyError>,
+        plans: impl FnOnce(&mut Chain) -> Result<P, PolicyError>,
     ) -> Result<(Vec<String>, Option<P>), PolicyError> {
-        let staged = self.policies.stage(chain, modules)?;
-        match plans(staged.chain()) {
+        let mut staged = self.policies.stage(chain, modules)?;
+        match plans(staged.chain_mut()) {
             Ok(plans) if !dry_run => Ok((self.policies.commit(staged), Some(plans))),
             Ok(_) => {
                 let upgraded = staged.upgraded().to_vec();

@@ -16,7 +16,7 @@ impl Applicant<'_> {
     /// What of a chain applies to a method, and the policy that does not fit it, if there is one.
     pub fn plan(
         self,
-        chain: &Chain,
+        chain: &mut Chain,
         types: &MethodTypes,
         path: &str,
     ) -> (Option<Arc<Plan>>, Option<PolicyError>) {
@@ -30,7 +30,7 @@ impl Applicant<'_> {
     /// The same for a request whose type somebody else has told.
     pub fn plan_by(
         self,
-        chain: &Chain,
+        chain: &mut Chain,
         types: &MethodTypes,
         request: Option<&MessageType>,
         path: &str,
@@ -42,11 +42,10 @@ impl Applicant<'_> {
             side: self.side,
             application: self.application,
             path,
-            request: request.map(|of| (&*of.schema.schema, of.index)),
+            request: request.map(|of| (&of.schema.schema, of.index)),
             client_streams: types.pattern.client_streams(),
         };
-        let (plan, misfit) = chain.plan(&subject);
-        (plan.map(Arc::new), misfit)
+        chain.plan(&subject)
     }
 }
 

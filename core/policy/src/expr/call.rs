@@ -7,6 +7,7 @@ use super::node::{Node, Quantifier, Scalar, TextTest, VARIABLES_MAX};
 use super::re2::translate;
 use super::types::Type;
 use regex::bytes::{Regex, RegexBuilder};
+use std::sync::Arc;
 
 /// Memory one compiled pattern may take. Time to match is linear in the text whatever the pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -95,10 +96,10 @@ impl Checker<'_> {
             ));
         };
         let regex = match self.patterns.get(&pattern.at) {
-            Some(regex) => regex.clone(),
-            None => compile(pattern.at, source)?,
+            Some(regex) => Arc::clone(regex),
+            None => Arc::new(compile(pattern.at, source)?),
         };
-        self.patterns.insert(pattern.at, regex.clone());
+        self.patterns.insert(pattern.at, Arc::clone(&regex));
         Ok((Type::Bool, Node::Matches(of.into(), regex)))
     }
 

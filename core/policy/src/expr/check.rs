@@ -11,6 +11,7 @@ use super::node::{Arithmetic, Comparison, Constant, Input, Node};
 use super::types::Type;
 use regex::bytes::Regex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use trunkline_schema::{MessageIndex, Schema};
 
 /// Names every expression may use.
@@ -21,7 +22,7 @@ pub(super) const NAMES: [&str; 9] =
 pub(super) struct Checker<'c> {
     pub schema: Option<(&'c Schema, MessageIndex)>,
     /// Compiled patterns by where they stand, so that the second check compiles none.
-    pub patterns: &'c mut HashMap<u32, Regex>,
+    pub patterns: &'c mut HashMap<u32, Arc<Regex>>,
     /// Names bound by quantifiers, outermost first.
     pub variables: Vec<(String, Type)>,
     /// What was met on the way.

@@ -79,9 +79,12 @@ impl fmt::Display for ExprError {
 
 impl std::error::Error for ExprError {}
 
+/// Names that are compared for advice: it is given for every type that does not fit, and applications bind thousands.
+const COMPARED_MAX: usize = 128;
+
 /// The known name closest to `found`, as advice: within a third of its letters.
 pub(crate) fn did_you_mean<'n>(found: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
-    let (distance, name) = known.take(1000).map(|name| (edits(found, name), name)).min()?;
+    let (distance, name) = known.take(COMPARED_MAX).map(|name| (edits(found, name), name)).min()?;
     (distance <= name.len().max(3) / 3).then(|| format!("did you mean {name:?}?"))
 }
 

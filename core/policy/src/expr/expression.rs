@@ -12,6 +12,7 @@ use super::value::Value;
 use regex::bytes::Regex;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use trunkline_schema::{MessageIndex, Schema};
 
 /// An expression as written: sound as far as can be known without a schema.
@@ -20,10 +21,14 @@ pub struct Expression {
     text: String,
     tree: Expr,
     wanted: Wanted,
-    patterns: HashMap<u32, Regex>,
+    patterns: Patterns,
     reads_request: bool,
     needs_schema: bool,
 }
+
+/// Compiled patterns by where they stand.
+#[derive(Debug, Default)]
+struct Patterns(HashMap<u32, Arc<Regex>>);
 
 /// An expression compiled for one request type.
 #[derive(Clone, Debug)]
@@ -51,11 +56,12 @@ impl Expression {
             text: text.to_owned(),
             tree,
             wanted,
-            patterns: HashMap::new(),
+            patterns: Patterns::default(),
             reads_request: false,
             needs_schema: false,
         };
         let (_, needs) = parsed.check(None, &mut patterns).map_err(|complaint| complaint.placed(text))?;
+        let patterns = Patterns(patterns);
         Ok(Self { patterns, reads_request: needs.request, needs_schema: needs.schema, ..parsed })
     }
 
@@ -69,7 +75,7 @@ impl Expression {
             let complaint = Complaint::new(0, "the message cannot be read: its type is not known", advice);
             return Err(complaint.placed(&self.text));
         }
-        let checked = self.check(request, &mut self.patterns.clone());
+        let checked = self.check(request, &mut self.patterns.0.clone());
         let (node, needs) = checked.map_err(|complaint| complaint.placed(&self.text))?;
         Ok(Program { node, reads_facts: needs.facts })
     }
@@ -77,6 +83,11 @@ impl Expression {
     /// Whether its value depends on the message.
     pub fn reads_request(&self) -> bool {
         self.reads_request
+    }
+
+    /// Whether it is compiled for one request type: for others it is another program.
+    pub fn needs_schema(&self) -> bool {
+        self.needs_schema
     }
 
     /// As written.
@@ -87,7 +98,7 @@ impl Expression {
     fn check(
         &self,
         schema: Option<(&Schema, MessageIndex)>,
-        patterns: &mut HashMap<u32, Regex>,
+        patterns: &mut HashMap<u32, Arc<Regex>>,
     ) -> Result<(Node, Needs), Complaint> {
         let mut checker = Checker { schema, patterns, variables: Vec::new(), needs: Needs::default() };
         let (found, node) = checker.check(&self.tree)?;
@@ -107,6 +118,13 @@ impl Expression {
             return Err(Complaint::new(0, problem, "compare it with something"));
         }
         Ok((node, checker.needs))
+    }
+}
+
+/// A clone is another shard's: with patterns of its own, two threads never ask for the same scratch memory.
+impl Clone for Patterns {
+    fn clone(&self) -> Self {
+        Self(self.0.iter().map(|(&at, pattern)| (at, Arc::new(Regex::clone(pattern)))).collect())
     }
 }
 

@@ -9,6 +9,9 @@ use super::types::Type;
 use trunkline_message::FieldAt;
 use trunkline_schema::{DefaultValue, Field, Kind, MessageIndex, Schema};
 
+/// Names of fields in advice: what is said of a type is kept while the type is bound.
+const FIELDS_SHOWN_CHARS: usize = 240;
+
 impl Checker<'_> {
     pub(super) fn select(&mut self, expr: &Expr, of: &Expr, name: &str) -> Checked {
         if let Some(value) = self.enum_value(expr)? {
@@ -114,7 +117,9 @@ impl Checker<'_> {
         let names = || message.fields.iter().map(|field| field.name.as_str());
         let advice = did_you_mean(name, names()).unwrap_or_else(|| {
             let known: Vec<_> = names().take(12).collect();
-            format!("its fields: {}", known.join(", "))
+            let known = known.join(", ");
+            let shown = known.char_indices().nth(FIELDS_SHOWN_CHARS).map_or(&*known, |(at, _)| &known[..at]);
+            format!("its fields: {shown}")
         });
         Err(Complaint::new(at, format!("{} has no field {name:?}", message.full_name), advice))
     }
@@ -177,8 +182,7 @@ fn caller(at: u32, name: &str) -> Checked {
 
 fn enum_number(schema: &Schema, full: &str) -> Option<i32> {
     let (of, value) = full.rsplit_once('.')?;
-    let found = schema.enums().iter().find(|known| known.full_name == of)?;
-    found.value_named(value).map(|value| value.number)
+    schema.enum_named(of)?.value_named(value).map(|value| value.number)
 }
 
 /// `a.b.c` as text, if the expression is nothing else.

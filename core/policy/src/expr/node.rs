@@ -1,6 +1,7 @@
 //! What an expression is compiled to: a tree in which every name has become an offset.
 
 use regex::bytes::Regex;
+use std::sync::Arc;
 use trunkline_message::FieldAt;
 
 /// Quantifiers within one another.
@@ -57,7 +58,8 @@ pub(super) enum Node {
     },
     Size(Box<Node>),
     Text(TextTest, Box<Node>, Box<Node>),
-    Matches(Box<Node>, Regex),
+    /// The pattern is shared by all programs of its expression: each would have scratch memory of its own.
+    Matches(Box<Node>, Arc<Regex>),
     Convert {
         to: Scalar,
         of: Box<Node>,

@@ -2,12 +2,12 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use trunkline_message::{AlignedBuf, Built, DynamicBuilder, MismatchError, Value, View};
 use trunkline_policy::{Expression, Inputs, Program, Wanted};
 use trunkline_schema::{MessageIndex, Schema};
 
-pub static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+pub static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     let text = r#"
         syntax = "proto3";
         package shop.v1;
@@ -22,7 +22,7 @@ pub static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         }
         service Shop { rpc Buy(Order) returns (Item); rpc Stream(stream Order) returns (Item); }
     "#;
-    Schema::from_proto_source("shop.proto", text).expect("the schema is sound")
+    Arc::new(Schema::from_proto_source("shop.proto", text).expect("the schema is sound"))
 });
 
 pub fn order() -> MessageIndex {
