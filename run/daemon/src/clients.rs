@@ -271,13 +271,14 @@ impl Clients {
         looked_at.find(|(_, client)| client.is_idle()).map(|(number, _)| number)
     }
 
-    /// The oldest connection that should have attached by now.
+    /// The oldest connection that should have attached by now. One that has a packet, and keeps having one, hides none
+    /// of those behind it.
     pub fn one_too_late(&self) -> Option<(u64, String)> {
-        let (number, until) = self.unattached.first_key_value()?;
-        let is_idle = self.all.get(number).is_some_and(Client::is_idle);
+        let now = Instant::now();
+        let late = self.unattached.iter().take_while(|(_, until)| **until <= now);
+        let number = self.first_idle(late.map(|(number, _)| number))?;
         let ms = self.limits.attach_ms_max;
-        let why = || format!("has not attached within {ms} ms (sessions.attach_ms_max)");
-        (*until <= Instant::now() && is_idle).then(|| (*number, why()))
+        Some((number, format!("has not attached within {ms} ms (sessions.attach_ms_max)")))
     }
 
     /// When the next connection should have attached.
@@ -631,5 +632,15 @@ mod tests {
         let (late, why) = clients.one_too_late().unwrap();
         assert_eq!(late, number);
         assert!(why.contains("sessions.attach_ms_max"), "{why}");
+    }
+
+    #[test]
+    fn who_always_has_a_packet_hides_nobody_who_is_too_late() {
+        let limits = Sessions { attach_ms_max: 0, ..Sessions::default() };
+        let (mut clients, poller) = (Clients::new(limits), Poller::new().unwrap());
+        let [(_, flooding), (silent, _theirs)] = [(); 2].map(|()| connect(&mut clients, &poller));
+        look(&mut clients, &poller);
+        flooding.send(b"attach", &[]).unwrap();
+        assert_eq!(clients.one_too_late().map(|(late, _)| late), Some(silent));
     }
 }
