@@ -188,9 +188,9 @@ fn a_browser_shows_it() {
     assert!(!shown.contains("<title>owned"), "{shown}");
 }
 
-/// A method that is slow.
+/// A method that is slow, beside calls of a host with much to do, too.
 const SLOW: Hello = Hello(|_| {
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(200));
     HelloReply::default()
 });
 
@@ -319,4 +319,47 @@ fn a_slow_method_is_found_in_two_clicks() {
     seen.picture("live-dark");
     seen.press("Enter");
     assert_eq!(seen.value("document.querySelectorAll('.nine').length"), 0, "and shut");
+}
+
+/// The page is made anew all the time. What somebody points at stays where it is, and a click counts that the page is
+/// made anew in.
+#[test]
+fn the_page_holds_still_under_a_pointer() {
+    watched();
+    let Some(name) = browser::name() else { return };
+    let (address, _running) = two_daemons();
+    let mut seen = Browser::open(&name, &format!("http://{address}/"), false);
+    seen.until("document.querySelectorAll('tr[data-id]').length >= 2");
+    seen.press("p");
+    let rows = "[...document.querySelectorAll('tr[data-id]')].map(row => row.dataset.id)";
+    let drawn = |seen: &mut Browser, sign: i32| {
+        seen.value(&format!("state.last.methods.forEach((one, n) => one.rate = {sign} * n); draw()"));
+        seen.value(rows)
+    };
+    let before = drawn(&mut seen, 1);
+    seen.point("tr[data-id]");
+    assert_eq!(drawn(&mut seen, -1), before, "none goes away from under the pointer");
+    seen.point("h1");
+    let after = drawn(&mut seen, -1);
+    assert!(before.as_array().unwrap().iter().rev().eq(after.as_array().unwrap()), "{before} {after}");
+
+    // By another column at once, wherever the page is made anew.
+    seen.point("tr[data-id]");
+    let at = seen.point("#sort-method");
+    seen.button("mousePressed", &at);
+    seen.value("draw()");
+    seen.button("mouseReleased", &at);
+    assert_eq!(
+        seen.value("document.getElementById('sort-method').parentElement.ariaSort"),
+        "ascending",
+        "the click counts"
+    );
+    assert_eq!(seen.value(&format!("{rows}[0]")), "made /greeter.v1.Greeter/SayHello");
+    // What came while a button was pressed is shown when it is let go of, click or none.
+    let at = seen.point("h1");
+    seen.button("mousePressed", &at);
+    seen.value("state.last.node = 'gamma'; draw()");
+    assert_ne!(seen.value("document.getElementById('node').textContent"), "gamma");
+    seen.button("mouseReleased", &at);
+    seen.until("document.getElementById('node').textContent === 'gamma'");
 }

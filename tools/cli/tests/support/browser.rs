@@ -79,17 +79,33 @@ impl Browser {
 
     /// Clicks into the middle of the first element with this selector.
     pub fn click(&mut self, selector: &str) {
+        let at = self.point(selector);
+        self.button("mousePressed", &at);
+        self.button("mouseReleased", &at);
+    }
+
+    /// Moves the pointer to the middle of the first element with this selector, once it stands still, and says where
+    /// that is.
+    pub fn point(&mut self, selector: &str) -> Value {
         let middle = format!(
             "(() => {{ const one = document.querySelector({selector:?}); one.scrollIntoView({{ block: 'center' }}); \
              const box = one.getBoundingClientRect(); \
              return [box.x + Math.min(box.width, 80) / 2, box.y + box.height / 2] }})()"
         );
-        let middle = self.value(&middle);
-        for kind in ["mousePressed", "mouseReleased"] {
-            let event =
-                json!({ "type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1 });
+        loop {
+            let at = self.value(&middle);
+            let event = json!({ "type": "mouseMoved", "x": at[0], "y": at[1] });
             self.ask("Input.dispatchMouseEvent", event);
+            if self.value(&middle) == at {
+                return at;
+            }
         }
+    }
+
+    /// Presses the button there, or lets go of it: `mousePressed`, `mouseReleased`.
+    pub fn button(&mut self, kind: &str, at: &Value) {
+        let event = json!({ "type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1 });
+        self.ask("Input.dispatchMouseEvent", event);
     }
 
     /// Presses a key: `Enter`, `ArrowDown`, or a character.
