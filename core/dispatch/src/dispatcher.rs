@@ -1,6 +1,7 @@
 //! The decision: this worker now, or wait, or not at all.
 
 use crate::bound::{Bound, BoundEstimate};
+use crate::lines::WaitingKey;
 use crate::policy::Policy;
 use crate::pool::{Class, Pool, Reservation, WorkerKey};
 use crate::queue::Queues;
@@ -51,7 +52,7 @@ pub struct Dispatcher<T> {
     behind: bool,
 }
 
-/// The queue is old when its first has waited for so much of a mean service, and no more when for half of that: the
+/// The queue is old when one has waited for so much of a mean service, and no more when for half of that: the
 /// sooner, the more of a service a worker loses between two, but never sooner and never later than these.
 const OLD_SERVICES: (f64, f64) = (0.5, 2.0);
 /// What is lost at which a queue is old after one mean service.
@@ -70,8 +71,8 @@ const STOCK_SERVICES: f64 = 1.5;
 pub enum Verdict<T> {
     /// It goes to this worker.
     To(WorkerKey, T),
-    /// It waits; [`Dispatcher::poll`] gives it out.
-    Waits,
+    /// It waits; [`Dispatcher::poll`] gives it out, [`Dispatcher::withdraw`] takes it back.
+    Waits(WaitingKey),
     /// It comes back.
     Refused(T, Refusal),
 }
@@ -162,9 +163,22 @@ impl<T> Dispatcher<T> {
         self.pool.highest(class, |index: u32| mix(key ^ mix(u64::from(index) + 1)))
     }
 
-    // LIFE: 4
-    /// A new request. `sticky` is the key that decides its worker, if one does.
+    /// A new request of nobody in particular: see [`Dispatcher::submit_of`].
     pub fn submit(&mut self, now: Instant, class: Class, sticky: Option<u64>, item: T) -> Verdict<T> {
+        self.submit_of(now, class, sticky, item, || 0)
+    }
+
+    // LIFE: 4
+    /// A new request. `sticky` is the key that decides its worker, if one does. Requests that wait are given out by
+    /// `source` in turn; it is asked for only then.
+    pub fn submit_of(
+        &mut self,
+        now: Instant,
+        class: Class,
+        sticky: Option<u64>,
+        item: T,
+        source: impl FnOnce() -> u64,
+    ) -> Verdict<T> {
         if let Some(key) = sticky {
             return self.submit_sticky(now, class, key, item);
         }
@@ -178,13 +192,12 @@ impl<T> Dispatcher<T> {
         if self.queues.len() >= self.settings.queue_max {
             return Verdict::Refused(item, Refusal::QueueFull);
         }
-        self.queues.push(now, class, item);
-        Verdict::Waits
+        Verdict::Waits(self.queues.push(now, class, source(), item))
     }
 
-    /// Takes back the request of this class that came last, if it waits: whoever brought it has no room for it.
-    pub fn take_back(&mut self, class: Class) -> Option<T> {
-        self.queues.pop_last(class)
+    /// Takes back a request that waits, if it still does. It costs the same wherever it stands.
+    pub fn withdraw(&mut self, key: WaitingKey) -> Option<T> {
+        self.queues.withdraw(key)
     }
 
     /// A request given to the worker is done with.
@@ -209,14 +222,14 @@ impl<T> Dispatcher<T> {
         Some(worker)
     }
 
-    /// Takes the first of the requests that wait that `may` be served elsewhere, among so many.
+    /// Takes the next of the requests that wait that `may` be served elsewhere, among so many.
     pub fn take_waiting(&mut self, looked_max: usize, may: impl Fn(&T) -> bool) -> Option<T> {
-        self.queues.take_first(looked_max, may)
+        self.queues.pop_first(looked_max, may)
     }
 
-    /// Since when the first of those that wait has.
+    /// Since when the one that has waited longest has.
     pub fn waits_since(&self) -> Option<Instant> {
-        self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class))
+        self.queues.waits_since()
     }
 
     /// So much is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
@@ -244,17 +257,16 @@ impl<T> Dispatcher<T> {
             self.pool.begin(worker, Instant(now.0.saturating_sub(travel_ns)));
         }
         self.look_back(now);
-        if let Some(class) = self.queues.oldest(|_| true)
-            && let Some(since) = self.queues.head_since(class)
+        if let Some(since) = self.queues.waits_since()
             && now.since_ns(since) >= self.settings.delay_ns_max
         {
-            let waiting = self.queues.pop(class)?;
+            let waiting = self.queues.pop_oldest()?;
             return Some(Dispatch::Expired { item: waiting.item, waited_ns: now.since_ns(waiting.since) });
         }
         if !self.stirred {
             return None;
         }
-        let Some(class) = self.queues.oldest(|class| self.has_room(now, class)) else {
+        let Some(class) = self.queues.next_class(|class| self.has_room(now, class)) else {
             self.stirred = false;
             return None;
         };
@@ -266,8 +278,7 @@ impl<T> Dispatcher<T> {
 
     /// When something has waited for as long as it may.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let class = self.queues.oldest(|_| true)?;
-        self.queues.head_since(class).map(|since| since.plus_ns(self.settings.delay_ns_max))
+        self.queues.waits_since().map(|since| since.plus_ns(self.settings.delay_ns_max))
     }
 
     /// Requests that wait.
@@ -302,8 +313,7 @@ impl<T> Dispatcher<T> {
     /// A measure is of what was: with a worker's wake-ups, its timers and a busy host the gap between two requests may
     /// be longer, and workers that wait for their next one while a queue grows are lost to everybody.
     fn look_back(&mut self, now: Instant) {
-        let head = self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class));
-        let waited_ns = head.map_or(0, |since| now.since_ns(since));
+        let waited_ns = self.queues.waits_since().map_or(0, |since| now.since_ns(since));
         let (service_ns, travel_ns) = (self.estimate.service_ns(), self.estimate.travel_ns());
         let (least, most) = OLD_SERVICES;
         let old_ns = (OLD_TRAVEL * service_ns / travel_ns.max(1.0)).clamp(least, most) * service_ns;

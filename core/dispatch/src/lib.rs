@@ -19,15 +19,21 @@
 //! al., *When Idling is Ideal*, SOSP 2021). *Sticky* requests go to the worker their key hashes to, as long as it is
 //! there (rendezvous hashing: one worker more or less moves only its own share).
 //!
+//! *Sources*: who has many requests waiting delays its own. Those that wait stand in lines, one for each source
+//! ([`Dispatcher::submit_of`]), and the lines are served in turn (`lines.rs`). While one source waits alone that is one
+//! queue.
+//!
 //! # The way of a request
 //! [`Dispatcher::submit`] (`dispatcher.rs`) picks from `pool.rs`, where workers lie by load so that a pick costs the
 //! same for ten and for a thousand, or puts it into `queue.rs`. [`Dispatcher::release`] frees a place;
-//! [`Dispatcher::poll`] then gives out what waited.
+//! [`Dispatcher::poll`] then gives out what waited. [`Dispatcher::withdraw`] takes out one that is not wanted any more.
 //!
 //! # Invariants
 //! * What is outstanding at a worker is what was given to it and not released, never less than zero.
 //! * Under JBSQ(n) no worker has more than n times its slots, sticky requests apart.
-//! * Requests of one class are given out in the order they came; nothing waits while a worker may take it, but for a
+//! * Requests of one source and class are given out in the order they came, and between two of a source each other one
+//!   that waits, for workers that may take it, has one.
+//! * Nothing waits while a worker may take it, but for a
 //!   second behind a first that is about to end: that is looked at whenever something ends, not as time passes.
 //!
 //! # Limits
@@ -36,6 +42,7 @@
 
 mod bound;
 mod dispatcher;
+mod lines;
 mod policy;
 mod pool;
 mod queue;
@@ -43,5 +50,6 @@ mod remaining;
 
 pub use bound::{Bound, BoundEstimate};
 pub use dispatcher::{Dispatch, Dispatcher, Refusal, Settings, Verdict};
+pub use lines::WaitingKey;
 pub use policy::{Policy, UnknownPolicy};
 pub use pool::{CLASSES_MAX, Class, Reservation, WorkerKey};

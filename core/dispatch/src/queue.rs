@@ -1,18 +1,15 @@
-//! What waits: a queue per class.
+//! What waits, by who is next of it.
 
-use crate::pool::{CLASSES_MAX, Class};
-use std::collections::VecDeque;
+use crate::lines::{SourceLines, WaitingKey};
+use crate::pool::Class;
 use trunkline_call::Instant;
 
 #[derive(Debug)]
 pub(crate) struct Queues<T> {
-    classes: Vec<VecDeque<Waiting<T>>>,
-    /// A bit for every class of which something waits.
-    waiting: u32,
-    len: usize,
+    lines: SourceLines,
+    /// Where [`SourceLines`] says.
+    items: Vec<Option<T>>,
 }
-
-const _: () = assert!(CLASSES_MAX <= u32::BITS as usize);
 
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
@@ -22,74 +19,73 @@ pub(crate) struct Waiting<T> {
 
 impl<T> Queues<T> {
     pub fn new() -> Self {
-        Self { classes: (0..CLASSES_MAX).map(|_| VecDeque::new()).collect(), waiting: 0, len: 0 }
+        Self { lines: SourceLines::new(), items: Vec::new() }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.lines.len()
     }
 
     pub fn len_of(&self, class: Class) -> usize {
-        self.classes[class.index()].len()
+        self.lines.len_of(class)
     }
 
-    pub fn push(&mut self, now: Instant, class: Class, item: T) {
-        self.classes[class.index()].push_back(Waiting { since: now, item });
-        self.waiting |= 1 << class.index();
-        self.len += 1;
+    pub fn push(&mut self, now: Instant, class: Class, source: u64, item: T) -> WaitingKey {
+        let (at, key) = self.lines.push(now, class, source);
+        if self.items.len() <= at as usize {
+            self.items.resize_with(at as usize + 1, || None);
+        }
+        self.items[at as usize] = Some(item);
+        key
     }
 
+    /// Takes out what has waited longest.
+    pub fn pop_oldest(&mut self) -> Option<Waiting<T>> {
+        let (at, _) = self.lines.oldest()?;
+        self.take(at)
+    }
+
+    /// Since when what has waited longest has.
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.lines.oldest().map(|(_, since)| since)
+    }
+
+    /// The class, among those `may` allows, of what is next.
+    pub fn next_class(&self, may: impl Fn(Class) -> bool) -> Option<Class> {
+        self.lines.next(may).map(|(_, class)| class)
+    }
+
+    /// Gives out what is next of a class.
     pub fn pop(&mut self, class: Class) -> Option<Waiting<T>> {
-        let queue = &mut self.classes[class.index()];
-        let popped = queue.pop_front()?;
-        self.waiting &= !(u32::from(queue.is_empty()) << class.index());
-        self.len -= 1;
-        Some(popped)
+        let (at, _) = self.lines.next(|one| one == class)?;
+        self.lines.pass_turn(at);
+        self.take(at)
     }
 
-    /// Takes the last of a class.
-    pub fn pop_last(&mut self, class: Class) -> Option<T> {
-        let queue = &mut self.classes[class.index()];
-        let popped = queue.pop_back()?;
-        self.waiting &= !(u32::from(queue.is_empty()) << class.index());
-        self.len -= 1;
-        Some(popped.item)
+    /// Gives out the first that `may` go, among so many of the class of what is next.
+    pub fn pop_first(&mut self, looked_max: usize, may: impl Fn(&T) -> bool) -> Option<T> {
+        let (_, class) = self.lines.next(|_| true)?;
+        let may_go = |at: &u32| self.items[*at as usize].as_ref().is_some_and(&may);
+        let at = self.lines.first_of_each(class, looked_max).find(may_go)?;
+        self.lines.pass_turn(at);
+        self.take(at).map(|taken| taken.item)
     }
 
-    /// The class, among those `may` allows, whose head has waited longest.
-    pub fn oldest(&self, may: impl Fn(Class) -> bool) -> Option<Class> {
-        let mut left = self.waiting;
-        let classes = std::iter::from_fn(|| {
-            let index = left.trailing_zeros();
-            left &= left.checked_sub(1)?;
-            Some(Class::new(index as u8))
-        });
-        classes.filter(|class| may(*class)).min_by_key(|class| self.head_since(*class))
-    }
-
-    /// Since when the head of a class has waited.
-    pub fn head_since(&self, class: Class) -> Option<Instant> {
-        self.classes[class.index()].front().map(|head| head.since)
-    }
-
-    /// Takes the first that `may` go, of the class whose head has waited longest and among so many of it.
-    pub fn take_first(&mut self, looked_max: usize, may: impl Fn(&T) -> bool) -> Option<T> {
-        let class = self.oldest(|_| true)?;
-        let queue = &mut self.classes[class.index()];
-        let at = queue.iter().take(looked_max).position(|waiting| may(&waiting.item))?;
-        let taken = queue.remove(at)?;
-        self.waiting &= !(u32::from(queue.is_empty()) << class.index());
-        self.len -= 1;
-        Some(taken.item)
+    /// Takes out what a key names.
+    pub fn withdraw(&mut self, key: WaitingKey) -> Option<T> {
+        let at = self.lines.find(key)?;
+        self.take(at).map(|taken| taken.item)
     }
 
     /// Takes out whatever `keep` does not want.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.waiting = 0;
-        for (index, queue) in self.classes.iter_mut().enumerate() {
-            queue.retain(|waiting| keep(&waiting.item));
-            self.waiting |= u32::from(!queue.is_empty()) << index;
-        }
-        self.len = self.classes.iter().map(VecDeque::len).sum();
+        let unwanted = |at: &u32| self.items[*at as usize].as_ref().is_some_and(|item| !keep(item));
+        let leaving: Vec<_> = self.lines.all().filter(unwanted).collect();
+        leaving.into_iter().for_each(|at| _ = self.take(at));
+    }
+
+    fn take(&mut self, at: u32) -> Option<Waiting<T>> {
+        let since = self.lines.remove(at);
+        self.items[at as usize].take().map(|item| Waiting { since, item })
     }
 }

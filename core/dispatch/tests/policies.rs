@@ -23,6 +23,13 @@ fn to<T: std::fmt::Debug>(verdict: Verdict<T>) -> WorkerKey {
     }
 }
 
+fn waits<T: std::fmt::Debug>(verdict: Verdict<T>) -> WaitingKey {
+    match verdict {
+        Verdict::Waits(ticket) => ticket,
+        other => panic!("{other:?} does not wait"),
+    }
+}
+
 #[test]
 fn round_robin_takes_each_in_turn() {
     let mut dispatcher = Dispatcher::new(settings(Policy::RoundRobin));
@@ -48,7 +55,7 @@ fn an_old_queue_puts_one_more_in_stock() {
     let busy = [0, 1].map(|item| to(dispatcher.submit(NOW, Class::default(), None, item)));
     assert!(workers.iter().all(|worker| busy.contains(worker)));
     for item in 2..6 {
-        assert_eq!(dispatcher.submit(NOW, Class::default(), None, item), Verdict::Waits);
+        waits(dispatcher.submit(NOW, Class::default(), None, item));
     }
     let mut poll = |after_ms: u64, released: Option<WorkerKey>| {
         released.into_iter().for_each(|worker| dispatcher.release(worker));
@@ -72,7 +79,7 @@ fn little_is_enough_to_know_an_old_request() {
     (0..40).for_each(|_| dispatcher.note(50_000, 5 * MS));
     let [_long, other] = [0, 1].map(|item| to(dispatcher.submit(NOW, Class::default(), None, item)));
     for item in 2..12 {
-        assert_eq!(dispatcher.submit(NOW, Class::default(), None, item), Verdict::Waits);
+        waits(dispatcher.submit(NOW, Class::default(), None, item));
     }
     for step in 1..=10 {
         let now = NOW.plus_ns(step * 100 * MS);
@@ -94,7 +101,7 @@ fn what_is_not_measured_does_not_hold_back() {
         assert!(workers.contains(&to(dispatcher.submit(now, Class::default(), None, item))));
     }
     assert!(workers.iter().all(|worker| dispatcher.outstanding(*worker) == Some(3)));
-    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 6), Verdict::Waits);
+    waits(dispatcher.submit(NOW, Class::default(), None, 6));
 }
 
 /// Requests that are alike go behind the one that ends first; second and third places as well.
@@ -126,7 +133,7 @@ fn a_second_is_there_when_the_first_ends() {
         (0..2).for_each(|item| _ = to(dispatcher.submit(NOW, Class::default(), None, item)));
         for item in 0..waiting {
             let now = NOW.plus_ns(11 * MS);
-            assert_eq!(dispatcher.submit(now, Class::default(), None, item), Verdict::Waits);
+            waits(dispatcher.submit(now, Class::default(), None, item));
         }
         dispatcher.release(first);
         std::iter::from_fn(|| dispatcher.poll(NOW.plus_ns(12 * MS))).count()
@@ -168,7 +175,7 @@ fn what_exceeds_the_bound_waits_and_goes_in_order() {
         assert_eq!(to(dispatcher.submit(NOW, Class::default(), None, i)), worker);
     }
     for i in 2..5 {
-        assert_eq!(dispatcher.submit(NOW, Class::default(), None, i), Verdict::Waits);
+        waits(dispatcher.submit(NOW, Class::default(), None, i));
     }
     assert_eq!(dispatcher.poll(NOW), None);
     dispatcher.release(worker);
@@ -180,7 +187,8 @@ fn what_exceeds_the_bound_waits_and_goes_in_order() {
 #[test]
 fn what_waits_too_long_and_what_finds_no_room_come_back() {
     let mut dispatcher = Dispatcher::new(Settings { queue_max: 1, delay_ns_max: 500, ..settings(jbsq(1)) });
-    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 1), Verdict::Waits, "a worker may yet join");
+    // A worker may yet join.
+    waits(dispatcher.submit(NOW, Class::default(), None, 1));
     assert_eq!(dispatcher.submit(NOW, Class::default(), None, 2), Verdict::Refused(2, Refusal::QueueFull));
     assert_eq!(dispatcher.submit(NOW, Class::default(), Some(7), 3), Verdict::Refused(3, Refusal::NoWorker));
     assert_eq!(dispatcher.next_timeout(), Some(NOW.plus_ns(500)));
@@ -195,11 +203,8 @@ fn reserved_workers_serve_their_class_only() {
     let mut dispatcher = Dispatcher::new(Settings { reservations, ..settings(jbsq(1)) });
     let workers: Vec<_> = (0..4).map(|_| dispatcher.join(1)).collect();
     let long: Vec<_> = (0..2).map(|i| to(dispatcher.submit(NOW, Class::default(), None, i))).collect();
-    assert_eq!(
-        dispatcher.submit(NOW, Class::default(), None, 2),
-        Verdict::Waits,
-        "two of four are not for it"
-    );
+    // Two of four are not for it.
+    waits(dispatcher.submit(NOW, Class::default(), None, 2));
     let shorts: Vec<_> = (3..5).map(|i| to(dispatcher.submit(NOW, short, None, i))).collect();
     assert!(shorts.iter().all(|worker| !long.contains(worker)));
     dispatcher.release(shorts[0]);
@@ -280,7 +285,7 @@ proptest! {
                     let key = sticky.then_some(u64::from(serial));
                     match dispatcher.submit(now, Class::new(class), key, (class, serial)) {
                         Verdict::To(worker, _) => given.push((worker, sticky)),
-                        Verdict::Waits => waiting.entry(class).or_default().push_back(serial),
+                        Verdict::Waits(_) => waiting.entry(class).or_default().push_back(serial),
                         Verdict::Refused(item, _) => prop_assert_eq!(item, (class, serial)),
                     }
                 }

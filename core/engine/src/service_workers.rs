@@ -10,7 +10,7 @@ use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::{HashSet, VecDeque};
 use trunkline_call::{Instant, KeyedMap};
-use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, WorkerKey};
+use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, WaitingKey, WorkerKey};
 
 /// No call waits so long; its deadline, if any, comes first.
 const DELAY_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
@@ -47,7 +47,7 @@ pub(crate) struct ServiceWorkers {
     pub method: Option<MethodKey>,
     /// Some workers are kept for a class: calls of the others take places at the others, whatever their methods do.
     pub keeps_workers: bool,
-    /// Lines of [`Workers`](crate::workers::Workers) in which it stands.
+    /// SourceLines of [`Workers`](crate::workers::Workers) in which it stands.
     pub listed: InLines,
 }
 
@@ -88,9 +88,10 @@ pub(crate) struct Place {
 /// A call in the queue.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Queued {
-    /// Whose queue; `None` if it was one of the engine before this one, until the call begins again.
+    /// Whose queue, and what names it there; `None` if it was one of the engine before this one, until the call begins
+    /// again.
     #[serde(skip)]
-    pub service: Option<Key<ServiceWorkers>>,
+    pub at: Option<(Key<ServiceWorkers>, WaitingKey)>,
     pub(crate) target: Target,
     pub bytes: usize,
 }
@@ -98,7 +99,7 @@ pub(crate) struct Queued {
 impl Queued {
     /// In no queue: the call waits for services that are between two processes.
     pub fn for_none(target: Target, bytes: usize) -> Self {
-        Self { service: None, target, bytes }
+        Self { at: None, target, bytes }
     }
 }
 

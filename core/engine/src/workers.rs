@@ -16,6 +16,9 @@
 //! Not bounded either are services with one worker on the host, methods that stream or of which only applications know
 //! the types, and large requests of native peers, which have found their server before they are complete.
 //!
+//! Calls that wait are given out by source in turn, as room in the queue is shared (`shared_room.rs`): who has many
+//! there delays its own.
+//!
 //! Of a service that several shards serve, a call that waits here goes to a worker that is free there
 //! (`shared_queue.rs`).
 //!
@@ -30,6 +33,7 @@ use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use trunkline_balance::key_of;
 use trunkline_call::{Instant, KeyedMap, ServerStamps};
 use trunkline_dispatch::{Class, Verdict};
 
@@ -151,27 +155,28 @@ impl Workers {
         if asking.sticky.is_none() && !service.keeps_workers && !service.bounds(asking.method) {
             return Given::On(None);
         }
-        match service.dispatcher.submit(now, asking.class, asking.sticky, asking.call) {
+        let line = || key_of(source().as_bytes());
+        match service.dispatcher.submit_of(now, asking.class, asking.sticky, asking.call, line) {
             Verdict::To(worker, call) => Given::On(service.occupy(key, worker, call)),
-            Verdict::Waits => {
+            Verdict::Waits(ticket) => {
                 let Asking { call, target, bytes, calls_max, bytes_max, .. } = asking;
                 let (calls_max, bytes_max, more) = (calls_max as u64, bytes_max as u64, bytes as u64);
                 // One alone may wait however large it is.
                 let has_bytes = service.queued_bytes.used() == 0
                     || service.queued_bytes.has_room(more, bytes_max, &source);
                 if bytes > 0 && !has_bytes {
-                    service.dispatcher.take_back(asking.class);
+                    service.dispatcher.withdraw(ticket);
                     return Given::BytesFull;
                 }
                 if !service.waiting.has_room(1, calls_max, &source) {
-                    service.dispatcher.take_back(asking.class);
+                    service.dispatcher.withdraw(ticket);
                     return Given::Full;
                 }
                 service.waiting.take(call, 1, calls_max, &source);
                 service.queued_bytes.take(call, more, bytes_max, &source);
                 (service.method, service.shared.grown) = (Some(asking.method), true);
                 self.list(key);
-                Given::Waits(Queued { service: Some(key), target, bytes })
+                Given::Waits(Queued { at: Some((key, ticket)), target, bytes })
             }
             Verdict::Refused(..) => Given::Full,
         }
@@ -203,16 +208,19 @@ impl Workers {
 
     /// A call that waited is over.
     pub fn stop_waiting(&mut self, queued: &Queued, call: CallKey) {
-        if let Some((key, service)) = self.queue_of(queued) {
+        if let Some((key, ticket)) = queued.at
+            && let Some(service) = self.services.find_mut(key)
+        {
             service.leaves_queue(call, queued);
-            service.dispatcher.retain(|one| *one != call);
+            service.dispatcher.withdraw(ticket);
             self.list(key);
         }
     }
 
     /// A call that waited goes on.
     pub fn taken_from_queue(&mut self, queued: &Queued, call: CallKey) {
-        if let Some((_, service)) = self.queue_of(queued) {
+        let service = queued.at.and_then(|(key, _)| self.services.find_mut(key));
+        if let Some(service) = service {
             service.leaves_queue(call, queued);
         }
     }
@@ -460,11 +468,6 @@ impl Workers {
             }
         }
     }
-
-    fn queue_of(&mut self, queued: &Queued) -> Option<(Key<ServiceWorkers>, &mut ServiceWorkers)> {
-        let key = queued.service?;
-        Some((key, self.services.find_mut(key)?))
-    }
 }
 
 /// An application need not say when it began and ended.
@@ -589,6 +592,43 @@ mod tests {
             assert_eq!(fill(&mut workers, "good", 3), 3);
             waiting.iter().for_each(|(queued, call)| workers.stop_waiting(queued, *call));
             assert_eq!((workers.queued_bytes(), workers.waiting().len()), (0, 0));
+        }
+    }
+
+    /// One source has thousands waiting: the first of another is given out second, whatever class the others ask for,
+    /// at a worker of this shard or of another. Of a call that is given up nothing is left in the line.
+    #[test]
+    fn who_comes_next_is_served_second_however_many_another_has_waiting() {
+        for class in [0, 5] {
+            let mut workers = Workers::default();
+            let own = servers("a.B", [session(1), session(2)]);
+            let key = workers.service("a.B", named(&own), 0, 4096, Vec::new);
+            let (mut call, mut places, mut waiting) = (0, Vec::new(), Vec::new());
+            while waiting.len() < 4096 {
+                call += 1;
+                let greedy = Asking { calls_max: 4096, class: Class::new(class), bytes: 0, ..asking(call) };
+                match workers.give(NOW, key, greedy, || "greedy".into()) {
+                    Given::Waits(queued) => waiting.push((queued, CallKey::from_bits(call))),
+                    Given::On(place) => places.extend(place.map(|place| (place, CallKey::from_bits(call)))),
+                    other => panic!("{other:?}"),
+                }
+            }
+            let given_up = waiting.remove(2000);
+            workers.stop_waiting(&given_up.0, given_up.1);
+            let [first, second, third] = [9001, 9002, 9003].map(|call| {
+                let good = Asking { calls_max: 4096, ..asking(call) };
+                assert!(matches!(workers.give(NOW, key, good, || "good".into()), Given::Waits(_)));
+                CallKey::from_bits(call)
+            });
+            let mut next = |workers: &mut Workers| {
+                let (place, call) = places.pop().expect("a worker is busy");
+                workers.give_back(place, call);
+                workers.poll(NOW).expect("it is given out").call
+            };
+            assert_eq!([next(&mut workers), next(&mut workers)], [waiting[0].1, first]);
+            let crossing = [0; 4].map(|_| workers.take_for("a.B", 1, |_| true));
+            assert_eq!(crossing, [waiting[1].1, second, waiting[2].1, third].map(Some));
+            assert_eq!(workers.waiting(), [("a.B".to_owned(), 4095 - 3)]);
         }
     }
 

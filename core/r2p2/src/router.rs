@@ -245,9 +245,11 @@ impl Router {
         let class = Class::new(part.map_or(0, |part| part.class));
         let sticky = (packet.header.policy == Policy::Sticky).then(|| hash_of(key.client));
         self.counters.requests += 1;
-        match self.dispatcher.submit(now, class, sticky, held) {
+        // By host: a port is easily had.
+        let source = || u64::from(u32::from(*key.client.ip()));
+        match self.dispatcher.submit_of(now, class, sticky, held, source) {
             Verdict::To(worker, held) => self.forward(now, worker, held, 0),
-            Verdict::Waits => self.leases.queue(now, key, print),
+            Verdict::Waits(_) => self.leases.queue(now, key, print),
             Verdict::Refused(_, Refusal::QueueFull) => self.refuse(key, Reason::QueueFull, 0),
             Verdict::Refused(_, Refusal::NoWorker) => self.refuse(key, Reason::NoWorker, 0),
         }

@@ -170,7 +170,7 @@ impl Run<'_> {
         }
         match self.dispatcher.submit(Instant(at), Class::default(), None, request) {
             Verdict::To(worker, request) => self.hand_over(at, worker, request),
-            Verdict::Waits => {}
+            Verdict::Waits(_) => {}
             Verdict::Refused(..) => unreachable!("the queue has no limit here"),
         }
     }
