@@ -53,6 +53,9 @@ pub struct Explanation {
     pub what_if: Vec<WhatIf>,
     /// Calls the what-if rests on.
     pub samples: u64,
+    /// How long ago the first of them ended.
+    #[serde(default)]
+    pub samples_ns: u64,
     /// Those of them at or above the 95th percentile.
     pub tail_calls: u64,
 }
@@ -96,6 +99,8 @@ impl Explanation {
         }
         let spread = |histogram: &Histogram| Spread::of(histogram, sum.total.sum());
         let what_if = what_if(&snapshot.samples, side);
+        let whole = whole_calls(&snapshot.samples, side);
+        let first_ns = whole.iter().map(|sample| sample.at_ns).min();
         Some(Self {
             side,
             methods: names(snapshot, side, |entry| &entry.method),
@@ -119,7 +124,8 @@ impl Explanation {
             subtree_mean: subtree_mean(&sum),
             kernel_stamped: sum.kernel_stamped,
             half_width_ns: sum.half_width_ns / sum.unary_calls().saturating_sub(sum.clock_unknown).max(1),
-            samples: whole_calls(&snapshot.samples, side).len() as u64,
+            samples: whole.len() as u64,
+            samples_ns: first_ns.map_or(0, |first_ns| snapshot.at_ns.saturating_sub(first_ns)),
             tail_calls: tail_calls(&snapshot.samples, side),
             what_if,
         })

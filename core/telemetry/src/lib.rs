@@ -71,6 +71,7 @@ pub mod render;
 mod resample;
 mod row_fault;
 mod sample_file;
+mod sampled_rows;
 mod series;
 mod snapshot;
 mod snapshot_parts;

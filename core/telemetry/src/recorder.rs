@@ -21,11 +21,13 @@ pub const LATE_MAX: usize = 4 * 1024;
 pub const STRATUM_CALLS: usize = 4 * 1024;
 /// How far the strata reach back, at least: ten minutes.
 pub const EPOCH_NS: u64 = 600_000_000_000;
+/// Of two epochs.
+const STRATA: usize = 6;
 
 /// One shard's recorder.
 ///
 /// The ring holds every one of the last [`RING_CALLS`] calls; on a busy host that is less than a second. Beside it,
-/// three strata reach back between one and two [`EPOCH_NS`]: calls that failed, the slowest twentieth of each
+/// three strata reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest twentieth of each
 /// method, and the rest. A stratum that is full drops every second call and from then on takes every second one, so
 /// each call it keeps stands for the same number of calls, its *weight*. No randomness, and no part of the period is
 /// favoured.
@@ -45,14 +47,20 @@ pub struct FlightRecorder {
     /// Those of the epoch before.
     previous: Strata,
     epoch_began: Instant,
+    previous_began: Instant,
+    /// Calls from before it are missing: another recorder had them.
+    began: Instant,
 }
 
 /// How far a recorder has been read.
 #[derive(Debug)]
 pub(crate) struct FlightReader {
-    /// Where in the ring to read next, and how many are left.
+    /// What is read tells of all calls that ended since.
+    pub since: Instant,
+    /// Where in the ring to read next, and how many are left; none are if the strata tell of more.
     next: usize,
     left: usize,
+    /// Strata that were read: all of them if the ring is.
     strata_read: usize,
 }
 
@@ -121,7 +129,7 @@ impl FlightRecorder {
         if number != self.written {
             (self.ring, self.next) = (Vec::new(), 0);
             self.traces.clear();
-            self.written = number;
+            (self.written, self.began) = (number, row.at);
         }
         self.record(&Flight::of(row));
     }
@@ -237,38 +245,40 @@ impl FlightRecorder {
         })
     }
 
-    /// Begins to read all there is, a part at a time.
-    pub(crate) fn read(&self) -> FlightReader {
+    /// Begins to read, a part at a time: the ring if it reaches back half as far as the strata, which then have fewer
+    /// calls of the same time, otherwise those.
+    pub(crate) fn read(&self, begun: Instant) -> FlightReader {
         let newest = self.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
-        FlightReader { next: newest, left: self.ring.len(), strata_read: 0 }
+        let is_full = self.ring.len() >= RING_CALLS;
+        let oldest = self.ring.get(self.next).filter(|_| is_full).map(|flight| Instant(flight.at));
+        let (of_ring, of_strata) = (oldest.unwrap_or(self.began), self.previous_began.max(self.began));
+        if begun.since_ns(of_ring) >= begun.since_ns(of_strata) / 2 {
+            return FlightReader { since: of_ring, next: newest, left: self.ring.len(), strata_read: STRATA };
+        }
+        FlightReader { since: of_strata, next: newest, left: 0, strata_read: 0 }
     }
 
-    /// The next of the last calls, newest first; what has been written since the reader began is left out. `false`:
-    /// there are no more.
-    pub(crate) fn read_recent(
+    /// Reads on, and leaves out what has been written since `begun`. `false`: there is no more.
+    pub(crate) fn read_part(
         &self,
         reader: &mut FlightReader,
         begun: Instant,
-        mut take: impl FnMut(FlightRow),
+        mut take: impl FnMut(Weighted),
     ) -> bool {
         for _ in 0..reader.left.min(CALLS_PER_PART) {
             if let Some(flight) = self.ring.get(reader.next).filter(|flight| flight.at <= begun.0) {
-                take(flight.unpack());
+                take(Weighted { row: flight.unpack(), weight: 1 });
             }
             reader.next = reader.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
             reader.left -= 1;
         }
-        reader.left > 0
-    }
-
-    /// The next stratum of the sample. `false`: there are no more.
-    pub(crate) fn read_sample(&self, reader: &mut FlightReader, mut take: impl FnMut(Weighted)) -> bool {
-        let Some(stratum) = self.strata().nth(reader.strata_read) else { return false };
-        reader.strata_read += 1;
-        for flight in &stratum.kept {
-            take(Weighted { row: flight.unpack(), weight: stratum.stride });
+        if let Some(stratum) = self.strata().nth(reader.strata_read) {
+            reader.strata_read += 1;
+            for flight in stratum.kept.iter().filter(|flight| flight.at <= begun.0) {
+                take(Weighted { row: flight.unpack(), weight: stratum.stride });
+            }
         }
-        true
+        reader.left > 0 || reader.strata_read < STRATA
     }
 
     /// Other numbers for methods and peers, of every call there is.
@@ -300,11 +310,21 @@ impl FlightRecorder {
     #[cold]
     fn turn_epoch(&mut self, at: Instant) {
         std::mem::swap(&mut self.current, &mut self.previous);
-        let Strata { failed, slow, rest } = &mut self.current;
-        for stratum in [failed, slow, rest] {
-            stratum.clear();
+        // Behind a time without calls, what there is, is of long ago.
+        let is_old = at.since_ns(self.epoch_began) >= 2 * EPOCH_NS;
+        if is_old {
+            self.previous.clear();
         }
+        self.current.clear();
+        self.previous_began = if is_old { at } else { self.epoch_began };
         self.epoch_began = at;
+    }
+}
+
+impl Strata {
+    fn clear(&mut self) {
+        let Self { failed, slow, rest } = self;
+        [failed, slow, rest].into_iter().for_each(Stratum::clear);
     }
 }
 

@@ -197,8 +197,11 @@ fn notes(out: &mut String, explanation: &Explanation) {
     }
     if !explanation.what_if.is_empty() {
         let samples = count(explanation.samples, "call");
-        let tail = explanation.tail_calls;
-        line(out, format_args!("what-if columns: from {samples} seen one by one, {tail} at or above P95"));
+        let (last, tail) = (duration(explanation.samples_ns), explanation.tail_calls);
+        line(
+            out,
+            format_args!("what-if columns: from {samples} of the last {last} seen one by one, {tail} at or above P95"),
+        );
     }
 }
 

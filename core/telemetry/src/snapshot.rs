@@ -6,6 +6,7 @@ use crate::record::Side;
 use crate::series::Series;
 use crate::traced::{Exemplars, TracedCall};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// What a snapshot shall hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct Snapshot {
     pub series: Vec<Entry>,
     /// Calls one by one, if asked for.
     pub samples: Vec<Sample>,
+    /// They stand for all calls that ended since then.
+    #[serde(default)]
+    pub samples_since_ns: u64,
     /// Calls of traces, if asked for, oldest first.
     #[serde(default)]
     pub traced: Vec<TracedCall>,
@@ -108,31 +112,48 @@ impl Snapshot {
     /// Adds what another shard of the same host has counted.
     pub fn merge(&mut self, other: Self) {
         self.at_ns = self.at_ns.max(other.at_ns);
-        for entry in other.series {
-            match self.series.iter_mut().find(|own| own.key() == entry.key()) {
-                Some(own) => {
-                    own.series.merge(&entry.series);
-                    own.exemplars.merge(&entry.exemplars);
-                }
-                None => self.series.push(entry),
-            }
-        }
+        self.merge_series(other.series);
         self.samples.extend(other.samples);
+        // What one knows of a time that the other does not would count for too much.
+        self.samples_since_ns = self.samples_since_ns.max(other.samples_since_ns);
+        self.samples.retain(|sample| sample.at_ns >= self.samples_since_ns);
         self.traced.extend(other.traced);
         self.traced_lost = self.traced_lost.saturating_add(other.traced_lost);
+    }
+
+    /// Shards have thousands of series: each is found by its key's place among the sorted ones.
+    fn merge_series(&mut self, mut others: Vec<Entry>) {
+        others.sort_by(|a, b| a.key().cmp(&b.key()));
+        others.dedup_by(|same, one| {
+            let is_same = same.key() == one.key();
+            if is_same {
+                one.merge(same);
+            }
+            is_same
+        });
+        let mut is_new = vec![true; others.len()];
+        for own in &mut self.series {
+            if let Ok(place) = others.binary_search_by(|other| other.key().cmp(&own.key())) {
+                own.merge(&others[place]);
+                is_new[place] = false;
+            }
+        }
+        self.series.extend(others.into_iter().zip(is_new).filter_map(|(other, is_new)| is_new.then_some(other)));
     }
 
     /// What was counted here and not yet in `earlier`, an older snapshot of the same shards with the same [`Ask`].
     /// Samples that ended before it are dropped.
     pub fn since(&self, earlier: &Self) -> Self {
+        let before: HashMap<_, &Entry> = earlier.series.iter().map(|old| (old.key(), old)).collect();
         let series = self.series.iter().map(|entry| {
-            let before = earlier.series.iter().find(|old| old.key() == entry.key());
+            let before = before.get(&entry.key());
             let series = before.map_or_else(|| entry.series.clone(), |old| entry.series.since(&old.series));
             Entry { series, ..entry.clone() }
         });
         let series = series.filter(|entry| entry.series.calls() > 0).collect();
         let samples = self.samples.iter().filter(|sample| sample.at_ns > earlier.at_ns).cloned().collect();
-        Self { at_ns: self.at_ns, series, samples, ..Self::default() }
+        let samples_since_ns = self.samples_since_ns.max(earlier.at_ns);
+        Self { at_ns: self.at_ns, series, samples, samples_since_ns, ..Self::default() }
     }
 
     /// All series of one side added up, over methods and peers.
@@ -148,6 +169,11 @@ impl Snapshot {
 impl Entry {
     fn key(&self) -> (Side, &str, &str) {
         (self.side, &self.method, &self.peer)
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.series.merge(&other.series);
+        self.exemplars.merge(&other.exemplars);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::flight::FlightRow;
 use crate::recorder::{FlightReader, FlightRecorder, Weighted};
+use crate::sampled_rows::SampledRows;
 use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 use crate::traced::TracedCall;
 use std::sync::Arc;
@@ -21,8 +22,7 @@ pub struct SnapshotParts {
     pub(crate) series_read: usize,
     calls: FlightReader,
     names: Option<Names>,
-    recent: Vec<FlightRow>,
-    sampled: Vec<Weighted>,
+    sampled: SampledRows,
     traced: Vec<TracedCall>,
     traced_lost: u64,
 }
@@ -37,9 +37,9 @@ struct Names {
 
 impl SnapshotParts {
     pub(crate) fn new(begun: Instant, ask: Ask, calls: FlightReader) -> Self {
-        let (series, recent, sampled) = (Vec::new(), Vec::new(), Vec::new());
+        let (series, sampled) = (Vec::new(), SampledRows::new(ask.samples_max));
         let (traced, traced_lost) = (Vec::new(), 0);
-        Self { ask, begun, series, series_read: 0, calls, names: None, recent, sampled, traced, traced_lost }
+        Self { ask, begun, series, series_read: 0, calls, names: None, sampled, traced, traced_lost }
     }
 
     /// The same, with calls that a trace is about, and how many of those were lost.
@@ -49,16 +49,13 @@ impl SnapshotParts {
 
     /// Names and orders what was copied.
     pub fn finish(self) -> Snapshot {
-        let Self { ask, begun, series, names, recent, sampled, traced, traced_lost, .. } = self;
+        let Self { begun, series, calls, names, sampled, traced, traced_lost, .. } = self;
+        // Where no call was counted, none is missing.
+        let samples_since_ns = if series.is_empty() { 0 } else { calls.since.0 };
         let samples = names.map_or_else(Vec::new, |names| {
-            if recent.len() >= sampled.len().min(ask.samples_max) {
-                return recent.iter().map(|row| names.named(row, 1)).collect();
-            }
-            let step = sampled.len().div_ceil(ask.samples_max);
-            let thinned = sampled.iter().step_by(step);
-            thinned.map(|Weighted { row, weight }| names.named(row, weight * step as u64)).collect()
+            sampled.rows().iter().map(|Weighted { row, weight }| names.named(row, *weight)).collect()
         });
-        Snapshot { at_ns: begun.0, series, samples, traced, traced_lost }
+        Snapshot { at_ns: begun.0, series, samples, samples_since_ns, traced, traced_lost }
     }
 
     pub(crate) fn series_per_part(&self) -> usize {
@@ -68,8 +65,7 @@ impl SnapshotParts {
         }
     }
 
-    /// Copies calls one by one: the newest the ring has of the methods asked for, and then, to be taken if there are
-    /// more of them, those of the strata. `false`: that was all.
+    /// Copies calls one by one, of the methods asked for. `false`: that was all.
     pub(crate) fn copy_calls(
         &mut self,
         recorder: &FlightRecorder,
@@ -78,25 +74,15 @@ impl SnapshotParts {
         if self.ask.samples_max == 0 {
             return false;
         }
-        let Self { ask, begun, calls, names: known, recent, sampled, .. } = self;
+        let Self { ask, begun, calls, names: known, sampled, .. } = self;
         let names = known.get_or_insert_with(|| {
             let (methods, peers) = names();
             let wanted = methods.iter().map(|name| ask.wants(name)).collect();
             Names { methods, peers, wanted }
         });
-        if recent.len() < ask.samples_max {
-            let mut take = |row: FlightRow| {
-                if names.wants(&row) && recent.len() < ask.samples_max {
-                    recent.push(row);
-                }
-            };
-            if recorder.read_recent(calls, *begun, &mut take) {
-                return true;
-            }
-        }
-        recorder.read_sample(calls, |weighted| {
+        recorder.read_part(calls, *begun, |weighted| {
             if names.wants(&weighted.row) {
-                sampled.push(weighted);
+                sampled.offer(weighted);
             }
         })
     }

@@ -336,7 +336,7 @@ impl Telemetry {
     pub fn begin_snapshot(&mut self, now: Instant, ask: Ask) -> SnapshotParts {
         self.settle();
         let (traced, lost) = (self.take_traced(ask.traced_max), self.traced.lost());
-        SnapshotParts::new(now, ask, self.recorder.read()).with_traced(traced, lost)
+        SnapshotParts::new(now, ask, self.recorder.read(now)).with_traced(traced, lost)
     }
 
     /// Copies another part of a snapshot: so much as a turn has time for. `false`: it is complete, and can be

@@ -98,8 +98,8 @@ fn shards_add_up_to_the_host() {
     let other = |telemetry: &mut Telemetry| telemetry.method("/other.Service/Call");
     let _ = other(&mut two);
     let slower = |_: u64, _: &mut Record, parts: &mut [u64; 9]| parts[4] *= 3;
-    let end = greet(&mut one, 200, |_, _, _| {});
-    greet(&mut two, 300, slower);
+    greet(&mut one, 200, |_, _, _| {});
+    let end = greet(&mut two, 300, slower);
     greet(&mut both, 200, |_, _, _| {});
     greet(&mut both, 300, slower);
     let mut merged = one.snapshot(end, &whole());
@@ -471,6 +471,54 @@ fn the_sample_forgets_what_is_two_epochs_old() {
     let kept: Vec<u64> = telemetry.recorder().sample().map(|kept| kept.row.at.0 / EPOCH_NS).collect();
     assert_eq!(kept, [3, 2]);
     assert_eq!(telemetry.recorder().recent().count(), 3, "the ring goes by number, not by time");
+}
+
+/// One shard is busy, so that its ring holds a moment and its strata one of many calls; another has few calls.
+#[test]
+fn samples_of_shards_stand_for_what_these_had() {
+    let mut merged = Snapshot::default();
+    let second = 1_000_000_000;
+    let mut shards = [Telemetry::new(), Telemetry::new()];
+    for (shard, (calls, queued_ns)) in shards.iter_mut().zip([(200_000_u64, 0), (2_000, 5_000_000)]) {
+        let (method, peer) = (shard.method(GREETER), shard.peer("10.0.0.7:7878", true));
+        for n in 0..calls {
+            let mut parts = USUAL;
+            parts[Component::ServerReceiveQueue as usize] += queued_ns;
+            let record = call(700 * second + n * (60 * second / calls), method, peer, parts);
+            shard.record(record.client.a18, &record);
+        }
+        let ask = Ask { samples_max: 10_000, ..Ask::default() };
+        merged.merge(shard.snapshot(Instant(761 * second), &ask));
+    }
+    let weigh = |is_one: fn(u64) -> bool| {
+        let queue = |sample: &trunkline_telemetry::Sample| sample.ns[Component::ServerReceiveQueue as usize];
+        merged.samples.iter().filter(|one| is_one(queue(one))).map(|one| one.weight).sum::<u64>() as f64
+    };
+    let share = weigh(|ns| ns > 1_000_000) / weigh(|_| true);
+    assert!((share * 101.0 - 1.0).abs() < 0.25, "{share} is a hundredth");
+    let explained = Explanation::of(&merged, Side::Made).unwrap();
+    assert!((explained.samples_ns as f64 / 61e9 - 1.0).abs() < 0.05, "{}", explained.samples_ns);
+    // No call of one shard is from before the other can tell of calls.
+    let [busy, few] = &mut shards;
+    let (method, peer) = (busy.method(GREETER), busy.peer("10.0.0.7:7878", true));
+    for n in 0..200_000 {
+        let record = call(9_000 * second + n * 1_000, method, peer, USUAL);
+        busy.record(record.client.a18, &record);
+    }
+    let kept = |shard: &mut Telemetry, ask: &str| {
+        let ask = Ask { samples_max: 10_000, method: ask.into(), ..Ask::default() };
+        shard.snapshot(Instant(9_001 * second), &ask)
+    };
+    let mut merged = kept(few, "");
+    assert_eq!(merged.samples.len(), 2_000, "all it ever had");
+    merged.merge(kept(busy, ""));
+    assert!(merged.samples.iter().all(|sample| sample.at_ns >= 9_000 * second), "two epochs later");
+    let (method, peer) = (few.method("/of.one/Shard"), few.peer("10.0.0.7:7878", true));
+    let record = call(800 * second, method, peer, USUAL);
+    few.record(record.client.a18, &record);
+    let mut of_one = kept(few, "of.one");
+    of_one.merge(kept(busy, "of.one"));
+    assert_eq!(of_one.samples.len(), 1, "the other had none of it");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(super) fn explanation_message(explained: &Explanation) -> proto::Explanation
         stayed: explained.stayed,
         cpu: Some(spread_message(&explained.cpu)),
         subtree_mean: explained.subtree_mean,
+        samples_ns: explained.samples_ns,
         tail_calls: explained.tail_calls,
         streams: explained.streams.as_ref().map(spread_message),
     }
@@ -73,6 +74,7 @@ pub fn explanation(message: proto::Explanation) -> Option<Explanation> {
         stayed: message.stayed,
         cpu: message.cpu.as_ref().map(spread).unwrap_or_default(),
         subtree_mean: message.subtree_mean,
+        samples_ns: message.samples_ns,
         tail_calls: message.tail_calls,
     })
 }
@@ -287,6 +289,7 @@ mod tests {
             stayed: 8,
             cpu: some_spread(500),
             subtree_mean: 1.25,
+            samples_ns: 10,
             tail_calls: 9,
             streams: Some(some_spread(900)),
         }
