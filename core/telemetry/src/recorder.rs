@@ -27,10 +27,10 @@ const STRATA: usize = 6;
 /// One shard's recorder.
 ///
 /// The ring holds every one of the last [`RING_CALLS`] calls; on a busy host that is less than a second. Beside it,
-/// three strata reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest twentieth of each
-/// method, and the rest. A stratum that is full drops every second call and from then on takes every second one, so
-/// each call it keeps stands for the same number of calls, its *weight*. No randomness, and no part of the period is
-/// favoured.
+/// three strata reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest
+/// twentieth of each method, and the rest. A stratum that is full drops every second call and from then on takes every
+/// second one, so each call it keeps stands for the same number of calls, its *weight*. No randomness, and no part of
+/// the period is favoured.
 #[derive(Debug, Default)]
 pub struct FlightRecorder {
     ring: Vec<Flight>,

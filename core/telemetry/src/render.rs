@@ -200,7 +200,9 @@ fn notes(out: &mut String, explanation: &Explanation) {
         let (last, tail) = (duration(explanation.samples_ns), explanation.tail_calls);
         line(
             out,
-            format_args!("what-if columns: from {samples} of the last {last} seen one by one, {tail} at or above P95"),
+            format_args!(
+                "what-if columns: from {samples} of the last {last} seen one by one, {tail} at or above P95"
+            ),
         );
     }
 }

@@ -4,7 +4,7 @@ use crate::recorder::Weighted;
 use std::cmp::Reverse;
 use trunkline_call::{Code, mix};
 
-/// A sample of what was offered: failed calls, slow ones and the rest, each thinned for itself, and always the one there
+/// A sample of what was offered: failed calls, slow ones and the rest, each thinned for itself, and always what there
 /// is most of. So the tail, which questions are about, keeps more calls than a twentieth.
 #[derive(Debug)]
 pub(crate) struct SampledRows {

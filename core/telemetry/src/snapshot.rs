@@ -138,7 +138,8 @@ impl Snapshot {
                 is_new[place] = false;
             }
         }
-        self.series.extend(others.into_iter().zip(is_new).filter_map(|(other, is_new)| is_new.then_some(other)));
+        self.series
+            .extend(others.into_iter().zip(is_new).filter_map(|(other, is_new)| is_new.then_some(other)));
     }
 
     /// What was counted here and not yet in `earlier`, an older snapshot of the same shards with the same [`Ask`].
