@@ -4,7 +4,7 @@ use crate::harness::children::Failure;
 use crate::harness::rounds::Plan;
 use crate::harness::work::word;
 use crate::peers::debian::Peers;
-use crate::peers::foreign::{Foreign, Library};
+use crate::peers::foreign::Foreign;
 use crate::peers::open::Shape;
 use crate::report::document::{About, Report};
 use crate::studies::data::RunData;
@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(path) => Some(serde_json::from_str(&std::fs::read_to_string(path)?)?),
         None => None,
     };
-    let libraries: Result<Vec<Vec<Library>>, Failure> =
+    let libraries: Result<Vec<Vec<&str>>, Failure> =
         studies.iter().map(|study| list::libraries(study, &plan)).collect();
     let foreign = Foreign::build(&libraries?.concat(), arguments.peers)?;
     let about = About::now(&plan, foreign.versions());

@@ -5,6 +5,6 @@ function envoy_on_request(handle)
   if body == nil or body:length() < 7 then return end
   local message = body:getBytes(5, body:length() - 5)
   if message:byte(1) ~= 10 then return end
-  if message:sub(3, 2 + message:byte(2)) ~= "@forbidden@" then return end
+  if message:sub(3, 2 + message:byte(2)) ~= "mallory" then return end
   handle:respond({[":status"] = "200", ["content-type"] = "application/grpc", ["grpc-status"] = "7", ["grpc-message"] = "refused"}, "")
 end

@@ -15,6 +15,9 @@ import threading
 import time
 from concurrent import futures
 
+# Generated beside the environment that this runs in.
+sys.path.insert(0, os.path.join(sys.prefix, "made"))
+
 import bench_pb2
 import bench_pb2_grpc
 import grpc

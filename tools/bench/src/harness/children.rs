@@ -161,6 +161,15 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(std::fs::rename(aside, path)?)
 }
 
+/// Written unless it is there as it should be: so that what is made from it is not made again.
+pub fn write_changed(path: &Path, text: &str) -> Result<(), Failure> {
+    if std::fs::read_to_string(path).is_ok_and(|there| there == text) {
+        Ok(())
+    } else {
+        write_file(path, text)
+    }
+}
+
 /// What comes of an attempt once it succeeds, for as long as a process may take to start.
 ///
 /// # Errors

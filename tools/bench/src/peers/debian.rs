@@ -42,11 +42,6 @@ impl Debian {
         PACKAGES.get(name).ok_or_else(|| format!("packages.toml has no {name:?}").into())
     }
 
-    /// The first of the files, below a root.
-    pub fn program(&self, root: &Path) -> Result<PathBuf, Failure> {
-        Ok(root.join(self.files.first().ok_or("no program is named")?))
-    }
-
     /// The folder that is `/` to them: where they are installed, `/` itself, else `out`, where they are unpacked.
     ///
     /// # Errors
@@ -120,6 +115,11 @@ pub fn install(all: &[&Debian]) -> Result<(), Failure> {
     eprintln!("installing {}", packages.join(", "));
     run(&mut apt(&["-qq", "update"]))?;
     run(apt(&["-qq", "--yes", "--no-install-recommends", "install"]).args(packages))
+}
+
+/// Where libraries are below a folder that is `/` to them, as the loader wants it.
+pub fn libraries_below(root: &Path) -> String {
+    ["x86_64", "aarch64"].map(|machine| format!("{}/usr/lib/{machine}-linux-gnu", text(root))).join(":")
 }
 
 /// What the simulation would install, and what was asked for: a part of it may be installed already, and builds look

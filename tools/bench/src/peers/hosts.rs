@@ -16,7 +16,8 @@ const ROUTES_MAX: usize = 16 << 10;
 /// Where a daemon listens for others.
 pub const LISTEN: &str = "listen = [\"tcp://127.0.0.1:0\"]\n";
 
-/// What has been started of a peer, from the server on: whom the next in front calls, and by way of which daemon.
+/// What has been started of a peer, from the server on: whom the next in front calls, and by way of which daemon. The
+/// process that is called is the first.
 pub struct Started {
     pub processes: Vec<Child>,
     pub address: String,

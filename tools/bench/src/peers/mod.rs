@@ -9,6 +9,7 @@ pub mod foreign;
 pub mod hosts;
 pub mod large;
 pub mod large_proto;
+pub mod messages;
 pub mod open;
 pub mod ours;
 pub mod peer;

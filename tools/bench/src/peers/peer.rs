@@ -3,13 +3,13 @@
 
 use super::chain;
 use super::data::{PeerData, part};
-use super::foreign::Foreign;
+use super::foreign::{Foreign, Told};
 use super::hosts::{self, HEAP, Started};
-use super::proxies::Upstreams;
+use super::proxies::{self, Upstreams};
 use crate::harness::children::{Child, Failure, Talker, text, wait_for_file};
 use crate::harness::orders::{Answer, Order};
 use crate::harness::processes::{Machine, cpu_ns};
-use crate::harness::work::{Work, named, word};
+use crate::harness::work::{Work, word};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -50,13 +50,8 @@ impl Peer {
         let dir = tempfile::tempdir()?;
         let form = if outstanding == 1 { "sync" } else { "queue" };
         let route = Route { dir: dir.path(), form, work, foreign };
-        let [caller, between @ .., server] = &peer.route[..] else {
-            return Err("a route without two ends".into());
-        };
-        let mut started = route.server(server)?;
-        for (index, part) in between.iter().enumerate().rev() {
-            started = route.between(part, index, started)?;
-        }
+        let (caller, called) = peer.route.split_first().ok_or("a route without a beginning")?;
+        let started = route.start(called)?;
         let mut driver = route.driver(caller, &started)?;
         let drivers: Result<Vec<_>, Failure> = (0..drivers).map(|_| Talker::start(&mut driver)).collect();
         let (drivers, others) = (drivers?, started.processes);
@@ -84,46 +79,48 @@ impl Peer {
 }
 
 /// How a route's parts are started.
-struct Route<'a> {
-    dir: &'a Path,
-    form: &'static str,
-    work: Work,
-    foreign: &'a Foreign,
+pub struct Route<'a> {
+    pub dir: &'a Path,
+    /// Of a gRPC C++ server whose route does not say it.
+    pub form: &'static str,
+    pub work: Work,
+    pub foreign: &'a Foreign,
 }
 
 impl Route<'_> {
+    /// Starts who serves, the last of `parts`, and what stands before it. The first process is the first part's.
+    pub fn start(&self, parts: &[String]) -> Result<Started, Failure> {
+        let (server, between) = parts.split_last().ok_or("a route without an end")?;
+        let between = between.iter().enumerate().rev();
+        between
+            .into_iter()
+            .try_fold(self.server(server)?, |behind, (index, of)| self.between(of, index, behind))
+    }
+
     fn server(&self, of: &str) -> Result<Started, Failure> {
-        let dir = self.dir;
-        match part(of) {
+        let (part, how) = part(of);
+        let (hosts, rest) = how.split_once(':').unwrap_or((how, ""));
+        match (part, hosts) {
             ("chain", how) => {
-                let (processes, socket) = chain::start(dir, how == "tcp")?;
+                let (processes, socket) = chain::start(self.dir, how == "tcp")?;
                 Ok(Started { processes, address: String::new(), socket })
             }
             ("tcp", _) => {
-                let port_file = dir.join("port");
+                let port_file = self.dir.join("port");
                 let sink = Child::role(&["sink", text(&port_file)])?;
                 Ok(Started::of((sink, wait_for_file(&port_file)?)))
             }
-            ("trunkline", "") => hosts::start_for_grpc(dir),
-            ("trunkline", how) => {
-                let (hosts, policies) = how.split_once(':').unwrap_or((how, "bare"));
-                hosts::start(dir, hosts, policies, self.work)
+            ("trunkline", "") => hosts::start_for_grpc(self.dir),
+            ("trunkline", hosts) => {
+                hosts::start(self.dir, hosts, if rest.is_empty() { "bare" } else { rest }, self.work)
             }
-            ("trunkline-cpp", hosts) => hosts::start_with(dir, hosts, "bare", |socket| {
-                self.foreign.trunkline_server(socket, self.work)
+            (library, "one-host" | "two-hosts") => hosts::start_with(self.dir, hosts, "bare", |socket| {
+                Ok(self.foreign.server(library, self.dir, self.told(rest, "", socket))?.0)
             }),
-            ("trunkline-grpc-cpp", hosts) => hosts::start_with(dir, hosts, "bare", |socket| {
-                self.foreign.unchanged_server(dir, socket, self.form)
-            }),
-            ("python", how) if how.starts_with("trunkline") => {
-                hosts::start_with(dir, "one-host", "bare", |socket| {
-                    Ok(self.foreign.python_server(dir, how, socket)?.0)
-                })
+            (library, _) => {
+                let told = self.told(how, "", Path::new(""));
+                self.foreign.server(library, self.dir, told).map(Started::of)
             }
-            ("python", how) => self.foreign.python_server(dir, how, Path::new("")).map(Started::of),
-            ("grpc-cpp", "") => self.foreign.cpp_server(dir, self.form).map(Started::of),
-            ("grpc-cpp", form) => self.foreign.cpp_server(dir, form).map(Started::of),
-            (library, how) => self.foreign.server(named(library)?, &role("serve", how), dir).map(Started::of),
         }
     }
 
@@ -140,34 +137,27 @@ impl Route<'_> {
             }
             proxy => {
                 let upstreams = Upstreams { servers: &[address], rule: how, each: "" };
-                (self.foreign.proxy(named(proxy)?, self.dir, &name, upstreams)?, PathBuf::new())
+                (proxies::start(self.foreign, proxy, self.dir, &name, upstreams)?, PathBuf::new())
             }
         };
-        processes.push(process);
+        processes.insert(0, process);
         Ok(Started { processes, address, socket })
     }
 
+    /// How who calls is started.
     fn driver(&self, of: &str, Started { address, socket, .. }: &Started) -> Result<Command, Failure> {
         match part(of) {
             ("chain", _) => Child::role_command(&["drive-chain", text(socket)]),
             ("tcp", habits) => Child::role_command(&["drive-tcp", address, habits]),
             ("trunkline", _) => Child::role_command(&["drive-ours", text(socket), address, &word(self.work)]),
-            ("trunkline-cpp", _) => self.foreign.trunkline_client(socket, address, self.work),
-            ("trunkline-grpc-cpp", _) => self.foreign.unchanged_client(socket, self.work),
-            ("python", how) => {
-                let mut driver = self.foreign.python("drive", how, socket)?;
-                driver.arg(address);
-                Ok(driver)
-            }
-            ("grpc-cpp", _) => self.foreign.cpp_client(address, self.work),
             (library, "") if self.work == Work::Large => {
-                self.foreign.client(named(library)?, "drive-large", address)
+                self.foreign.client(library, self.told("large", address, socket))
             }
-            (library, how) => self.foreign.client(named(library)?, &role("drive", how), address),
+            (library, how) => self.foreign.client(library, self.told(how, address, socket)),
         }
     }
-}
 
-fn role(of: &str, how: &str) -> String {
-    if how.is_empty() { of.to_owned() } else { format!("{of}-{how}") }
+    fn told<'t>(&self, how: &'t str, address: &'t str, socket: &'t Path) -> Told<'t> {
+        Told { how, form: self.form, work: self.work, address, socket }
+    }
 }

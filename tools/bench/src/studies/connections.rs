@@ -7,14 +7,14 @@
 use crate::harness::children::{Child, Failure, Talker};
 use crate::harness::processes::pss_bytes;
 use crate::harness::rounds::{Plan, Turns};
-use crate::peers::foreign::{Foreign, Library};
-use crate::peers::hosts::{self, Started};
-use crate::peers::proxies::Upstreams;
+use crate::harness::work::Work;
+use crate::peers::foreign::Foreign;
+use crate::peers::hosts::Started;
+use crate::peers::peer::Route;
 use crate::report::sheet::{Results, Sheet};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::time::Duration;
 
 /// Connections before it is counted: what a server needs once is there then.
@@ -25,31 +25,21 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Descriptors of a process besides its connections.
 const DESCRIPTORS_SPARE: u64 = 1000;
 
-/// The servers that are looked at.
-const SERVERS: [&str; 5] = ["trunkline daemon", "Envoy", "grpc-go", "gRPC C++", "tonic"];
-
-/// Starts one; the first process is the one whose memory counts.
-fn start(server: &str, dir: &Path, foreign: &Foreign) -> Result<Started, Failure> {
-    match server {
-        "trunkline daemon" => hosts::start_for_grpc(dir),
-        "grpc-go" => foreign.server(Library::GrpcGo, "serve", dir).map(Started::of),
-        "tonic" => foreign.server(Library::Tonic, "serve", dir).map(Started::of),
-        "gRPC C++" => foreign.cpp_server(dir, "queue").map(Started::of),
-        _ => {
-            let (server, upstream) = foreign.cpp_server(dir, "queue")?;
-            let upstreams = Upstreams { servers: &[upstream], rule: "", each: "" };
-            let mut started = Started::of(foreign.proxy(Library::Envoy, dir, "in", upstreams)?);
-            started.processes.push(server);
-            Ok(started)
-        }
-    }
-}
+/// The servers that are looked at, and the routes to them: what is first there is whose memory counts.
+const SERVERS: [(&str, &[&str]); 5] = [
+    ("trunkline daemon", &["trunkline"]),
+    ("Envoy", &["envoy", "grpc-cpp"]),
+    ("grpc-go", &["grpc-go"]),
+    ("gRPC C++", &["grpc-cpp"]),
+    ("tonic", &["tonic"]),
+];
 
 /// Holds connections to one server after the other.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     allow_descriptors(plan.connections)?;
     let mut turns = Turns::new("connections", plan);
-    let held = turns.start(SERVERS, |server| kib_each(server, foreign, plan.connections));
+    let held =
+        turns.start(SERVERS.map(|(name, _)| name), |server| kib_each(server, foreign, plan.connections));
     let title = format!("{} idle gRPC connections, one call made on each", plan.connections);
     let sheet = Sheet::new("connections", title, "server", &["resident memory for each connection, KiB"]);
     let sheet = held.iter().fold(sheet, |sheet, held| sheet.with_row(&held.name, &[held.stage]));
@@ -59,7 +49,10 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
 /// By how much a server's proportional memory grows by a connection.
 fn kib_each(server: &str, foreign: &Foreign, connections: usize) -> Result<f64, Failure> {
     let dir = tempfile::tempdir()?;
-    let Started { processes, address, .. } = start(server, dir.path(), foreign)?;
+    let route = SERVERS.iter().find(|(name, _)| *name == server).map_or(&[][..], |(_, route)| route);
+    let route: Vec<String> = route.iter().map(|part| (*part).to_owned()).collect();
+    let on = Route { dir: dir.path(), form: "queue", work: Work::Bytes, foreign };
+    let Started { processes, address, .. } = on.start(&route)?;
     let measured = [processes.first().ok_or("no process")?.pid()];
     let _first = holder(&address, FIRST)?;
     std::thread::sleep(SETTLE);
@@ -182,7 +175,6 @@ mod tests {
     //! A connection is held only if its call was answered, and is kept afterwards.
     use super::*;
     use crate::harness::children::once_there;
-    use crate::harness::work::Work;
     use crate::peers::ours;
 
     #[test]

@@ -4,9 +4,9 @@ use super::data::{CallsData, RunData, STUDIES};
 use super::{beside, bind, connections, hedging, idle, interference, r2p2, scaling, shares, split};
 use crate::harness::children::Failure;
 use crate::harness::rounds::Plan;
-use crate::peers::cpp::message_names;
 use crate::peers::data::peer;
-use crate::peers::foreign::{Foreign, Library};
+use crate::peers::foreign::Foreign;
+use crate::peers::messages::message_names;
 use crate::report::sheet::Results;
 
 /// What can be asked for, by name.
@@ -47,11 +47,11 @@ pub fn names(study: &str) -> Vec<&'static str> {
 }
 
 /// What of the field's a study needs.
-pub fn libraries(study: &str, plan: &Plan) -> Result<Vec<Library>, Failure> {
+pub fn libraries(study: &str, plan: &Plan) -> Result<Vec<&'static str>, Failure> {
     let mut libraries = match study {
-        "connections" => vec![Library::Envoy, Library::GrpcGo, Library::GrpcCpp, Library::Tonic],
-        "split" | "shares" | "interference" => vec![Library::Split],
-        "r2p2" => vec![Library::Nginx, Library::Haproxy],
+        "connections" => vec!["envoy", "grpc-go", "grpc-cpp", "tonic"],
+        "split" | "shares" | "interference" => vec!["split"],
+        "r2p2" => vec!["nginx", "haproxy"],
         _ => Vec::new(),
     };
     let peers = calls(study).into_iter().flat_map(|calls| &calls.peers);

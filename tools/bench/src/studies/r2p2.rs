@@ -15,7 +15,7 @@ use crate::harness::work::{named, word};
 use crate::peers::foreign::Foreign;
 use crate::peers::hosts::{self, HEAP, HostProcess, LISTEN};
 use crate::peers::open::{self, Load, Shape, WORKERS};
-use crate::peers::proxies::Upstreams;
+use crate::peers::proxies::{self, Upstreams};
 use crate::report::sheet::{Plot, Results, Sheet};
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -245,7 +245,7 @@ impl Scene {
             proxy => {
                 let upstreams = Upstreams { servers: &self.upstreams, rule, each };
                 let (folder, name) = (self.dir.path(), name.replace(' ', "-"));
-                let (proxy, address) = foreign.proxy(named(proxy)?, folder, &name, upstreams)?;
+                let (proxy, address) = proxies::start(foreign, proxy, folder, &name, upstreams)?;
                 let pid = proxy.pid();
                 (Some(proxy), format!("tcp://{address}"), pid)
             }

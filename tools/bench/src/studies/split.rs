@@ -18,11 +18,13 @@ use crate::harness::processes::idle_cpu_ns;
 use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
 use crate::harness::stats::{Spread, us};
 use crate::harness::work::word;
-use crate::peers::cpp::{self, SplitMessage};
+use crate::peers::cpp::SHAPES;
 use crate::peers::echo::Making;
-use crate::peers::foreign::{Foreign, Library};
+use crate::peers::foreign::Foreign;
 use crate::peers::hosts::{self, HEAP};
+use crate::peers::messages::{SplitMessage, messages};
 use crate::report::sheet::{Plot, Results, Sheet};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -69,7 +71,7 @@ const RATIOS: [&str; 2] = ["split ÷ linked: calls/s", "unchanged ÷ linked: cal
 
 /// The messages there are, or those of them that are asked for.
 pub fn payloads(plan: &Plan) -> Vec<SplitMessage> {
-    let mut all = cpp::messages();
+    let mut all = messages(Path::new(SHAPES));
     all.retain(|payload| plan.wants(payload.name));
     all
 }
@@ -308,7 +310,7 @@ impl Stage {
 
 /// A program of the message's.
 fn program(foreign: &Foreign, payload: &SplitMessage, name: &str) -> Result<Command, Failure> {
-    Ok(Command::new(foreign.at(Library::Split)?.join(payload.name).join(name)))
+    Ok(Command::new(foreign.at("split")?.join(payload.name).join(name)))
 }
 
 #[cfg(test)]
