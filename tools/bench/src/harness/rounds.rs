@@ -64,15 +64,17 @@ impl<'p> Turns<'p> {
         Self { study: study.to_owned(), plan, absent: Vec::new() }
     }
 
-    /// Starts those of `names` that are wanted. Who cannot be started is absent, with the reason.
-    pub fn start<N: Into<String>, S>(
+    /// Starts those of `all` that are wanted, by name, of what stands beside it. Who cannot be started is absent, with
+    /// the reason.
+    pub fn start<N: Into<String>, T, S>(
         &mut self,
-        names: impl IntoIterator<Item = N>,
-        mut start: impl FnMut(&str) -> Result<S, Failure>,
+        all: impl IntoIterator<Item = (N, T)>,
+        mut start: impl FnMut(T) -> Result<S, Failure>,
     ) -> Vec<Entrant<S>> {
         let mut entrants = Vec::new();
-        for name in names.into_iter().map(Into::into).filter(|name| self.plan.wants(name)) {
-            match start(&name) {
+        let all = all.into_iter().map(|(name, of)| (name.into(), of));
+        for (name, of) in all.filter(|(name, _)| self.plan.wants(name)) {
+            match start(of) {
                 Ok(stage) => entrants.push(Entrant { name, stage }),
                 Err(why) => self.lack(&name, &why),
             }
@@ -175,10 +177,7 @@ mod tests {
     fn everybody_has_a_turn() {
         let plan = Plan { rounds: 2, ..Plan::default() };
         let mut turns = Turns::new("test", &plan);
-        let mut all = turns.start(["a", "b", "c"], |name| match name {
-            "c" => Err("not here".into()),
-            _ => Ok(if name == "a" { 1.0 } else { 2.0 }),
-        });
+        let mut all = turns.start([("a", Ok(1.0)), ("b", Ok(2.0)), ("c", Err("not here".into()))], |of| of);
         let mut order = Vec::new();
         let turn = |stage: &mut f64, round: usize| {
             order.push(*stage as u32);

@@ -38,6 +38,11 @@ pub fn named<T: ValueEnum>(name: &str) -> Result<T, Failure> {
     T::from_str(name, false).map_err(|_| format!("there is no {name:?} to be measured").into())
 }
 
+/// Text with what stands between `@` in it.
+pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+}
+
 /// The name of the n-th named request.
 pub fn name_of(call: u64) -> &'static str {
     if is_forbidden(call) { FORBIDDEN } else { "alice" }

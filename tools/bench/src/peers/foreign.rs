@@ -7,7 +7,7 @@ use super::debian::{self, Debian, Peers, libraries_below};
 use super::large_proto;
 use crate::harness::children::{Child, Failure, Serving, text, wait_for_file, write_changed};
 use crate::harness::shell::{Make, output, run, said_anywhere};
-use crate::harness::work::{Work, word};
+use crate::harness::work::{Work, filled, word};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -86,11 +86,6 @@ pub struct Told<'a> {
     pub address: &'a str,
     /// Its daemon, if it has one.
     pub socket: &'a Path,
-}
-
-/// Text with what stands between `@` in it.
-pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
-    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
 }
 
 /// A library that is there: the folder that its programs' places are below, and what it says of its version.

@@ -41,9 +41,14 @@ pub struct HostProcess {
 impl HostProcess {
     /// Where it is called over TCP, without the scheme.
     pub fn tcp(&self) -> Result<&str, Failure> {
-        let tcp = self.endpoints.iter().find_map(|endpoint| endpoint.strip_prefix("tcp://"));
-        tcp.ok_or_else(|| "the daemon does not listen at TCP".into())
+        tcp(&self.endpoints)
     }
+}
+
+/// That of endpoints which is over TCP, without the scheme.
+pub fn tcp(endpoints: &[String]) -> Result<&str, Failure> {
+    let tcp = endpoints.iter().find_map(|endpoint| endpoint.strip_prefix("tcp://"));
+    tcp.ok_or_else(|| "the daemon does not listen at TCP".into())
 }
 
 /// A daemon's configuration, in a file: `keys` are of its first table, and `rest` is what follows that.

@@ -24,17 +24,11 @@ struct Type {
 #[derive(Clone, Debug, Default)]
 pub struct LargeData<const N: usize>(Vec<i32>);
 
-/// The same, read where it lies.
-#[derive(Clone, Copy)]
-pub struct LargeView<'a, const N: usize>(rt::View<'a>);
-
-/// The same, built in place.
-pub struct LargeBuilder<'b, E, const N: usize>(rt::Block<'b, E>);
-
 impl<const N: usize> LargeData<N> {
     const TYPE: &'static Type = type_of(N);
 
-    const fn at(member: usize) -> rt::FieldAt {
+    /// Where a member is, counted from zero.
+    pub const fn at(member: usize) -> rt::FieldAt {
         rt::FieldAt::new(Self::TYPE.first_slot + 4 * member as u32, member as u32)
     }
 }
@@ -49,54 +43,21 @@ const fn type_of(members: usize) -> &'static Type {
 }
 
 impl<const N: usize> rt::Message for LargeData<N> {
-    type View<'a> = LargeView<'a, N>;
-    type Builder<'b, E: rt::Extent + 'b> = LargeBuilder<'b, E, N>;
+    type View<'a> = rt::View<'a>;
+    type Builder<'b, E: rt::Extent + 'b> = rt::Block<'b, E>;
 
     const FULL_NAME: &'static str = Self::TYPE.name;
     const FINGERPRINT: u64 = Self::TYPE.fingerprint;
     const BLOCK_BYTES: u32 = Self::TYPE.block_bytes;
 
-    fn write<E: rt::Extent>(&self, block: rt::Block<'_, E>) {
-        let mut builder = LargeBuilder::<E, N>(block);
+    fn write<E: rt::Extent>(&self, mut block: rt::Block<'_, E>) {
         for (member, value) in self.0.iter().enumerate() {
-            builder.set(member, *value);
+            block.set_i32(Self::at(member), *value);
         }
     }
 
-    fn read(view: Self::View<'_>) -> Self {
-        Self((0..N).map(|member| view.member(member)).collect())
-    }
-}
-
-impl<'a, const N: usize> LargeView<'a, N> {
-    /// A member, counted from zero.
-    pub fn member(self, member: usize) -> i32 {
-        self.0.i32(LargeData::<N>::at(member))
-    }
-}
-
-impl<E: rt::Extent, const N: usize> LargeBuilder<'_, E, N> {
-    /// Sets a member, counted from zero.
-    pub fn set(&mut self, member: usize, value: i32) {
-        self.0.set_i32(LargeData::<N>::at(member), value);
-    }
-}
-
-impl<'a, const N: usize> From<rt::View<'a>> for LargeView<'a, N> {
-    fn from(view: rt::View<'a>) -> Self {
-        Self(view)
-    }
-}
-
-impl<'a, const N: usize> From<LargeView<'a, N>> for rt::View<'a> {
-    fn from(view: LargeView<'a, N>) -> Self {
-        view.0
-    }
-}
-
-impl<'b, E, const N: usize> From<rt::Block<'b, E>> for LargeBuilder<'b, E, N> {
-    fn from(block: rt::Block<'b, E>) -> Self {
-        Self(block)
+    fn read(view: rt::View<'_>) -> Self {
+        Self((0..N).map(|member| view.i32(Self::at(member))).collect())
     }
 }
 
@@ -141,7 +102,8 @@ async fn send_back<const N: usize>(
     let received = request.view();
     let copied = request.build::<LargeData<N>>(|answer| {
         for member in 0..N {
-            answer.set(member, received.member(member));
+            let at = LargeData::<N>::at(member);
+            answer.set_i32(at, received.i32(at));
         }
     })?;
     Ok(copied.into())

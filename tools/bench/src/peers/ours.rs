@@ -199,14 +199,14 @@ impl OurClient {
         let wanted: i64 = (0..N).map(|member| i64::from(large::value(member))).sum();
         let call = |_: u64| {
             let request = self.channel.build::<LargeData<N>>(|request| {
-                (0..N).for_each(|member| request.set(member, large::value(member)));
+                (0..N).for_each(|member| request.set_i32(LargeData::<N>::at(member), large::value(member)));
             })?;
             Ok(client.send_rcv(request))
         };
         let check = |_, answer: Result<Response<LargeData<N>>, Status>| -> Result<(), Failure> {
             let answer = answer?;
             let answer = answer.view();
-            same((0..N).map(|member| i64::from(answer.member(member))).sum(), wanted)
+            same((0..N).map(|member| i64::from(answer.i32(LargeData::<N>::at(member)))).sum(), wanted)
         };
         many(order, call, check)
     }

@@ -89,12 +89,12 @@ pub struct Route<'a> {
 
 impl Route<'_> {
     /// Starts who serves, the last of `parts`, and what stands before it. The first process is the first part's.
-    pub fn start(&self, parts: &[String]) -> Result<Started, Failure> {
+    pub fn start<S: AsRef<str>>(&self, parts: &[S]) -> Result<Started, Failure> {
         let (server, between) = parts.split_last().ok_or("a route without an end")?;
         let between = between.iter().enumerate().rev();
-        between
-            .into_iter()
-            .try_fold(self.server(server)?, |behind, (index, of)| self.between(of, index, behind))
+        between.into_iter().try_fold(self.server(server.as_ref())?, |behind, (index, of)| {
+            self.between(of.as_ref(), index, behind)
+        })
     }
 
     fn server(&self, of: &str) -> Result<Started, Failure> {

@@ -1,8 +1,9 @@
 //! Proxies between gRPC client and server, set up as a frugal sidecar is (`peers/proxies/`): HTTP/2 in clear on both
 //! sides, one route, no log, no filter, no time-out. Every filter a mesh adds costs more.
 
-use super::foreign::{Foreign, Library, SOURCES, filled, library};
+use super::foreign::{Foreign, Library, SOURCES, library};
 use crate::harness::children::{Child, Failure, Serving, free_port, text, wait_until_it_listens};
+use crate::harness::work::filled;
 use std::net::SocketAddr;
 use std::path::Path;
 

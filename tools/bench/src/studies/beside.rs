@@ -2,13 +2,15 @@
 //! the same host for the same host, from another application to another service. Alone and beside take turns, and the
 //! streams alone have theirs.
 
+use super::data::sheet;
 use crate::harness::children::{Child, Failure, Talker, text};
 use crate::harness::orders::{Answer, Order};
 use crate::harness::rounds::{Plan, Turns};
 use crate::harness::stats::us;
 use crate::harness::work::{Work, word};
+use crate::peers::foreign::Foreign;
 use crate::peers::hosts::{self, Started};
-use crate::report::sheet::{Results, Sheet};
+use crate::report::sheet::Results;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -21,25 +23,11 @@ const PLACED_MILLIS: u64 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Policies, by what the table calls them.
 const CLASSES: [(&str, &str); 2] = [("no classes", "bare"), ("`priority`: latency and batch", "classes")];
-const COLUMNS: [&str; 8] = [
-    "p50 µs alone",
-    "p50 µs beside",
-    "factor of p50",
-    "p99 µs alone",
-    "p99 µs beside",
-    "factor of p99",
-    "the streams, Gbit/s",
-    "share of the streams alone",
-];
-
 /// Measures it.
-pub fn measure(plan: &Plan) -> Result<Results, Failure> {
+pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let mut turns = Turns::new("beside", plan);
-    let policies =
-        |name: &str| CLASSES.iter().find(|(of, _)| *of == name).map_or("bare", |(_, policies)| policies);
-    let mut stages = turns.start(CLASSES.map(|(name, _)| name), |name| Stage::set(plan, policies(name)));
-    let title = format!("A 64 B call beside {STREAMS} streams of 1 MiB messages, two hosts");
-    let sheet = Sheet::new("beside", title, "", &COLUMNS);
+    let mut stages = turns.start(CLASSES, |policies| Stage::set(plan, policies));
+    let sheet = sheet("beside", &[("streams", &STREAMS)])?;
     let rows = turns.whole_rounds(&sheet.columns, &mut stages, |stage, _| stage.round(plan));
     Ok(Results { sheets: vec![sheet.with(rows)], absent: turns.absent })
 }

@@ -1,12 +1,14 @@
 //! How long binding a schema takes: from handing the descriptors to a daemon to its answer. Every schema is new to the
 //! daemon, so nothing comes from its cache.
 
+use super::data::sheet;
 use crate::harness::children::Failure;
 use crate::harness::rounds::{Plan, Turns};
 use crate::harness::stats::us;
+use crate::peers::foreign::Foreign;
 use crate::peers::hosts;
 use crate::peers::raw::RawApp;
-use crate::report::sheet::{Results, Sheet};
+use crate::report::sheet::Results;
 use std::path::Path;
 use trunkline_schema::Schema;
 use trunkline_shm::monotonic_ns;
@@ -20,13 +22,12 @@ const FIELDS: &str = "string id = 1; int64 at = 2; repeated string tags = 3; dou
 const HEAP: &str = "1 MiB";
 
 /// Measures it.
-pub fn measure(plan: &Plan) -> Result<Results, Failure> {
+pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let dir = tempfile::tempdir()?;
     let host = hosts::start_daemon(dir.path(), "daemon", HEAP)?;
     let mut turns = Turns::new("bind", plan);
-    let title = "Binding a schema the daemon has not seen, µs from asking to its answer".to_owned();
-    let sheet = Sheet::new("bind", title, "messages, each with eleven fields and a method", &["µs"]);
-    let mut sizes = turns.start(SIZES.map(|size| size.to_string()), |size| Ok(size.parse::<usize>()?));
+    let sheet = sheet("bind", &[])?;
+    let mut sizes = turns.start(SIZES.map(|size| (size.to_string(), size)), Ok);
     let turn = |size: &mut usize, round| Ok(vec![bind(&host.socket, round, *size)?]);
     let rows = turns.whole_rounds(&sheet.columns, &mut sizes, turn);
     Ok(Results { sheets: vec![sheet.with(rows)], absent: turns.absent })

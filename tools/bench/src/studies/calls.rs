@@ -25,7 +25,7 @@ impl CallsData {
     pub fn measure(&self, plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
         let mut turns = Turns::new(&self.name, plan);
         let outstanding = self.orders.first().map_or(1, |(_, outstanding)| *outstanding);
-        let mut peers = turns.start(&self.peers, |name| {
+        let mut peers = turns.start(self.peers.iter().map(|name| (name, name)), |name| {
             let peer = peer(name)?;
             Peer::start(peer, self.work_of(peer)?, outstanding, self.clients.unwrap_or(1), foreign)
         });

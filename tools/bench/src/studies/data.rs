@@ -1,7 +1,12 @@
-//! `studies.toml`: what a run consists of, calls of one kind by many peers, who chooses among workers.
+//! `studies.toml`: what a run consists of, calls of one kind by many peers, the sheets of other studies, who chooses
+//! among workers.
 
+use crate::harness::children::Failure;
+use crate::harness::work::filled;
+use crate::report::sheet::{Plot, Sheet};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 /// The file.
@@ -13,6 +18,7 @@ pub static STUDIES: LazyLock<StudiesFile> =
 pub struct StudiesFile {
     pub run: Vec<RunData>,
     pub calls: Vec<CallsData>,
+    pub sheet: Vec<SheetData>,
     pub r2p2: R2p2Data,
 }
 
@@ -51,6 +57,41 @@ pub struct CallsData {
     /// The largest size a peer can do; sizes grow.
     #[serde(default)]
     pub size_max: BTreeMap<String, usize>,
+}
+
+/// A sheet of a study that is code of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SheetData {
+    pub key: String,
+    title: String,
+    /// What its rows are.
+    #[serde(default)]
+    head: String,
+    pub columns: Vec<String>,
+    /// So many of them are shown; all if nothing is said.
+    shown: Option<usize>,
+    /// So many of them are drawn, as bars.
+    bars: Option<usize>,
+}
+
+/// A sheet without rows; in its title, `values` stand for what is between `@`.
+pub fn sheet(key: &str, values: &[(&str, &dyn Display)]) -> Result<Sheet, Failure> {
+    let data = STUDIES.sheet.iter().find(|sheet| sheet.key == key);
+    let SheetData { title, head, columns, shown, bars, .. } =
+        data.ok_or_else(|| format!("studies.toml has no sheet {key:?}"))?;
+    let title = values
+        .iter()
+        .fold(title.clone(), |title, (name, value)| filled(&title, &[(name, &value.to_string())]));
+    Ok(Sheet {
+        key: key.to_owned(),
+        title,
+        head,
+        columns: columns.clone(),
+        shown: shown.unwrap_or(columns.len()),
+        plot: bars.map_or(Plot::Nothing, Plot::Bars),
+        ..Sheet::default()
+    })
 }
 
 /// Of the comparison of dispatching.

@@ -3,18 +3,20 @@
 //! time that 95 % of calls had taken. What comes of it is the 99th percentile of both, and what it costs: the calls
 //! workers have seen beyond those that were made, as the workers count them.
 
-use crate::harness::children::{Child, Failure, Talker, text, wait_for_file};
-use crate::harness::rounds::{Entrant, Plan, Turns};
+use super::data::sheet;
+use crate::harness::children::{Child, Failure, Talker, text};
+use crate::harness::rounds::{Plan, Turns};
 use crate::harness::stats::{Spread, us};
-use crate::peers::hosts::{self, LISTEN};
+use crate::peers::foreign::Foreign;
 use crate::peers::open::{self, Answer, Load, Shape};
-use crate::report::sheet::{Results, Sheet};
+use crate::peers::{hosts, sleepers};
+use crate::report::sheet::Results;
 use std::path::Path;
 use std::time::Duration;
 
 const WORKERS: usize = 8;
 /// Calls a worker has at work at once: more than ever are.
-const THREADS: &str = "8";
+const THREADS: usize = 8;
 /// What a call takes at any of them, exponentially distributed; and what it takes longer at the slow one.
 const MEAN_US: u64 = 2000;
 const SLOW_US: u64 = 60_000;
@@ -25,10 +27,9 @@ const ROUND_FACTOR: u64 = 8;
 /// The host's budget must not be what bounds it.
 const ATTEMPTS_PERCENT: u32 = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
-const COLUMNS: [&str; 5] = ["p50 µs", "p99 µs", "extra calls, %", "calls", "failed"];
 
 /// Measures it.
-pub fn measure(plan: &Plan) -> Result<Results, Failure> {
+pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let dir = tempfile::tempdir()?;
     let mut workers = Workers::start(dir.path())?;
     let mut alone = Side::start(dir.path(), "without", &workers.endpoints, None)?;
@@ -37,14 +38,10 @@ pub fn measure(plan: &Plan) -> Result<Results, Failure> {
     let delay_ns = alone.ask(&load(plan, 0))?.p95_ns;
     let mut hedged = Side::start(dir.path(), "with", &workers.endpoints, Some(delay_ns))?;
     hedged.ask(&warm_up)?;
-    let named = |(name, stage): (&str, Side)| Entrant { name: name.to_owned(), stage };
-    let mut sides = [("without", alone), ("with", hedged)].map(named).into();
     let mut turns = Turns::new("hedging", plan);
-    let (delay, slow) = (us(delay_ns) / 1e3, SLOW_US / 1000);
-    let title = format!(
-        "Hedging after {delay:.1} ms, the 95th percentile; one of {WORKERS} workers takes {slow} ms longer"
-    );
-    let sheet = Sheet::new("hedging", title, "hedging", &COLUMNS);
+    let mut sides = turns.start([("without", alone), ("with", hedged)], Ok);
+    let delay = format!("{:.1}", us(delay_ns) / 1e3);
+    let sheet = sheet("hedging", &[("delay", &delay), ("workers", &WORKERS), ("slow", &(SLOW_US / 1000))])?;
     let rows = turns.whole_rounds(&sheet.columns, &mut sides, |side, round| {
         let before = workers.seen()?;
         let answer = side.ask(&load(plan, round as u64))?;
@@ -76,11 +73,9 @@ impl Workers {
         for worker in 0..WORKERS {
             let name = format!("worker{worker}");
             let slow_us = if worker == 0 { SLOW_US } else { 0 };
-            let (config, socket) = hosts::configure(dir, &name, &format!("node = {name:?}\n{LISTEN}"), "")?;
-            let file = dir.join(&name);
-            let role = ["sleeper", text(&config), text(&file), text(&socket), THREADS, &slow_us.to_string()];
-            talkers.push(Talker::start(&mut Child::role_command(&role)?)?);
-            endpoints.push(wait_for_file(&file)?);
+            let (talker, mut all) = sleepers::start(dir, &name, "", THREADS, slow_us)?;
+            talkers.push(talker);
+            endpoints.append(&mut all);
         }
         Ok(Self { talkers, endpoints })
     }

@@ -1,11 +1,13 @@
 //! What it costs that applications are attached and do nothing.
 
+use super::data::sheet;
 use crate::harness::children::{Child, Failure, Talker, text};
 use crate::harness::processes::{idle_cpu_ns, pss_bytes};
 use crate::harness::rounds::Plan;
 use crate::harness::work::{Work, word};
+use crate::peers::foreign::Foreign;
 use crate::peers::hosts;
-use crate::report::sheet::{Results, Sheet};
+use crate::report::sheet::Results;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,17 +18,8 @@ const HEAP: &str = "64 MiB";
 /// For the last attachment's work to be over.
 const SETTLE: Duration = Duration::from_secs(3);
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Of an application: its whole process, its share of the session included, and by how much the daemon grows for it.
-pub const COLUMNS: [&str; 5] = [
-    "daemon's CPU, % of a core",
-    "applications' CPU, all together, % of a core",
-    "daemon's memory each, KiB",
-    "application's memory each, KiB",
-    "both, MiB",
-];
-
 /// Attaches idle applications to a daemon and watches.
-pub fn measure(plan: &Plan) -> Result<Results, Failure> {
+pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let dir = tempfile::tempdir()?;
     let host = hosts::start_daemon(dir.path(), "idle", HEAP)?;
     let _server = Child::role(&["serve", text(&host.socket), &word(Work::Bytes)])?;
@@ -48,11 +41,9 @@ pub fn measure(plan: &Plan) -> Result<Results, Failure> {
     let after_ns = [idle_cpu_ns(&daemon)?, idle_cpu_ns(&pids)?];
     let elapsed_ns = began.elapsed().as_nanos() as f64;
     let [daemon, own] = [0, 1].map(|of: usize| (after_ns[of] - before_ns[of]) as f64 / elapsed_ns * 100.0);
-    let title = format!("{APPLICATIONS} idle applications, {} s", plan.idle_seconds);
     let values = [daemon, own, grown_kib, own_kib, (grown_kib + own_kib) / 1024.0];
-    Ok(Sheet::new("idle", title, "applications", &COLUMNS)
-        .with_row(&APPLICATIONS.to_string(), &values)
-        .into())
+    let sheet = sheet("idle", &[("count", &APPLICATIONS), ("seconds", &plan.idle_seconds)])?;
+    Ok(sheet.with_row(&APPLICATIONS.to_string(), &values).into())
 }
 
 fn attach(socket: &Path) -> Result<Talker, Failure> {

@@ -1,13 +1,14 @@
 //! Split gRPC's table of interference (section 2) as figures: what business work, the host's system and interrupts do
 //! to calls, with the infrastructure in the application's process and in our daemon. A noisy neighbour is among it.
 //!
-//! Stages are those of [`split`](super::split): the application has core 1, client and daemon core 0. Something that
+//! Stages are the first two of [`split`](super::split): the application has core 1, client and daemon core 0. Something that
 //! disturbs comes to core 1 and goes again, and two kinds of call are made, one at a time: one with business work, and
 //! one of a method that nobody has, which the infrastructure refuses alone. What a disturbance does to the first it
 //! does to the business logic, what it does to the second to RPC. Interrupts are counted, by core: those that a call's
 //! packets and wake-ups raise where the business runs take its time and the system's there.
 
-use super::split::{CORES, Callee, Stage, payloads};
+use super::data;
+use super::split::{CORES, Callee, SERVERS, Stage, payloads};
 use crate::harness::children::{Child, Failure, on_core};
 use crate::harness::rounds::{Entrant, Plan, Turns};
 use crate::harness::work::{named, word};
@@ -28,22 +29,6 @@ const THREADS: usize = 2;
 const BURST: Duration = Duration::from_millis(5);
 /// Memory that is mapped, touched and given back.
 const MAPPED_BYTES: usize = 4 << 20;
-const SERVERS: [&str; 2] = ["linked", "split"];
-pub const COLUMNS: [&str; 6] = [
-    "business call: p50 µs",
-    "business call: p99 µs",
-    "p99 ÷ alone",
-    "refused call: p50 µs",
-    "refused call: p99 µs",
-    "refused call: p99 ÷ alone",
-];
-pub const INTERRUPTS: [&str; 4] = [
-    "packets' interrupts, business core",
-    "packets' interrupts, other core",
-    "wake-ups' interrupts, business core",
-    "wake-ups' interrupts, other core",
-];
-
 /// What comes to the application's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Disturbance {
@@ -61,17 +46,12 @@ pub enum Disturbance {
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     let payload = payloads(plan).into_iter().find(|payload| payload.name == MESSAGE).ok_or("no message")?;
     let mut turns = Turns::new("interference", plan);
-    let mut stages = turns.start(SERVERS, |name| {
-        let mut stage = match name {
-            "linked" => Stage::linked(foreign, &payload)?,
-            _ => Stage::split(foreign, &payload)?,
-        };
+    let mut stages = turns.start(SERVERS.into_iter().take(2), |server| {
+        let mut stage = server(foreign, &payload)?;
         stage.work(WORK_US)?;
         Ok(stage)
     });
-    let title =
-        format!("Interference: a call with {WORK_US} µs of business, and one that is refused, one at a time");
-    let mut sheet = Sheet::new("interference", title, "server, and what comes to its core", &COLUMNS);
+    let mut sheet = data::sheet("interference", &[("work", &WORK_US)])?;
     let mut alone: BTreeMap<String, Vec<Vec<f64>>> = BTreeMap::new();
     for disturbance in Disturbance::value_variants() {
         let columns = ["p50", "p99", "refused p50", "refused p99"].map(str::to_owned);
@@ -88,7 +68,7 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
             sheet = sheet.with(vec![(row_name(&server, *disturbance), row)]);
         }
     }
-    let counted = interrupts(plan, &mut turns, &mut stages);
+    let counted = interrupts(plan, &mut turns, &mut stages)?;
     Ok(Results { sheets: vec![sheet, counted], absent: turns.absent })
 }
 
@@ -111,9 +91,12 @@ fn disturbed(plan: &Plan, stage: &mut Stage, disturbance: Disturbance) -> Result
 }
 
 /// Interrupts a call, by core.
-fn interrupts(plan: &Plan, turns: &mut Turns<'_>, stages: &mut Vec<Entrant<Stage>>) -> Sheet {
-    let title = format!("Interrupts a call with {WORK_US} µs of business, by core");
-    let sheet = Sheet::new("interrupts", title, "server", &INTERRUPTS);
+fn interrupts(
+    plan: &Plan,
+    turns: &mut Turns<'_>,
+    stages: &mut Vec<Entrant<Stage>>,
+) -> Result<Sheet, Failure> {
+    let sheet = data::sheet("interrupts", &[("work", &WORK_US)])?;
     let rows = turns.whole_rounds(&sheet.columns, stages, |stage, _| {
         let before = [raised("/proc/softirqs", "NET_RX:")?, raised("/proc/interrupts", "RES:")?];
         let round = stage.round_of(plan.round_millis, 1, Callee::Business)?;
@@ -124,7 +107,7 @@ fn interrupts(plan: &Plan, turns: &mut Turns<'_>, stages: &mut Vec<Entrant<Stage
         };
         Ok(vec![of(0, 1), of(0, 0), of(1, 1), of(1, 0)])
     });
-    sheet.with(rows)
+    Ok(sheet.with(rows))
 }
 
 /// The counts of a line of the kernel's, by core.

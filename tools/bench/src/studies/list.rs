@@ -18,20 +18,36 @@ fn calls(study: &str) -> Option<&'static CallsData> {
     STUDIES.calls.iter().find(|calls| calls.name == study)
 }
 
+/// A study that is code of its own.
+struct Study {
+    name: &'static str,
+    measure: fn(&Plan, &Foreign) -> Result<Results, Failure>,
+    /// What of the field's it needs.
+    libraries: &'static [&'static str],
+}
+
+const OWN: [Study; 10] = [
+    Study { name: "idle", measure: idle::measure, libraries: &[] },
+    Study { name: "connections", measure: connections::measure, libraries: connections::LIBRARIES },
+    Study { name: "scaling", measure: scaling::measure, libraries: &[] },
+    Study { name: "beside", measure: beside::measure, libraries: &[] },
+    Study { name: "hedging", measure: hedging::measure, libraries: &[] },
+    Study { name: "bind", measure: bind::measure, libraries: &[] },
+    Study { name: "split", measure: split::measure, libraries: &["split"] },
+    Study { name: "shares", measure: shares::measure, libraries: &["split"] },
+    Study { name: "interference", measure: interference::measure, libraries: &["split"] },
+    Study { name: "r2p2", measure: r2p2::measure, libraries: &["nginx", "haproxy"] },
+];
+
+fn own(study: &str) -> Option<&'static Study> {
+    OWN.iter().find(|own| own.name == study)
+}
+
 /// Measures a study.
 pub fn measure(study: &str, plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
-    match (study, calls(study)) {
-        (_, Some(calls)) => calls.measure(plan, foreign),
-        ("idle", _) => idle::measure(plan),
-        ("connections", _) => connections::measure(plan, foreign),
-        ("scaling", _) => scaling::measure(plan),
-        ("beside", _) => beside::measure(plan),
-        ("hedging", _) => hedging::measure(plan),
-        ("bind", _) => bind::measure(plan),
-        ("split", _) => split::measure(plan, foreign),
-        ("interference", _) => interference::measure(plan, foreign),
-        ("shares", _) => Ok(shares::measure(plan, foreign)),
-        ("r2p2", _) => r2p2::measure(plan, foreign),
+    match (calls(study), own(study)) {
+        (Some(calls), _) => calls.measure(plan, foreign),
+        (_, Some(own)) => (own.measure)(plan, foreign),
         _ => Err(format!("there is no study {study:?}").into()),
     }
 }
@@ -48,12 +64,7 @@ pub fn names(study: &str) -> Vec<&'static str> {
 
 /// What of the field's a study needs.
 pub fn libraries(study: &str, plan: &Plan) -> Result<Vec<&'static str>, Failure> {
-    let mut libraries = match study {
-        "connections" => vec!["envoy", "grpc-go", "grpc-cpp", "tonic"],
-        "split" | "shares" | "interference" => vec!["split"],
-        "r2p2" => vec!["nginx", "haproxy"],
-        _ => Vec::new(),
-    };
+    let mut libraries = own(study).map_or_else(Vec::new, |own| own.libraries.to_vec());
     let peers = calls(study).into_iter().flat_map(|calls| &calls.peers);
     for name in peers.filter(|name| plan.wants(name)) {
         libraries.extend(peer(name)?.libraries());
@@ -74,19 +85,7 @@ pub mod tests {
     fn the_file_is_read() {
         for run in runs() {
             for study in &run.studies {
-                let own = [
-                    "idle",
-                    "connections",
-                    "scaling",
-                    "beside",
-                    "hedging",
-                    "bind",
-                    "split",
-                    "shares",
-                    "interference",
-                    "r2p2",
-                ];
-                assert!(own.contains(&study.as_str()) || calls(study).is_some(), "{}: {study}", run.name);
+                assert!(own(study).is_some() || calls(study).is_some(), "{}: {study}", run.name);
             }
         }
         for calls in &STUDIES.calls {
@@ -94,44 +93,44 @@ pub mod tests {
             assert!(calls.work.as_deref().is_none_or(|work| named::<Work>(work).is_ok()), "{}", calls.name);
         }
         assert!(named::<Shape>("bimodal").is_ok());
+        assert!(OWN.iter().all(|own| STUDIES.sheet.iter().any(|sheet| sheet.key == own.name)));
     }
 
     /// Whether a study has such figures: a sheet of its, with the column and the rows.
     pub fn has_figures(sheet: &str, column: &str, rows: &[String]) -> Result<(), String> {
-        let of = |columns: &[&str], names: &[&str]| {
-            if !columns.contains(&column) {
-                return Err(format!("{sheet:?} has no column {column:?}"));
-            }
-            let lacks = |row: &&String| !names.contains(&row.as_str());
-            rows.iter().find(lacks).map_or(Ok(()), |row| Err(format!("{sheet:?} has no row {row:?}")))
-        };
+        let (columns, names) = figures(sheet).ok_or_else(|| format!("there is no sheet {sheet:?}"))?;
+        if !columns.iter().any(|name| name == column) {
+            return Err(format!("{sheet:?} has no column {column:?}"));
+        }
+        match rows.iter().find(|row| !names.contains(row)) {
+            Some(row) => Err(format!("{sheet:?} has no row {row:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The columns of a sheet, and the rows that marks may name.
+    fn figures(sheet: &str) -> Option<(Vec<String>, Vec<String>)> {
         if let Some(calls) = calls(sheet) {
-            let columns = calls.sheet().columns;
-            return of(&columns.iter().map(String::as_str).collect::<Vec<_>>(), &names(sheet));
+            return Some((calls.sheet().columns, calls.peers.clone()));
         }
-        match sheet.split(' ').next().unwrap_or_default() {
-            "idle" => of(&idle::COLUMNS, &["100"]),
-            "r2p2" => of(&r2p2::COLUMNS, &names("r2p2")),
-            "shares" => {
-                let rows = message_names().flat_map(|name| {
-                    ["struct", "C++", "gRPC C++ linked"].map(|how| format!("{name}, {how}"))
-                });
-                of(&shares::COLUMNS, &rows.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
-            }
-            "split" => {
-                let (columns, rows) = (split::empty("", 0).columns, split::WORK_US.map(|us| us.to_string()));
-                let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-                of(&columns, &rows.each_ref().map(String::as_str))
-            }
-            "interference" => {
-                let rows = ["linked", "split"].into_iter().flat_map(|server| {
-                    Disturbance::value_variants().iter().map(move |of| interference::row_name(server, *of))
-                });
-                let rows: Vec<String> = rows.collect();
-                of(&interference::COLUMNS, &rows.iter().map(String::as_str).collect::<Vec<_>>())
-            }
-            "interrupts" => of(&interference::INTERRUPTS, &["linked", "split"]),
-            _ => Err(format!("there is no sheet {sheet:?}")),
-        }
+        let key = sheet.split(' ').next()?;
+        let columns = STUDIES.sheet.iter().find(|sheet| sheet.key == key)?.columns.clone();
+        let servers = ["linked", "split"];
+        let rows = match key {
+            "idle" => vec!["100".to_owned()],
+            "shares" => message_names()
+                .flat_map(|name| ["struct", "C++", "gRPC C++ linked"].map(|how| format!("{name}, {how}")))
+                .collect(),
+            "split" => split::WORK_US.map(|us| us.to_string()).into(),
+            "interference" => servers
+                .into_iter()
+                .flat_map(|of| {
+                    Disturbance::value_variants().iter().map(move |by| interference::row_name(of, *by))
+                })
+                .collect(),
+            "interrupts" => servers.map(str::to_owned).into(),
+            key => names(key).into_iter().map(str::to_owned).collect(),
+        };
+        Some((columns, rows))
     }
 }

@@ -6,43 +6,25 @@
 //!
 //! Peers take turns, load by load and round by round, and are asked the same at the same times (`open.rs`).
 
-use super::data::{ChooserData, STUDIES};
+use super::data::{self, ChooserData, STUDIES};
 use crate::harness::children::{Child, Failure, Talker, text, wait_for_file};
 use crate::harness::processes::{Machine, cpu_ns};
 use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
 use crate::harness::stats::{Spread, us};
 use crate::harness::work::{named, word};
 use crate::peers::foreign::Foreign;
-use crate::peers::hosts::{self, HEAP, HostProcess, LISTEN};
+use crate::peers::hosts::{self, HEAP, HostProcess, LISTEN, tcp};
 use crate::peers::open::{self, Load, Shape, WORKERS};
 use crate::peers::proxies::{self, Upstreams};
-use crate::report::sheet::{Plot, Results, Sheet};
+use crate::peers::sleepers;
+use crate::report::sheet::{Results, Sheet};
 use clap::ValueEnum;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// Percent of what the workers can do.
 const PERCENTS: [u32; 3] = [50, 70, 90];
-/// Of a round. CPU is that of the process that chooses: one for all routers, one for each proxy; on one host the
-/// client's daemon, which does more than that; and that of the client's daemon, which all calls pass.
-pub const COLUMNS: [&str; 14] = [
-    "p50 ms",
-    "p99 ms",
-    "p99.9 ms",
-    "p99 ÷ bound",
-    "÷ bound as served",
-    "CPU µs per call, who chooses",
-    "the client's daemon",
-    "bound: p50 ms",
-    "bound: p99 ms",
-    "bound: p99.9 ms",
-    "calls",
-    "failed",
-    "given away by the host, %",
-    "measured again",
-];
-const SHOWN: usize = 7;
 /// Columns of the bound's own figures, of calls that failed, of what the host gave away, of rounds measured again.
 const BOUND: usize = 7;
 const FAILED: usize = 11;
@@ -60,12 +42,8 @@ const WARM_UP_PERCENT: u32 = 30;
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     let scene = Scene::start(plan)?;
     let mut turns = Turns::new("r2p2", plan);
-    let choosers = &STUDIES.r2p2.choosers;
-    let mut peers = turns.start(choosers.iter().map(|chooser| &*chooser.name), |name| {
-        let chooser =
-            choosers.iter().find(|chooser| chooser.name == name).ok_or("it is not in studies.toml")?;
-        scene.peer(chooser, foreign)
-    });
+    let choosers = STUDIES.r2p2.choosers.iter().map(|chooser| (&*chooser.name, chooser));
+    let mut peers = turns.start(choosers, |chooser| scene.peer(chooser, foreign));
     let load =
         Load { shape: Shape::Fixed, mean_us: plan.mean_us, percent: 0, millis: plan.round_millis, seed: 0 };
     turns.pass(&mut peers, |peer| {
@@ -74,7 +52,7 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     let mut sheets = Vec::new();
     for (shape, percent) in loads(plan)? {
         let load = Load { shape, percent, ..load };
-        sheets.push(measure_load(plan, load, &mut turns, &mut peers));
+        sheets.push(measure_load(plan, load, &mut turns, &mut peers)?);
     }
     Ok(Results { sheets, absent: turns.absent })
 }
@@ -88,22 +66,34 @@ fn loads(plan: &Plan) -> Result<Vec<(Shape, u32)>, Failure> {
     Ok(shapes.into_iter().flat_map(|shape| percents.iter().map(move |percent| (shape, *percent))).collect())
 }
 
-fn measure_load(plan: &Plan, load: Load, turns: &mut Turns<'_>, peers: &mut Vec<Entrant<Peer>>) -> Sheet {
+fn measure_load(
+    plan: &Plan,
+    load: Load,
+    turns: &mut Turns<'_>,
+    peers: &mut Vec<Entrant<Peer>>,
+) -> Result<Sheet, Failure> {
     let Load { shape, percent, mean_us, millis, .. } = load;
     let turn = |peer: &mut Peer, round| {
         let seed = (round as u64) << 32 | u64::from(percent) << 8 | shape as u64;
         peer.quiet_round(Load { seed, ..load }, plan.stolen_percent_max)
     };
-    let mut rows = turns.whole_rounds(&COLUMNS.map(str::to_owned), peers, turn);
+    let service = word(shape);
+    let mut sheet = data::sheet(
+        "r2p2",
+        &[
+            ("percent", &percent),
+            ("service", &service),
+            ("workers", &WORKERS),
+            ("mean", &(mean_us as f64 / 1e3)),
+            ("rounds", &plan.rounds),
+            ("millis", &millis),
+        ],
+    )?;
+    sheet.key = format!("r2p2 {service} {percent} %");
+    let mut rows = turns.whole_rounds(&sheet.columns, peers, turn);
     // Turns have moved them.
     rows.sort_by_key(|(name, _)| STUDIES.r2p2.choosers.iter().position(|chooser| chooser.name == *name));
-    let (name, mean_ms) = (word(shape), mean_us as f64 / 1e3);
-    let title = format!(
-        "{percent} %, {name}: {WORKERS} workers, {mean_ms} ms of service in the mean, {} rounds of {millis} ms",
-        plan.rounds
-    );
-    let sheet = Sheet::new(&format!("r2p2 {name} {percent} %"), title, "", &COLUMNS);
-    finished(sheet, rows, plan.stolen_percent_max)
+    Ok(finished(sheet, rows, plan.stolen_percent_max))
 }
 
 /// A sheet with its rows, behind that of the bound, and what is to be said of them.
@@ -126,12 +116,11 @@ fn finished(sheet: Sheet, rows: Vec<Measured>, stolen_percent_max: Option<f64>) 
     let bound = rows.first().map(|(_, values)| {
         let mut bound = values[BOUND..BOUND + 3].to_vec();
         bound.push(vec![1.0]);
-        bound.resize(COLUMNS.len(), Vec::new());
+        bound.resize(sheet.columns.len(), Vec::new());
         (format!("bound (M/G/{WORKERS})"), bound)
     });
-    let mut sheet = sheet.with(bound.into_iter().chain(rows).collect());
-    (sheet.shown, sheet.notes, sheet.plot) = (SHOWN, notes, Plot::Bars(2));
-    sheet
+    let sheet = sheet.with(bound.into_iter().chain(rows).collect());
+    Sheet { notes, ..sheet }
 }
 
 /// A chooser with its processes.
@@ -159,7 +148,7 @@ impl Peer {
         Ok(best)
     }
 
-    /// Values in the order of [`COLUMNS`].
+    /// Values in the order of the columns.
     fn round(&mut self, load: Load) -> Result<Vec<f64>, Failure> {
         let cpu = || Ok::<_, Failure>([cpu_ns(&[self.pid])?, cpu_ns(&[self.daemon])?]);
         let (before, cpu_before) = (Machine::now()?, cpu()?);
@@ -186,10 +175,10 @@ struct Scene {
     near: HostProcess,
     /// Where each policy's router takes requests.
     routers: Vec<(String, String)>,
-    routers_pid: u32,
+    routers_process: Child,
     /// Where workers take calls over gRPC.
     upstreams: Vec<String>,
-    _processes: Vec<Child>,
+    _workers: Vec<Talker>,
 }
 
 impl Scene {
@@ -199,38 +188,25 @@ impl Scene {
         let policies: Vec<&str> =
             policies.map(|of| of.name.as_str()).filter(|name| plan.wants(name)).collect();
         let port_file = dir.path().join("routers");
-        let routers = Child::role(&[&["routers", text(&port_file)][..], &policies].concat())?;
-        let (routers_pid, lines) = (routers.pid(), wait_for_file(&port_file)?);
+        let routers_process = Child::role(&[&["routers", text(&port_file)][..], &policies].concat())?;
+        let lines = wait_for_file(&port_file)?;
         let ports: Vec<(&str, &str)> = lines.lines().filter_map(|line| line.split_once(' ')).collect();
         let controls: Vec<&str> = ports.iter().map(|(_, control)| *control).collect();
         let r2p2 = format!(
             "[r2p2]\nlisten = \"127.0.0.1:0\"\nmode = \"extended\"\nrouters = {controls:?}\nslots = 1\n"
         );
-        let mut processes = vec![routers];
-        let files: Result<Vec<PathBuf>, Failure> = (0..WORKERS)
-            .map(|worker| {
-                let name = format!("worker{worker}");
-                let keys = format!("node = {name:?}\n{LISTEN}");
-                let (config, socket) = hosts::configure(dir.path(), &name, &keys, &r2p2)?;
-                let file = dir.path().join(&name);
-                processes.push(Child::role(&[
-                    "sleeper",
-                    text(&config),
-                    text(&file),
-                    text(&socket),
-                    "1",
-                    "0",
-                ])?);
-                Ok(file)
-            })
-            .collect();
-        let upstreams: Result<Vec<String>, Failure> = files?.iter().map(|file| grpc_endpoint(file)).collect();
+        let (mut workers, mut upstreams) = (Vec::new(), Vec::new());
+        for worker in 0..WORKERS {
+            let (worker, endpoints) = sleepers::start(dir.path(), &format!("worker{worker}"), &r2p2, 1, 0)?;
+            workers.push(worker);
+            upstreams.push(tcp(&endpoints)?.to_owned());
+        }
         let near = hosts::start_host(dir.path(), "near", LISTEN, &hosts::rest(HEAP, true, "bare")?)?;
-        let (here, threads) = (dir.path().join("here"), WORKERS.to_string());
-        processes.push(Child::role(&["sleeper", "none", text(&here), text(&near.socket), &threads, "0"])?);
+        let own = [Path::new("none"), &near.socket];
+        workers.push(sleepers::start_at(dir.path(), "here", own, WORKERS, 0)?.0);
         let targets = ports.iter().map(|(listen, _)| format!("r2p2://{listen}"));
         let routers = policies.into_iter().map(str::to_owned).zip(targets).collect();
-        Ok(Self { dir, near, routers, routers_pid, upstreams: upstreams?, _processes: processes })
+        Ok(Self { dir, near, routers, routers_process, upstreams, _workers: workers })
     }
 
     fn peer(&self, chooser: &ChooserData, foreign: &Foreign) -> Result<Peer, Failure> {
@@ -239,7 +215,7 @@ impl Scene {
         let (proxy, target, pid) = match by.as_str() {
             "router" => {
                 let found = self.routers.iter().find(|(policy, _)| policy == name);
-                (None, found.ok_or("its router did not start")?.1.clone(), self.routers_pid)
+                (None, found.ok_or("its router did not start")?.1.clone(), self.routers_process.pid())
             }
             "host" => (None, String::new(), near_pid),
             proxy => {
@@ -256,13 +232,6 @@ impl Scene {
     }
 }
 
-/// Where a worker takes calls over gRPC, once it does.
-fn grpc_endpoint(file: &std::path::Path) -> Result<String, Failure> {
-    let endpoints = wait_for_file(file)?;
-    let endpoint = endpoints.lines().find_map(|endpoint| endpoint.strip_prefix("tcp://"));
-    Ok(endpoint.ok_or("a worker does not listen at TCP")?.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     //! The bound stands above who is held against it, and calls that failed are said.
@@ -270,10 +239,11 @@ mod tests {
 
     #[test]
     fn the_bound_is_a_row() {
-        let mut values: Vec<Vec<f64>> = (0..COLUMNS.len()).map(|column| vec![column as f64]).collect();
+        let empty = data::sheet("r2p2", &[]).unwrap();
+        let mut values: Vec<Vec<f64>> = (0..empty.columns.len()).map(|column| vec![column as f64]).collect();
         values[AGAIN] = vec![2.0];
         let rows = vec![("nginx".to_owned(), values)];
-        let sheet = finished(Sheet::new("r2p2 fixed 50 %", String::new(), "", &COLUMNS), rows, Some(6.0));
+        let sheet = finished(empty, rows, Some(6.0));
         assert_eq!(sheet.values("p99 ms", "bound (M/G/16)"), Some(&[8.0][..]));
         assert_eq!(sheet.values("p99 ÷ bound", "nginx"), Some(&[3.0][..]));
         assert!(sheet.markdown().contains("| nginx | 0 | 1.00 | 2.00 |"), "{}", sheet.markdown());

@@ -2,14 +2,16 @@
 //! size has daemons of its own; sizes take turns, so that a machine that slows down slows all of them.
 
 use super::connections::allow_descriptors;
+use super::data::sheet;
 use crate::harness::children::{Child, Failure, text, wait_for_file, write_file};
 use crate::harness::orders::{Answer, Order, Times};
 use crate::harness::processes::idle_cpu_ns;
 use crate::harness::rounds::{Plan, Turns};
 use crate::harness::stats::us;
+use crate::peers::foreign::Foreign;
 use crate::peers::hosts;
 use crate::peers::raw::{Methods, RawApp};
-use crate::report::sheet::{Results, Sheet};
+use crate::report::sheet::Results;
 use std::collections::VecDeque;
 use std::path::Path;
 use tempfile::TempDir;
@@ -31,26 +33,18 @@ const SIZES: [(&str, [usize; 4]); 3] = [
     ("methods", [1, 100, 1000, 10_000]),
     ("peers", [1, 10, 100, 1000]),
 ];
-/// Processor time of the applications that call (they are this process), of the daemons, and of the application that
-/// answers.
-const COLUMNS: [&str; 7] =
-    ["calls/s", "÷ the smallest", "p50 µs", "p99 µs", "CPU µs per call: callers", "daemons", "server"];
-
 /// Measures every size of everything.
-pub fn measure(plan: &Plan) -> Result<Results, Failure> {
+pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     // Methods need none.
     let sized = SIZES.iter().filter(|(of, _)| *of != "methods");
     let most = sized.flat_map(|(_, sizes)| sizes).max().copied().unwrap_or_default();
     allow_descriptors(most * DESCRIPTORS_EACH)?;
-    let title = format!("Scaling: small calls, {OUTSTANDING} outstanding over all there is");
-    let mut sheet = Sheet::new("scaling", title, "how many", &COLUMNS);
+    let mut sheet = sheet("scaling", &[("outstanding", &OUTSTANDING)])?;
     let mut turns = Turns::new("scaling", plan);
     for (of, sizes) in SIZES {
         let name = |count: usize| format!("{count} {}", if count == 1 { &of[..of.len() - 1] } else { of });
-        let mut grounds = turns.start(sizes.map(name), |name| {
-            let count = name.split(' ').next().unwrap_or_default();
-            Ground::set_up(of, count.parse()?)
-        });
+        let mut grounds =
+            turns.start(sizes.map(|count| (name(count), count)), |count| Ground::set_up(of, count));
         let mut rows = turns.whole_rounds(&sheet.columns, &mut grounds, |ground, _| ground.round(plan));
         let smallest = rows.first().map_or_else(Vec::new, |(_, values)| values[0].clone());
         for (_, values) in &mut rows {

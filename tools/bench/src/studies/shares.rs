@@ -12,6 +12,7 @@
 //! library do (copying, sleeping, waking) counts for whoever asked for it, and so does the standard library. Of
 //! protobuf and gRPC, whose files it does not name, the functions' names tell.
 
+use super::data;
 use super::split::{Stage, payloads};
 use crate::harness::children::{Failure, text};
 use crate::harness::rounds::{Plan, Turns};
@@ -19,7 +20,7 @@ use crate::harness::shell::said;
 use crate::peers::echo::Making;
 use crate::peers::foreign::Foreign;
 use crate::peers::messages::SplitMessage;
-use crate::report::sheet::{Results, Sheet};
+use crate::report::sheet::Results;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
@@ -34,7 +35,7 @@ const SAMPLES_MIN: usize = 50;
 /// The paper's small and large message, or our shapes of them.
 const MESSAGES: [&str; 4] = ["small", "bench3_m3", "large", "bench5_m34"];
 
-/// What time can go into.
+/// What time can go into, in the order of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Making the answer, and letting it go.
@@ -66,22 +67,10 @@ enum Application {
     Rust(Making),
 }
 
-/// As the table calls them, in the order of [`Part`].
-pub const COLUMNS: [&str; 7] = [
-    "making it",
-    "linearization",
-    "ring operations",
-    "sleeping, waking",
-    "rest of the library",
-    "other",
-    "samples",
-];
-
 /// Measures small and large messages, each made both ways; what cannot be had, without `perf` say, is named.
-pub fn measure(plan: &Plan, foreign: &Foreign) -> Results {
+pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     let mut turns = Turns::new("shares", plan);
-    let title = "What the application's processor time goes into, no business work, %".to_owned();
-    let mut sheet = Sheet::new("shares", title, "message, and how the answer is made", &COLUMNS);
+    let mut sheet = data::sheet("shares", &[])?;
     for payload in payloads(plan).into_iter().filter(|payload| MESSAGES.contains(&payload.name)) {
         let is_ours = ["small", "large"].contains(&payload.name);
         // Applications in Rust are built for HyperProtoBench's messages where the build was told of them.
@@ -99,7 +88,7 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Results {
             }
         }
     }
-    Results { sheets: vec![sheet], absent: turns.absent }
+    Ok(Results { sheets: vec![sheet], absent: turns.absent })
 }
 
 fn shared(
@@ -132,9 +121,9 @@ fn shared(
     if samples < SAMPLES_MIN {
         return Err(format!("{samples} samples in {seconds} s are too few: more rounds, or longer").into());
     }
-    let mut row = vec![0.0; COLUMNS.len()];
+    let mut row = vec![0.0; Part::Other as usize + 1];
     parts.iter().for_each(|part| row[*part as usize] += 100.0 / samples as f64);
-    row[COLUMNS.len() - 1] = samples as f64;
+    row.push(samples as f64);
     Ok(row)
 }
 

@@ -12,6 +12,7 @@
 //! Messages are HyperProtoBench's where `TRUNKLINE_HYPERPROTOBENCH` names the folder that has its schemas and payloads,
 //! and always our own shapes, made after their figures.
 
+use super::data;
 use crate::harness::children::{Child, Failure, Talker, on_core, text, wait_for_file};
 use crate::harness::orders::{Order, numbers};
 use crate::harness::processes::idle_cpu_ns;
@@ -40,34 +41,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What a server does in a round, the first two being cores in use by the process with the business logic and by the
 /// daemon.
 const FIGURES: [&str; 7] = ["business core", "daemon's", "calls/s", "p50 µs", "p75 µs", "p90 µs", "p99 µs"];
+/// How a server is started.
+type Start = fn(&Foreign, &SplitMessage) -> Result<Stage, Failure>;
 /// Everything in the application's process; the infrastructure in our daemon, with our classes and with the linked
 /// one's source.
-const SERVERS: [&str; 3] = ["linked", "split", "unchanged"];
-/// Of the servers, in the order of the table: which server, which figure.
-const COLUMNS: [(usize, usize); 20] = [
-    (0, 2),
-    (1, 2),
-    (2, 2),
-    (0, 0),
-    (1, 0),
-    (2, 0),
-    (1, 1),
-    (2, 1),
-    (0, 4),
-    (0, 5),
-    (0, 6),
-    (1, 4),
-    (1, 5),
-    (1, 6),
-    (2, 4),
-    (2, 5),
-    (2, 6),
-    (0, 3),
-    (1, 3),
-    (2, 3),
-];
-/// Behind the throughputs.
-const RATIOS: [&str; 2] = ["split ÷ linked: calls/s", "unchanged ÷ linked: calls/s"];
+pub const SERVERS: [(&str, Start); 3] =
+    [("linked", Stage::linked), ("split", Stage::split), ("unchanged", Stage::unchanged)];
 
 /// The messages there are, or those of them that are asked for.
 pub fn payloads(plan: &Plan) -> Vec<SplitMessage> {
@@ -79,16 +58,14 @@ pub fn payloads(plan: &Plan) -> Vec<SplitMessage> {
 /// Measures every message.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     let mut results = Results::default();
+    // Names are those of messages here.
+    let everybody = Plan { only: Vec::new(), ..plan.clone() };
     for payload in payloads(plan) {
         let bytes = std::fs::metadata(&payload.wire)?.len();
-        let mut sheet = empty(payload.name, bytes);
-        let stages = [
-            Stage::linked(foreign, &payload)?,
-            Stage::split(foreign, &payload)?,
-            Stage::unchanged(foreign, &payload)?,
-        ];
-        let named = |(name, stage): (&str, Stage)| Entrant { name: name.to_owned(), stage };
-        let mut stages: Vec<Entrant<Stage>> = SERVERS.into_iter().zip(stages).map(named).collect();
+        let mut sheet = empty(payload.name, bytes)?;
+        let mut starts = Turns::new(&format!("split, {}", payload.name), &everybody);
+        let mut stages = starts.start(SERVERS, |start| start(foreign, &payload));
+        results.absent.extend(starts.absent);
         for work_us in WORK_US {
             for Entrant { stage, .. } in &mut stages {
                 stage.work(work_us)?;
@@ -100,7 +77,8 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
             };
             let measured = turns.whole_rounds(&FIGURES.map(str::to_owned), &mut stages, turn);
             results.absent.extend(turns.absent);
-            sheet = sheet.with(row(work_us, &measured).into_iter().collect());
+            let row = row(&sheet, work_us, &measured);
+            sheet = sheet.with(row.into_iter().collect());
         }
         sheet.notes.extend(knees(&sheet));
         results.sheets.push(sheet);
@@ -109,42 +87,42 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
 }
 
 /// A sheet for a message of so many bytes.
-pub fn empty(message: &str, bytes: u64) -> Sheet {
-    let mut columns =
-        COLUMNS.map(|(server, figure)| format!("{}: {}", SERVERS[server], FIGURES[figure])).to_vec();
-    columns.splice(3..3, RATIOS.map(str::to_owned));
-    let title = format!("Split gRPC: `{message}`, {bytes} B there and back, {OUTSTANDING} at once");
-    let plot = |figure: &str, columns: [usize; 3]| {
-        let lines = columns.into_iter().zip(SERVERS).collect();
-        (format!("Split gRPC, {message}: {figure} over business work"), lines)
+fn empty(message: &str, bytes: u64) -> Result<Sheet, Failure> {
+    let sheet =
+        data::sheet("split", &[("message", &message), ("bytes", &bytes), ("outstanding", &OUTSTANDING)])?;
+    let plot = |figure: &str| {
+        let place =
+            |name: &str| sheet.columns.iter().position(|column| *column == format!("{name}: {figure}"));
+        let lines = SERVERS.iter().filter_map(|(name, _)| Some((place(name)?, *name)));
+        (format!("Split gRPC, {message}: {figure} over business work"), lines.collect())
     };
-    let plot = Plot::OverRows(vec![plot("calls/s", [0, 1, 2]), plot("p99 µs", [12, 15, 18])]);
-    Sheet {
-        key: format!("split {message}"),
-        title,
-        head: "work, µs",
-        shown: 19,
-        columns,
-        plot,
-        ..Sheet::default()
-    }
+    let plot = Plot::OverRows(vec![plot("calls/s"), plot("p99 µs")]);
+    Ok(Sheet { key: format!("split {message}"), plot, ..sheet })
 }
 
-/// All servers' figures for so much work, if all have them.
-fn row(work_us: u64, measured: &[Measured]) -> Option<Measured> {
-    let of = |name: &str| measured.iter().find(|(of, _)| of == name).map(|(_, values)| values);
-    let servers = [of(SERVERS[0])?, of(SERVERS[1])?, of(SERVERS[2])?];
-    let mut values: Vec<Vec<f64>> =
-        COLUMNS.iter().map(|(server, figure)| servers[*server][*figure].clone()).collect();
-    let ratio = |of: usize| values[of].iter().zip(&values[0]).map(|(split, linked)| split / linked).collect();
-    values.splice(3..3, [ratio(1), ratio(2)]);
-    Some((work_us.to_string(), values))
+/// All servers' figures for so much work, in the order of the sheet's columns, if all have them.
+fn row(sheet: &Sheet, work_us: u64, measured: &[Measured]) -> Option<Measured> {
+    let of = |server: &str, figure: &str| {
+        let (_, values) = measured.iter().find(|(of, _)| of == server)?;
+        values.get(FIGURES.iter().position(|of| *of == figure)?).cloned()
+    };
+    let column = |column: &String| {
+        let (server, figure) = column.split_once(": ")?;
+        match server.split_once(" ÷ ") {
+            None => of(server, figure),
+            Some((server, to)) => {
+                let ratio = |(of, to): (f64, f64)| of / to;
+                Some(of(server, figure)?.into_iter().zip(of(to, figure)?).map(ratio).collect())
+            }
+        }
+    };
+    Some((work_us.to_string(), sheet.columns.iter().map(column).collect::<Option<_>>()?))
 }
 
 /// What is said of the knees: the most work with which the throughput without work is still [`KEPT`].
 fn knees(sheet: &Sheet) -> Option<String> {
-    let knee = |server: usize| {
-        let column = format!("{}: calls/s", SERVERS[server]);
+    let knee = |server: &str| {
+        let column = format!("{server}: calls/s");
         let medians = sheet.rows.iter().map_while(|row| {
             let spread = Spread::of(sheet.values(&column, &row.name)?.iter().copied())?;
             Some((row.name.as_str(), spread.median))
@@ -154,7 +132,7 @@ fn knees(sheet: &Sheet) -> Option<String> {
         medians.into_iter().take_while(|(_, rate)| *rate >= KEPT * without).last().map(|(name, _)| name)
     };
     let percent = KEPT * 100.0;
-    let (linked, split, unchanged) = (knee(0)?, knee(1)?, knee(2)?);
+    let (linked, split, unchanged) = (knee("linked")?, knee("split")?, knee("unchanged")?);
     Some(format!(
         "The knee, the most work with {percent:.0} % of the throughput without: linked {linked} µs, split {split} µs, \
          unchanged {unchanged} µs."
@@ -324,19 +302,20 @@ mod tests {
             let figures = FIGURES.map(|figure| vec![if figure == "calls/s" { rate } else { 1.0 }]);
             (name.to_owned(), figures.to_vec())
         };
-        let mut sheet = empty("small", 845);
+        let mut sheet = empty("small", 845).unwrap();
         for (work_us, rate) in [(0, 100.0), (10, 95.0), (20, 91.0), (50, 60.0), (100, 99.0)] {
             let measured = [server("linked", 50.0), server("split", rate), server("unchanged", 10.0)];
-            sheet = sheet.with(row(work_us, &measured).into_iter().collect());
-            assert!(row(work_us, &measured[..2]).is_none(), "all or none");
+            assert!(row(&sheet, work_us, &measured[..2]).is_none(), "all or none");
+            let row = row(&sheet, work_us, &measured);
+            sheet = sheet.with(row.into_iter().collect());
         }
         assert!(
             knees(&sheet).unwrap().contains("linked 100 µs, split 20 µs, unchanged 100 µs"),
             "{:?}",
             knees(&sheet)
         );
-        assert_eq!(sheet.values(RATIOS[0], "50"), Some(&[1.2][..]));
-        assert_eq!(sheet.values(RATIOS[1], "50"), Some(&[0.2][..]));
+        assert_eq!(sheet.values("split ÷ linked: calls/s", "50"), Some(&[1.2][..]));
+        assert_eq!(sheet.values("unchanged ÷ linked: calls/s", "50"), Some(&[0.2][..]));
         assert_eq!(sheet.values("split: p99 µs", "50"), Some(&[1.0][..]));
     }
 }
