@@ -3,7 +3,7 @@
 //! are started is in `libraries.toml`.
 
 use super::cpp;
-use super::debian::{self, Debian, Peers, libraries_below};
+use super::debian::{self, Debian, Peers, SOURCES, libraries_below};
 use super::large_proto;
 use crate::harness::children::{Child, Failure, Serving, text, wait_for_file, write_changed};
 use crate::harness::shell::{Make, output, run, said_anywhere};
@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// Where our sources of the peers are.
-pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 /// Any free port of this machine.
 const ANY_PORT: &str = "127.0.0.1:0";
 /// What tells an application its daemon.
@@ -45,27 +43,21 @@ pub struct Library {
 
 /// What a Makefile is given besides the folder where everything goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Given {
     /// The folder that is `/` to the last of its packages.
-    #[serde(rename = "packages")]
     Packages,
     /// The compiler of protobuf's own.
-    #[serde(rename = "protoc")]
     Protoc,
     /// The schema of the large messages.
-    #[serde(rename = "large messages")]
     LargeMessages,
     /// libtrunkline, laid out as a package has it.
-    #[serde(rename = "our library")]
     OurLibrary,
     /// What protoc-gen-trunkline writes of the messages that every peer calls: for C++ over linear messages,
-    #[serde(rename = "our headers")]
     OurHeaders,
     /// and for gRPC's own surface.
-    #[serde(rename = "our stubs")]
     OurStubs,
     /// The messages of the split, each in a folder of its own, where the Makefile is called for each.
-    #[serde(rename = "messages")]
     Messages,
 }
 
@@ -76,7 +68,7 @@ pub fn library(name: &str) -> Option<&'static Library> {
 
 /// What a process of a library's is told: what stands for the words between `@` in its command.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub struct CommandWords<'a> {
     /// As its route says. A server's that ends in `-unix` listens at a Unix socket.
     pub how: &'a str,
     /// What that is if the route says nothing, where that makes a difference.
@@ -126,26 +118,33 @@ impl Foreign {
     }
 
     /// Starts a server and waits until it serves, if it says so in a file. With the address it got.
-    pub fn server(&self, name: &str, dir: &Path, told: Told<'_>) -> Result<Serving, Failure> {
+    pub fn server(&self, name: &str, dir: &Path, told: CommandWords<'_>) -> Result<Serving, Failure> {
         let Library { server: words, .. } = library(name).ok_or_else(|| nothing(name))?;
         let (file, unix) = (dir.join("server.port"), format!("unix:{}/server.sock", text(dir)));
         let (how, address) = match told.how.strip_suffix("-unix") {
             Some(how) => (how, unix.as_str()),
             None => (told.how, ANY_PORT),
         };
-        let server = Child::start(&mut self.told(name, words, &file, Told { how, address, ..told })?)?;
+        let server =
+            Child::start(&mut self.told(name, words, &file, CommandWords { how, address, ..told })?)?;
         let says_where = words.iter().any(|word| word == "@file@");
         Ok((server, if says_where { wait_for_file(&file)? } else { String::new() }))
     }
 
     /// How a client is started.
-    pub fn client(&self, name: &str, told: Told<'_>) -> Result<Command, Failure> {
+    pub fn client(&self, name: &str, told: CommandWords<'_>) -> Result<Command, Failure> {
         let Library { client: words, .. } = library(name).ok_or_else(|| nothing(name))?;
         self.told(name, words, Path::new(""), told)
     }
 
-    fn told(&self, name: &str, words: &[String], file: &Path, told: Told<'_>) -> Result<Command, Failure> {
-        let Told { how, form, work, address, socket } = told;
+    fn told(
+        &self,
+        name: &str,
+        words: &[String],
+        file: &Path,
+        told: CommandWords<'_>,
+    ) -> Result<Command, Failure> {
+        let CommandWords { how, form, work, address, socket } = told;
         let behind_hyphen = if how.is_empty() { String::new() } else { format!("-{how}") };
         let values = [
             ("how", how),

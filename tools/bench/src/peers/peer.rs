@@ -3,7 +3,7 @@
 
 use super::chain;
 use super::data::{PeerData, part};
-use super::foreign::{Foreign, Told};
+use super::foreign::{CommandWords, Foreign};
 use super::hosts::{self, HEAP, Started};
 use super::proxies::{self, Upstreams};
 use crate::harness::children::{Child, Failure, Talker, text, wait_for_file};
@@ -49,7 +49,7 @@ impl Peer {
     ) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
         let form = if outstanding == 1 { "sync" } else { "queue" };
-        let route = Route { dir: dir.path(), form, work, foreign };
+        let route = PeerRoute { dir: dir.path(), form, work, foreign };
         let (caller, called) = peer.route.split_first().ok_or("a route without a beginning")?;
         let started = route.start(called)?;
         let mut driver = route.driver(caller, &started)?;
@@ -79,7 +79,7 @@ impl Peer {
 }
 
 /// How a route's parts are started.
-pub struct Route<'a> {
+pub struct PeerRoute<'a> {
     pub dir: &'a Path,
     /// Of a gRPC C++ server whose route does not say it.
     pub form: &'static str,
@@ -87,7 +87,7 @@ pub struct Route<'a> {
     pub foreign: &'a Foreign,
 }
 
-impl Route<'_> {
+impl PeerRoute<'_> {
     /// Starts who serves, the last of `parts`, and what stands before it. The first process is the first part's.
     pub fn start<S: AsRef<str>>(&self, parts: &[S]) -> Result<Started, Failure> {
         let (server, between) = parts.split_last().ok_or("a route without an end")?;
@@ -157,7 +157,7 @@ impl Route<'_> {
         }
     }
 
-    fn told<'t>(&self, how: &'t str, address: &'t str, socket: &'t Path) -> Told<'t> {
-        Told { how, form: self.form, work: self.work, address, socket }
+    fn told<'t>(&self, how: &'t str, address: &'t str, socket: &'t Path) -> CommandWords<'t> {
+        CommandWords { how, form: self.form, work: self.work, address, socket }
     }
 }

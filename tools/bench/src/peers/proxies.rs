@@ -1,7 +1,8 @@
 //! Proxies between gRPC client and server, set up as a frugal sidecar is (`peers/proxies/`): HTTP/2 in clear on both
 //! sides, one route, no log, no filter, no time-out. Every filter a mesh adds costs more.
 
-use super::foreign::{Foreign, Library, SOURCES, library};
+use super::debian::SOURCES;
+use super::foreign::{Foreign, Library, library};
 use crate::harness::children::{Child, Failure, Serving, free_port, text, wait_until_it_listens};
 use crate::harness::work::filled;
 use std::net::SocketAddr;

@@ -11,7 +11,7 @@ use crate::harness::rounds::{Plan, Turns};
 use crate::harness::work::Work;
 use crate::peers::foreign::Foreign;
 use crate::peers::hosts::Started;
-use crate::peers::peer::Route;
+use crate::peers::peer::PeerRoute;
 use crate::report::sheet::Results;
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -54,7 +54,7 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
 /// By how much a server's proportional memory grows by a connection.
 fn kib_each(route: &[&str], foreign: &Foreign, connections: usize) -> Result<f64, Failure> {
     let dir = tempfile::tempdir()?;
-    let on = Route { dir: dir.path(), form: "queue", work: Work::Bytes, foreign };
+    let on = PeerRoute { dir: dir.path(), form: "queue", work: Work::Bytes, foreign };
     let Started { processes, address, .. } = on.start(route)?;
     let measured = [processes.first().ok_or("no process")?.pid()];
     let _first = holder(&address, FIRST)?;

@@ -1,9 +1,9 @@
 //! Split gRPC's table of interference (section 2) as figures: what business work, the host's system and interrupts do
 //! to calls, with the infrastructure in the application's process and in our daemon. A noisy neighbour is among it.
 //!
-//! Stages are the first two of [`split`](super::split): the application has core 1, client and daemon core 0. Something that
-//! disturbs comes to core 1 and goes again, and two kinds of call are made, one at a time: one with business work, and
-//! one of a method that nobody has, which the infrastructure refuses alone. What a disturbance does to the first it
+//! Stages are the first two of [`split`](super::split): the application has core 1, client and daemon core 0. Something
+//! that disturbs comes to core 1 and goes again, and two kinds of call are made, one at a time: one with business work,
+//! and one of a method that nobody has, which the infrastructure refuses alone. What a disturbance does to the first it
 //! does to the business logic, what it does to the second to RPC. Interrupts are counted, by core: those that a call's
 //! packets and wake-ups raise where the business runs take its time and the system's there.
 
