@@ -16,15 +16,17 @@
 //! sends nothing else: a linear message from it would have a type nobody knows.
 
 use crate::SessionKey;
-use crate::call::{Body, Direction};
+use crate::call::Body;
+use crate::convert_error::{ConvertError, too_large};
+use crate::decode::{allocate, decode_into_heap};
 use crate::heaps::Heaps;
-use crate::limits::{MESSAGE_BYTES, RECEIVE_HEAP};
+use crate::limits::Limits;
 use crate::registry::{Form, MessageType};
+use trunkline_call::Encoding;
 use trunkline_call::entry::{MessageCompression, Payload, Span};
-use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_grpc::buffers::LongBuffers;
-use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
-use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, LimitError, check};
+use trunkline_message::transcode::{DecodeLimits, EncodeError, Encoded};
+use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
 use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// Buffers reused by every conversion of a shard, so that the steady state allocates nothing.
@@ -40,25 +42,6 @@ pub(crate) struct Scratch {
 
 /// Scratch that grew beyond this for one large message is given back to the allocator afterwards.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;
-
-/// From here on protobuf is decoded where it is received: to copy a short message costs less than the room that its
-/// block has beside it.
-const DECODED_IN_PLACE_BYTES: usize = 64 << 10;
-/// The part of such a message's length that its block has more.
-const DECODED_SURPLUS: usize = 8;
-
-/// Why a message could not be converted.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ConvertError {
-    /// No room in the receive heap now; there may be later.
-    NoRoom { heap_bytes: u64, wanted: u32 },
-    /// Larger than messages may be.
-    TooLarge { limit: u64 },
-    /// Larger than the receive heap, which is empty if nobody is there to receive any more.
-    TooLargeForHeap { heap_bytes: u64 },
-    /// Not a valid message of its type.
-    Malformed(String),
-}
 
 /// A body ready for a connection.
 pub(crate) enum WireBody<'a> {
@@ -301,9 +284,10 @@ fn private_for_wire<'a>(
 }
 
 impl Scratch {
-    /// Buffers for messages of at most `message_bytes`.
-    pub fn new(message_bytes: u32) -> Self {
-        let limits = DecodeLimits { linear_bytes_max: message_bytes as usize, ..DecodeLimits::default() };
+    /// Buffers for messages that keep to these limits.
+    pub fn new(limits: &Limits) -> Self {
+        let (linear_bytes_max, growth_max) = (limits.message_bytes as usize, limits.linear_growth);
+        let limits = DecodeLimits { linear_bytes_max, growth_max, ..DecodeLimits::default() };
         Self {
             sealed: Vec::new(),
             wire: Encoded::new(),
@@ -494,107 +478,9 @@ fn checked(
     }
 }
 
-fn decode_into_heap(
-    heaps: &mut dyn Heaps,
-    limits: &DecodeLimits,
-    extent: &mut AlignedBuf,
-    to: SessionKey,
-    wanted: &MessageType,
-    wire: &[u8],
-) -> Result<Span, ConvertError> {
-    let _serialization = tax_stage(TaxStage::Serialization);
-    if wire.len() >= DECODED_IN_PLACE_BYTES
-        && let Some(placed) = decode_in_place(heaps, limits, to, wanted, wire)
-    {
-        return placed;
-    }
-    let decoded = wanted.schema.transcoder.decode(wanted.index, wire, extent, limits);
-    let len = decoded.map_err(|error| decode_failed(wanted, &error))?;
-    let len = u32::try_from(len).map_err(|_| too_large())?;
-    let block = Span { offset: allocate(heaps, to, len)?, len };
-    let whole = extent.bytes().get(..len as usize).unwrap_or_default();
-    heaps.receive_block(to, block).copy_from_slice(whole);
-    Ok(block)
-}
-
-/// The same without the copy, into a block that such a message mostly fits. `None` if there is no such block, or it
-/// does not.
-fn decode_in_place(
-    heaps: &mut dyn Heaps,
-    limits: &DecodeLimits,
-    to: SessionKey,
-    wanted: &MessageType,
-    wire: &[u8],
-) -> Option<Result<Span, ConvertError>> {
-    let bytes = u32::try_from(wire.len() + wire.len() / DECODED_SURPLUS).ok()?;
-    let offset = heaps.allocate(to, bytes)?;
-    let mut block = BlockExtent(heaps.receive_block(to, Span { offset, len: bytes }));
-    let decoded = wanted.schema.transcoder.decode(wanted.index, wire, &mut block, limits);
-    match decoded {
-        Ok(len) => Some(Ok(Span { offset, len: len as u32 })),
-        Err(error) => {
-            heaps.discard(to, offset);
-            // Of a block that was too small nothing is known yet.
-            (!error.is_limit()).then(|| Err(decode_failed(wanted, &error)))
-        }
-    }
-}
-
-/// A block of a receive heap: as long as it is.
-struct BlockExtent<'a>(&'a mut [u8]);
-
-impl Extent for BlockExtent<'_> {
-    fn bytes(&self) -> &[u8] {
-        self.0
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self.0
-    }
-
-    fn grow(&mut self, min_len: usize) -> Result<(), LimitError> {
-        Err(LimitError { wanted_bytes: min_len, limit_bytes: self.0.len() })
-    }
-}
-
-pub(crate) fn decode_failed(wanted: &MessageType, error: &DecodeError) -> ConvertError {
-    match error.kind {
-        DecodeErrorKind::Limit(limit) => ConvertError::TooLarge { limit: limit.limit_bytes as u64 },
-        DecodeErrorKind::WireBytes { bytes_max, .. } => ConvertError::TooLarge { limit: bytes_max as u64 },
-        _ => ConvertError::Malformed(error.describe(&wanted.schema.schema)),
-    }
-}
-
 pub(crate) fn encode_failed(sent: &MessageType, error: EncodeError) -> ConvertError {
     match error {
         EncodeError::Invalid(error) => ConvertError::Malformed(error.describe(&sent.schema.schema)),
         EncodeError::Full { bytes_max } => ConvertError::TooLarge { limit: bytes_max as u64 },
-    }
-}
-
-fn allocate(heaps: &mut dyn Heaps, to: SessionKey, len: u32) -> Result<u32, ConvertError> {
-    let capacity = heaps.receive_capacity(to);
-    if len > capacity {
-        return Err(ConvertError::TooLargeForHeap { heap_bytes: capacity.into() });
-    }
-    heaps.allocate(to, len.max(1)).ok_or(ConvertError::NoRoom { heap_bytes: capacity.into(), wanted: len })
-}
-
-fn too_large() -> ConvertError {
-    ConvertError::TooLarge { limit: u64::from(u32::MAX) }
-}
-
-/// Why a message that cannot be converted ends its call.
-pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fault {
-    match (error, direction) {
-        (ConvertError::Malformed(why), Direction::Request) => Fault::MalformedRequest { why },
-        (ConvertError::Malformed(why), Direction::Response) => Fault::MalformedResponse { why },
-        (ConvertError::TooLarge { limit }, _) => Fault::Limit { name: MESSAGE_BYTES, limit },
-        (ConvertError::TooLargeForHeap { heap_bytes: 0 }, _) => {
-            Fault::HandlerGone { executed: Execution::Unknown }
-        }
-        (ConvertError::TooLargeForHeap { heap_bytes } | ConvertError::NoRoom { heap_bytes, .. }, _) => {
-            Fault::Limit { name: RECEIVE_HEAP, limit: heap_bytes }
-        }
     }
 }

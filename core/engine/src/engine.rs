@@ -222,7 +222,7 @@ impl Engine {
             peer_rules: Vec::new(),
             types_bound: 0,
             timers: TimerTable::new(),
-            scratch: Scratch::new(limits.message_bytes),
+            scratch: Scratch::new(&limits),
             limits,
             telemetry: Telemetry::default(),
             admission: AdmissionControl::new(clock_id),

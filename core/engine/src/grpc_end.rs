@@ -1,7 +1,8 @@
 //! Handing items to a gRPC peer: as heads, messages and trailers of a stream.
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
-use crate::convert::{WireBody, conversion_fault, for_wire};
+use crate::convert::{WireBody, for_wire};
+use crate::convert_error::conversion_fault;
 use crate::due::Due;
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, Refusal, ServerSide, WebStream};
 use crate::engine::{Engine, Turn};

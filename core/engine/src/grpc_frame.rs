@@ -2,7 +2,8 @@
 
 use crate::SessionKey;
 use crate::call::Body;
-use crate::convert::{ConvertError, Scratch, encode, outside, seal};
+use crate::convert::{Scratch, encode, outside, seal};
+use crate::convert_error::ConvertError;
 use crate::heaps::Heaps;
 use crate::registry::Form;
 use bytes::{BufMut, Bytes, BytesMut};

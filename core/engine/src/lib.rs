@@ -63,6 +63,8 @@ mod call;
 mod chain;
 mod cluster;
 mod convert;
+mod convert_error;
+mod decode;
 mod due;
 mod ended;
 mod ends;

@@ -2,6 +2,7 @@
 
 // What a status says of a limit that is met in several places: what it bounds, and the key that sets it.
 pub(crate) const MESSAGE_BYTES: &str = "bytes of a message (limits.message_bytes)";
+pub(crate) const LINEAR_GROWTH: &str = "bytes of a short message once decoded (limits.linear_growth)";
 pub(crate) const WAITING: &str =
     "calls waiting for a connection (limits.calls_waiting_per_endpoint, or pending_max of a balance policy)";
 pub(crate) const GRPC_MESSAGE_BYTES: &str =
@@ -62,6 +63,10 @@ pub struct Limits {
     pub endpoints_per_user: usize,
     /// Largest message, as linear extent or on the wire. The format allows 2 GiB; a host wants less.
     pub message_bytes: u32,
+    /// Bytes of a decoded message for each byte it had as protobuf, beyond 1 MiB. A message takes two bytes there and
+    /// its whole block here, wide types some KiB: whoever sends little would have much written. Rows of a hundred
+    /// fields of which five are set grow by fifty.
+    pub linear_growth: u32,
     /// Bodies up to this size are copied into the connection's buffer, so that many leave in one write and the block is
     /// free at once. Above it the kernel gathers from the application's heap. 4 KiB costs 0.1 µs to copy.
     pub inline_body_bytes: u32,
@@ -130,6 +135,7 @@ impl Default for Limits {
             endpoints: 4096,
             endpoints_per_user: 3072,
             message_bytes: MESSAGE_BYTES_MAX,
+            linear_growth: 64,
             inline_body_bytes: 4096,
             bulk_body_bytes: 32 << 10,
             connection_queue_bytes: 64 << 20,

@@ -1,7 +1,8 @@
 //! Handing items to a peer: as frames of a connection.
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::convert::{ConvertError, WireBody, conversion_fault, for_wire};
+use crate::convert::{WireBody, for_wire};
+use crate::convert_error::{ConvertError, conversion_fault};
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;

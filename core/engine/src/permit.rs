@@ -6,7 +6,7 @@
 use crate::CallKey;
 use crate::admission::{CallPolicies, Denied};
 use crate::call::{Body, Call, Direction, Item, ServerEnd};
-use crate::convert::conversion_fault;
+use crate::convert_error::conversion_fault;
 use crate::engine::{Engine, Turn};
 use crate::registry::{Form, MessageType};
 

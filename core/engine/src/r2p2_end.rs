@@ -1,7 +1,8 @@
 //! Handing items over by R2P2: as one request, or as one reply.
 
 use crate::call::{Body, Direction, Item, ServerEnd};
-use crate::convert::{WireBody, conversion_fault, for_wire, reencode};
+use crate::convert::{WireBody, for_wire, reencode};
+use crate::convert_error::conversion_fault;
 use crate::ends::{
     Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, ItemWay, Opens, Refusal,
     ServerSide,

@@ -1,7 +1,8 @@
 //! Handing items to a session: into its receive heap and its completion ring.
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::convert::{ConvertError, conversion_fault, place};
+use crate::convert::place;
+use crate::convert_error::{ConvertError, conversion_fault};
 use crate::ends::{
     Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
 };

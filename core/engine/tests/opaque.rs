@@ -284,6 +284,52 @@ fn nothing_unchecked_reaches_a_typed_end() {
     }
 }
 
+/// A type of two hundred fields, of which a list of nothing takes two bytes a row.
+fn wide_proto() -> String {
+    let fields: String = (1..=200).map(|n| format!("fixed64 f{n} = {n};")).collect();
+    let blob = "message Blob { bytes data = 1; string note = 2; repeated Row rows = 3; }";
+    let world = PROTO.replace("message Blob { bytes data = 1; string note = 2; }", blob);
+    format!("{world} message Row {{ {fields} }}")
+}
+
+#[test]
+fn a_short_message_is_not_made_a_long_one() {
+    for host in [0, 1] {
+        let mut world = World::new();
+        let mut server = world.attach(host, &wide_proto(), None, true);
+        let mut client = world.attach_opaque(0, if host == 0 { None } else { TARGET }, false);
+        for (rows, fits) in [(600, true), (20_000, false), (2_000, false)] {
+            let wire = [0x1a, 0].repeat(rows);
+            let payload = world.put(&mut client, &wire, Encoding::Protobuf);
+            let call = client.call(0, Some(payload), true);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            if fits {
+                let delivered = server.take_call();
+                let request = delivered.payload.unwrap();
+                assert!(request.span.len > 600 * 1600, "{}", request.span.len);
+                world.submit(&server, release(delivered.call, Some(request), delivered.metadata, 0)).unwrap();
+                world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, None))).unwrap();
+                world.settle(&mut [&mut client, &mut server]);
+            }
+            let outcome = client.take_finish();
+            let said = String::from_utf8_lossy(world.received(&client, outcome.metadata)).into_owned();
+            if fits {
+                assert_eq!(outcome.code, Code::Ok, "{said}");
+            } else {
+                assert!(server.take().is_empty());
+                assert_eq!(
+                    (outcome.code, outcome.execution),
+                    (Code::ResourceExhausted, Execution::NotExecuted)
+                );
+                let limit = (2 * rows * 64 + (1 << 20)).to_string();
+                assert!(said.contains("limits.linear_growth") && said.contains(&limit), "{said}");
+            }
+            world.submit(&client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+        }
+    }
+}
+
 #[test]
 fn an_opaque_end_cannot_send_linear_messages() {
     for (host, opaque_server, _) in PAIRINGS {

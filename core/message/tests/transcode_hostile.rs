@@ -5,7 +5,9 @@ mod transcode_support;
 
 use proptest::prelude::*;
 use transcode_support::{Both, Random, schemas, wires};
-use trunkline_message::transcode::{DecodeErrorKind, DecodeLimits, EncodeError, Encoded, HEADROOM_BYTES};
+use trunkline_message::transcode::{
+    DecodeErrorKind, DecodeLimits, EncodeError, Encoded, GROWTH_FREE_BYTES, HEADROOM_BYTES,
+};
 use trunkline_message::{AlignedBuf, Extent, LimitError, check};
 
 fn limits(linear_bytes_max: usize) -> DecodeLimits {
@@ -172,6 +174,29 @@ fn two_byte_messages_meet_the_linear_limit() {
     assert!(extent.bytes().len() <= 2 << 20, "grown to {}", extent.bytes().len());
     let len = both.transcoder.decode(root, &wire, &mut extent, &limits(8 << 20)).unwrap();
     assert!(len >= 100_000 * 60, "{len}");
+}
+
+#[test]
+fn growth_is_bounded_by_what_was_sent() {
+    let both = Both::from_proto(WIDE);
+    let (root, _) = both.root("test.Narrow");
+    let grows = |rows: usize, growth_max| {
+        let mut extent = AlignedBuf::new();
+        let limits = DecodeLimits { growth_max, ..DecodeLimits::default() };
+        let wire = [0x0a, 0].repeat(rows);
+        let decoded = both.transcoder.decode(root, &wire, &mut extent, &limits);
+        (decoded, extent.bytes().len())
+    };
+    // What is free everybody has, and beyond that each byte has its part.
+    assert!(grows(10_000, 1).0.is_ok());
+    let (refused, taken) = grows(100_000, 8);
+    let bytes_max = GROWTH_FREE_BYTES + 200_000 * 8;
+    let expected = DecodeErrorKind::Growth { bytes: 200_000, linear_bytes_max: bytes_max };
+    let error = refused.unwrap_err();
+    assert!(error.is_limit());
+    assert_eq!(error.kind, expected);
+    assert!(taken <= 2 * bytes_max, "{taken}");
+    assert!(grows(100_000, 64).0.is_ok());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::inspection::Inspection;
 use super::pacing::{Paced, Pacer};
 use crate::Heaps;
 use crate::call::{Direction, Item};
-use crate::convert::conversion_fault;
+use crate::convert_error::conversion_fault;
 use crate::registry::MessageType;
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -4,7 +4,9 @@
 //! the copy is checked and looked at, and the copy is what is sent.
 
 use crate::call::{Body, Item};
-use crate::convert::{ConvertError, check_placed, decode_failed, encode_failed};
+use crate::convert::{check_placed, encode_failed};
+use crate::convert_error::ConvertError;
+use crate::decode::decode_failed;
 use crate::registry::MessageType;
 use crate::{Heaps, SessionKey};
 use std::borrow::Cow;

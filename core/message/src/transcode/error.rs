@@ -54,6 +54,15 @@ pub enum DecodeErrorKind {
         /// The limit.
         bytes_max: usize,
     },
+    /// The linear form would be longer than [`DecodeLimits::growth_max`](super::DecodeLimits) allows so short an input:
+    /// RESOURCE_EXHAUSTED.
+    #[error("message of {bytes} bytes has more than {linear_bytes_max} in linear form")]
+    Growth {
+        /// Length of the input.
+        bytes: usize,
+        /// What it may have.
+        linear_bytes_max: usize,
+    },
     /// The linear form would be longer than allowed, or the extent could not be grown: RESOURCE_EXHAUSTED.
     #[error("{0}")]
     Limit(LimitError),
@@ -74,7 +83,8 @@ impl DecodeError {
 
     /// Whether a limit was met, not a fault of the bytes: RESOURCE_EXHAUSTED, not INVALID_ARGUMENT.
     pub fn is_limit(&self) -> bool {
-        matches!(self.kind, DecodeErrorKind::Limit(_) | DecodeErrorKind::WireBytes { .. })
+        use DecodeErrorKind::{Growth, Limit, WireBytes};
+        matches!(self.kind, Limit(_) | WireBytes { .. } | Growth { .. })
     }
 }
 

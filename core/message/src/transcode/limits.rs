@@ -9,6 +9,9 @@ pub const WIRE_BYTES_MAX: usize = i32::MAX as usize - 16;
 /// offsets is still an offset.
 pub const LINEAR_BYTES_MAX: usize = crate::EXTENT_BYTES_MAX - 8;
 
+/// Bytes of a linear message that are nobody's growth: so many any message may have, however short it was.
+pub const GROWTH_FREE_BYTES: usize = 1 << 20;
+
 /// What one decoding may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
@@ -17,6 +20,9 @@ pub struct DecodeLimits {
     /// Bytes of the linear form. An empty message is two bytes on the wire and a whole block here, so this is what
     /// bounds memory.
     pub linear_bytes_max: usize,
+    /// Bytes of the linear form for each byte of the protobuf form, beyond [`GROWTH_FREE_BYTES`]: what bounds the work
+    /// that somebody has done who sends little.
+    pub growth_max: u32,
     /// Messages and groups within one another, below the root; never more than [`DEPTH_MAX`].
     pub depth_max: u32,
 }
@@ -26,7 +32,18 @@ impl Default for DecodeLimits {
         DecodeLimits {
             wire_bytes_max: WIRE_BYTES_MAX,
             linear_bytes_max: LINEAR_BYTES_MAX,
+            growth_max: u32::MAX,
             depth_max: DEPTH_MAX,
         }
+    }
+}
+
+impl DecodeLimits {
+    /// Bytes of the linear form of a message that has so many as protobuf, and whether it is its growth that bounds
+    /// them.
+    pub(super) fn linear_bytes(&self, wire_bytes: usize) -> (usize, bool) {
+        let most = self.linear_bytes_max.min(LINEAR_BYTES_MAX);
+        let grown = wire_bytes.saturating_mul(self.growth_max as usize).saturating_add(GROWTH_FREE_BYTES);
+        (most.min(grown), grown < most)
     }
 }

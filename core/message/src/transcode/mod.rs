@@ -28,5 +28,5 @@ mod varint;
 pub use emit::HEADROOM_BYTES;
 pub use encoded::Encoded;
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
-pub use limits::{DecodeLimits, LINEAR_BYTES_MAX, WIRE_BYTES_MAX};
+pub use limits::{DecodeLimits, GROWTH_FREE_BYTES, LINEAR_BYTES_MAX, WIRE_BYTES_MAX};
 pub use transcoder::{Transcoder, room_for};

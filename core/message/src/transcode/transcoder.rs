@@ -55,7 +55,7 @@ impl Transcoder {
         if wire.len() > bytes_max {
             return Err(failed(DecodeErrorKind::WireBytes { bytes: wire.len(), bytes_max }));
         }
-        let linear_bytes_max = limits.linear_bytes_max.min(LINEAR_BYTES_MAX);
+        let (linear_bytes_max, is_growth) = limits.linear_bytes(wire.len());
         let mut wanted = first_guess_bytes(block_bytes, wire.len());
         loop {
             wanted = wanted.min(linear_bytes_max);
@@ -73,6 +73,9 @@ impl Transcoder {
                     return Ok(len as usize);
                 }
                 parse::Outcome::Full if usable < linear_bytes_max => wanted = usable.saturating_mul(2),
+                parse::Outcome::Full if is_growth => {
+                    return Err(failed(DecodeErrorKind::Growth { bytes: wire.len(), linear_bytes_max }));
+                }
                 parse::Outcome::Full => {
                     let limit = LimitError { wanted_bytes: usable + 1, limit_bytes: linear_bytes_max };
                     return Err(failed(DecodeErrorKind::Limit(limit)));

@@ -145,6 +145,7 @@ impl Config {
         bytes("limits.parked_bytes_per_session", l.parked_bytes_per_session, 64 * KIB, 64 * GIB)?;
         bytes("limits.assembling_bytes_per_peer", l.assembling_bytes_per_peer, 64 * KIB, 64 * GIB)?;
         bytes("limits.message_bytes", l.message_bytes, 4 * KIB, WINDOW_BYTES_MAX)?;
+        within("limits.linear_growth", l.linear_growth, 1, 1 << 20)?;
         bytes("limits.inline_body_bytes", l.inline_body_bytes, 0, 64 * KIB)?;
         bytes("limits.bulk_body_bytes", l.bulk_body_bytes, l.inline_body_bytes.0, WINDOW_BYTES_MAX)?;
         bytes("limits.connection_queue_bytes", l.connection_queue_bytes, 64 * KIB, 64 * GIB)?;
