@@ -6,7 +6,7 @@ use super::crossing::{
 };
 use super::links::ShardLine;
 use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
-use super::origin::{origin_of, origin_of_session};
+use super::origin::{origin_of, origin_of_session, payer_of};
 use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
@@ -273,30 +273,6 @@ fn private_copy(
     (copy.charged, copy.compression) = (body.window_cost(), body.compression());
     (copy.from, copy.payer) = (engine.shards.own(), payer);
     Ok(copy)
-}
-
-/// Who sends in this direction.
-fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer> {
-    let call = engine.calls.find(key)?;
-    match (direction, &call.client) {
-        (Direction::Response, _) => match call.server {
-            ServerEnd::Session { session, .. } => Some(Payer::Session(session)),
-            ServerEnd::Peer { peer, .. } => Some(Payer::Peer(peer)),
-            ServerEnd::Grpc { peer, .. } => Some(Payer::Grpc(peer)),
-            ServerEnd::R2p2 { .. } => Some(Payer::R2p2),
-            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts | ServerEnd::Shard { .. } => {
-                None
-            }
-        },
-        (Direction::Request, ClientEnd::Session { session, .. }) => Some(Payer::Session(*session)),
-        (Direction::Request, ClientEnd::Peer { peer, .. }) => Some(Payer::Peer(*peer)),
-        (Direction::Request, ClientEnd::Grpc { peer, .. }) => Some(Payer::Grpc(*peer)),
-        (Direction::Request, ClientEnd::R2p2 { .. }) => Some(Payer::R2p2),
-        (
-            Direction::Request,
-            ClientEnd::Shard { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. },
-        ) => None,
-    }
 }
 
 /// The types of the messages of one direction, if anybody knows them.

@@ -1,7 +1,7 @@
-//! Who makes a call, in the words that go to another shard with it.
+//! Who makes a call, in the words that go to another shard with it, and who pays for what crosses.
 
-use super::crossing::Origin;
-use crate::call::ClientEnd;
+use super::crossing::{Origin, Payer};
+use crate::call::{ClientEnd, Direction, ServerEnd};
 use crate::engine::Engine;
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
@@ -30,4 +30,28 @@ pub(super) fn origin_of_session(engine: &mut Engine, session: SessionKey) -> &Ar
             described: Arc::clone(&session.caller),
         })
     })
+}
+
+/// Who pays for the messages of a call that cross in this direction: whoever sends them.
+pub(super) fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer> {
+    let call = engine.calls.find(key)?;
+    match (direction, &call.client) {
+        (Direction::Response, _) => match call.server {
+            ServerEnd::Session { session, .. } => Some(Payer::Session(session)),
+            ServerEnd::Peer { peer, .. } => Some(Payer::Peer(peer)),
+            ServerEnd::Grpc { peer, .. } => Some(Payer::Grpc(peer)),
+            ServerEnd::R2p2 { .. } => Some(Payer::R2p2),
+            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts | ServerEnd::Shard { .. } => {
+                None
+            }
+        },
+        (Direction::Request, ClientEnd::Session { session, .. }) => Some(Payer::Session(*session)),
+        (Direction::Request, ClientEnd::Peer { peer, .. }) => Some(Payer::Peer(*peer)),
+        (Direction::Request, ClientEnd::Grpc { peer, .. }) => Some(Payer::Grpc(*peer)),
+        (Direction::Request, ClientEnd::R2p2 { .. }) => Some(Payer::R2p2),
+        (
+            Direction::Request,
+            ClientEnd::Shard { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. },
+        ) => None,
+    }
 }
