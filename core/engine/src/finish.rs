@@ -150,7 +150,9 @@ impl Engine {
             return;
         }
         call.client_stamps.a18 = a18;
-        record_made(self, key, now);
+        // It may be told later: its application kept the response.
+        let ended = a18.max(call.client_stamps.d17).min(now);
+        record_made(self, key, ended);
         self.forget(key);
     }
 

@@ -758,13 +758,15 @@ fn five_of_nine_components_are_measured_and_the_sum_is_exact() {
     let finish = scene.client.take_finish();
     scene.world.advance(100);
     let taken = scene.world.now;
+    // Its application keeps the response for a while.
+    scene.world.advance(5_000_000);
     scene.submit(release(call.call, finish.payload, finish.metadata, taken.0));
     let ask = Ask { samples_max: 10, ..Ask::default() };
     let seen = scene.world.hosts[0].engine.telemetry().snapshot(scene.world.now, &ask);
     let sample = seen.samples.iter().find(|sample| sample.method == ONCE).expect("the call is recorded");
     assert_eq!((sample.side, sample.coverage), (Side::Made, Coverage::ClientOnly));
     assert_eq!(sample.peer, "grpc tcp://10.1.1.1:50051");
-    assert_eq!(sample.ns.iter().sum::<u64>(), taken.since_ns(started));
+    assert_eq!((sample.ns.iter().sum::<u64>(), sample.at_ns), (taken.since_ns(started), taken.0));
     assert!(sample.ns[0] >= 1_000, "waiting for the connection is a queue: {:?}", sample.ns);
     let row = &scene.world.hosts[0].engine.snapshot().peers[0];
     assert_eq!((row.protocol, row.outgoing), (Protocol::Grpc, true));

@@ -22,6 +22,7 @@ mod answers;
 mod applications;
 mod args;
 mod drive;
+mod earlier;
 mod host;
 mod load;
 mod operator;

@@ -6,6 +6,7 @@
 
 use crate::applications::ApplicationTimes;
 use crate::args::{KeptTail, OutputArgs, RecordArgs};
+use crate::earlier::earlier_calls;
 use crate::host::HostReading;
 use crate::operator::refusal;
 use crate::output;
@@ -311,6 +312,7 @@ impl<'a, W: Write> Recording<'a, W> {
 
     fn end_block(&mut self) -> Result<(), String> {
         self.look();
+        let earlier = earlier_calls(&mut self.block);
         let head = &mut self.block.head;
         let ats = || self.block.rows.iter().map(|call| call.row.at.0);
         // A call may have ended just before the clock was read here.
@@ -337,15 +339,24 @@ impl<'a, W: Write> Recording<'a, W> {
         self.stages[0] = self.stages[1].clone();
         // What the host did while there were no calls belongs to it, too; the rest behind the last block does not.
         if head.calls_seen > 0 || self.tally.blocks == 0 || self.began.elapsed() >= LOOK {
-            let bytes = self.block.encode();
-            let said = |error: std::io::Error| format!("{}: {error}", self.args.out.output.display());
-            self.file.write_all(&bytes).map_err(said)?;
-            self.tally.bytes += bytes.len() as u64;
-            self.tally.blocks += 1;
             self.tally.kept += self.block.rows.len() as u64;
+            self.write(&self.block.encode())?;
+        }
+        if let Some(mut earlier) = earlier {
+            (earlier.head.methods, earlier.head.peers) = (listed(&self.methods), listed(&self.peers));
+            self.tally.kept += earlier.rows.len() as u64;
+            self.write(&earlier.encode())?;
         }
         let BlockHead { host, version, .. } = self.block.head.clone();
         self.begin_block_as(host, version);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let said = |error: std::io::Error| format!("{}: {error}", self.args.out.output.display());
+        self.file.write_all(bytes).map_err(said)?;
+        self.tally.bytes += bytes.len() as u64;
+        self.tally.blocks += 1;
         Ok(())
     }
 }

@@ -181,7 +181,7 @@ fn next(books: &mut Books, call: CallId, asker: Asker<'_>, effects: &mut Effects
         return Poll::Ready(Some(Arrival::Message(payload)));
     }
     if let Some(end) = state.end {
-        books.forget(call, effects);
+        books.take_end(call, end, effects);
         return Poll::Ready(Some(Arrival::End(end)));
     }
     books.wait_to_receive(call, asker);

@@ -15,6 +15,7 @@ use super::order::{BindingId, Order, Refusal, Written, returned};
 use super::outbox::Outbox;
 use super::queues::{QueuePlace, Resource, Ticket, WaitQueues};
 use super::state::{Asker, CallState, End};
+use super::taken::TakenEnds;
 use crate::clock;
 use crate::kick::Kick;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct Books {
     pub(super) inbox: Inbox,
     /// Receive blocks this side holds.
     pub(super) held: Held,
+    /// Ends that the daemon is not told of yet.
+    taken: TakenEnds,
     /// The send heap.
     pub(super) heap: Heap,
     /// Routes of the methods bound so far, by binding.
@@ -74,6 +77,7 @@ impl Books {
             queues: WaitQueues::default(),
             inbox: Inbox::default(),
             held: Held::default(),
+            taken: TakenEnds::default(),
             heap,
             routes: IdMap::default(),
             sleepers: Sleepers::default(),
@@ -93,6 +97,7 @@ impl Books {
         if self.phase != Phase::Open {
             return Err(Refusal::Closed);
         }
+        self.tell_ends(order.a1, effects);
         let routes = self.routes.get(&order.binding).ok_or(Refusal::Unbound)?;
         let route = *routes.get(order.method).ok_or(Refusal::Unbound)?;
         self.ask_for(Resource::Calls, self.calls.has_space(), barge)?;
@@ -181,8 +186,36 @@ impl Books {
         self.call_left(effects);
     }
 
+    /// Its owner takes a call's end, and owes its blocks ([`Books::return_last`]).
+    pub(crate) fn take_end(&mut self, call: CallId, end: End, effects: &mut Effects) {
+        self.forget(call, effects);
+        if let End::Finished(_) = end {
+            let a18 = clock::now();
+            self.tell_ends(a18, effects);
+            self.taken.add(call, a18);
+        }
+    }
+
+    // LIFE: 21 | taken; block released with the last stamp | (a18) | 9 client receive queue
+    /// Returns the blocks of an end that was taken, and tells of it, unless that was done.
+    pub(crate) fn return_last(&mut self, call: CallId, block: Span, metadata: Span, effects: &mut Effects) {
+        match self.taken.remove(call) {
+            Some(a18) => self.release_end(call, block, metadata, a18, effects),
+            None => {
+                self.release(Submission::Release { call, block, metadata, a18: Instant(0) }, effects);
+            }
+        }
+    }
+
+    /// Tells of ends whose blocks are held for long.
+    fn tell_ends(&mut self, now: Instant, effects: &mut Effects) {
+        while let Some((call, a18)) = self.taken.due(now) {
+            self.release_end(call, Span::default(), Span::default(), a18, effects);
+        }
+    }
+
     /// Returns the block of a call's last completion and says when it was taken: the call is over on both sides.
-    pub(crate) fn release_end(
+    fn release_end(
         &mut self,
         call: CallId,
         block: Span,

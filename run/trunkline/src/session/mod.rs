@@ -37,6 +37,7 @@ mod session;
 mod sleep;
 mod state;
 mod stream_share;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod turn;

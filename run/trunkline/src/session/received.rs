@@ -2,7 +2,6 @@
 
 use super::order::returned;
 use super::session::Session;
-use crate::clock;
 use std::sync::Arc;
 use trunkline_call::entry::{Finish, MessageCompression, Payload, Span, Submission};
 use trunkline_call::{CallId, Encoding, Instant, Metadata, Status};
@@ -15,16 +14,9 @@ pub(crate) struct Received {
     /// `None` only while it is being dropped.
     block: Option<ReceivedBlock>,
     call: CallId,
-    /// Set for the last completion of a call: its return closes the daemon's books on the call.
-    last: Option<Last>,
+    /// Of the last completion of a call: its metadata, which returns with it, and closes the daemon's books on the call.
+    last: Option<Span>,
     compressed: bool,
-}
-
-/// What returns together with a call's last block.
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    metadata: Span,
-    a18: Instant,
 }
 
 impl Received {
@@ -50,7 +42,6 @@ impl Received {
         }
     }
 
-    // LIFE: 21 | taken; block released with the last stamp | (a18) | 9 client receive queue
     /// Takes the response a call's last completion named, if there is one; otherwise closes the call at once.
     ///
     /// # Errors
@@ -60,18 +51,15 @@ impl Received {
         finish: &Finish,
         wanted: Encoding,
     ) -> Result<Option<Self>, Status> {
-        let last = Last { metadata: finish.metadata, a18: clock::now() };
         let block = finish.payload.map(|payload| block_of(session, payload, wanted)).transpose();
         if let Ok(Some(block)) = block {
             let session = Arc::clone(session);
-            let (block, last) = (Some(block), Some(last));
+            let (block, last) = (Some(block), Some(finish.metadata));
             let compressed = finish.payload.is_some_and(came_compressed);
             return Ok(Some(Self { session, block, call: finish.call, last, compressed }));
         }
         let span = finish.payload.map_or(Span::default(), |payload| payload.block());
-        session.with(|books, effects| {
-            books.release_end(finish.call, span, last.metadata, last.a18, effects);
-        });
+        session.with(|books, effects| books.return_last(finish.call, span, finish.metadata, effects));
         block.map(|_| None)
     }
 
@@ -93,7 +81,7 @@ impl Drop for Received {
         let block = Span { offset: block.offset, len: block.len.max(1) };
         let call = self.call;
         self.session.with(|books, effects| match self.last {
-            Some(Last { metadata, a18 }) => books.release_end(call, block, metadata, a18, effects),
+            Some(metadata) => books.return_last(call, block, metadata, effects),
             None => {
                 books.release(
                     Submission::Release { call, block, metadata: Span::default(), a18: Instant(0) },

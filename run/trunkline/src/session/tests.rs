@@ -231,6 +231,42 @@ fn finish(call: CallId, payload: Option<Payload>) -> Finish {
     }
 }
 
+/// A call's end goes with the return of its response. Where that is kept the end is told with the next call, which has
+/// room then, and the response returns by itself.
+#[test]
+fn the_end_of_a_call_whose_response_is_kept_is_told() {
+    let (session, mut daemon, _control) = session(1);
+    let took = |daemon: &mut DaemonEnd, call: CallId| {
+        let _ = daemon.completions.push(&Completion::Finish(finish(call, None)).encode()).unwrap();
+        assert!(session.look());
+        session.with(|books, effects| {
+            let end = books.call(call).unwrap().end.unwrap();
+            books.take_end(call, end, effects);
+        });
+    };
+    let returned = |call: CallId| {
+        let span = Span { offset: 64, len: 10 };
+        session.with(|books, effects| books.return_last(call, span, Span::default(), effects));
+        Submission::Release { call, block: span, metadata: Span::default(), a18: Instant(0) }
+    };
+    let first = start(&session).unwrap();
+    took(&mut daemon, first);
+    assert_eq!(start(&session), Err(Refusal::Full(Resource::Calls)), "it may be dropped in a moment");
+    let mut next = order(&session);
+    next.a1 = clock::now().plus_ns(20_000_000);
+    let second = session.with(|books, effects| books.start(&mut next, false, effects)).unwrap().unwrap();
+    took(&mut daemon, second);
+    let kept = returned(first);
+    returned(second);
+    let said = taken(&mut daemon);
+    let [Submission::Call(_), told, Submission::Call(_), back, both] = &said[..] else { panic!("{said:?}") };
+    let is_told = |said: &Submission, of: CallId, bytes: u32| matches!(
+        said,
+        Submission::Release { call, block, a18, .. } if (*call, block.len) == (of, bytes) && *a18 != Instant(0)
+    );
+    assert!(is_told(told, first, 0) && *back == kept && is_told(both, second, 10), "{said:?}");
+}
+
 /// Somebody here drops a block of `len` bytes. Tells whether that woke the daemon, which slept.
 fn wakes_daemon(session: &Session, daemon: &mut DaemonEnd, call: CallId, len: u32) -> bool {
     while daemon.submissions.pop().unwrap().is_some() {}
