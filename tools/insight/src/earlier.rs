@@ -6,8 +6,8 @@ use trunkline_telemetry::RecordedCall;
 /// A call that ended so long before a block is in none of its time; less may be between two looks at the clock.
 const APART_NS: u64 = 1_000_000_000;
 
-/// Takes calls out that ended well before the block began: their applications kept the responses, and told it earlier. In a
-/// block of their own they are when they were, and what the host did meanwhile stays that of the block's time.
+/// Takes calls out that ended well before the block began: their applications kept the responses, and told it late.
+/// In a block of their own they are when they were, and what the host did meanwhile stays that of the block's time.
 pub fn earlier_calls(block: &mut RecordBlock) -> Option<RecordBlock> {
     let until_ns = block.head.began_ns.saturating_sub(APART_NS);
     let is_earlier = |call: &RecordedCall| call.row.at.0 < until_ns;
@@ -18,7 +18,8 @@ pub fn earlier_calls(block: &mut RecordBlock) -> Option<RecordBlock> {
     let mut places = Vec::with_capacity(block.rows.len());
     let mut kept = Vec::with_capacity(block.rows.len());
     for call in block.rows.drain(..) {
-        let (is_earlier, rows) = if is_earlier(&call) { (true, &mut earlier.rows) } else { (false, &mut kept) };
+        let (is_earlier, rows) =
+            if is_earlier(&call) { (true, &mut earlier.rows) } else { (false, &mut kept) };
         places.push((is_earlier, rows.len() as u32));
         rows.push(call);
     }
@@ -71,9 +72,8 @@ mod tests {
         let traces = vec![(1, trace(1.0)), (2, trace(2.0)), (3, trace(3.0))];
         let mut block = RecordBlock { head, rows, traces };
         let earlier = earlier_calls(&mut block).unwrap();
-        let ats = |block: &RecordBlock| {
-            block.rows.iter().map(|call| call.row.at.0 / SECOND_NS).collect::<Vec<_>>()
-        };
+        let ats =
+            |block: &RecordBlock| block.rows.iter().map(|call| call.row.at.0 / SECOND_NS).collect::<Vec<_>>();
         assert_eq!((ats(&block), ats(&earlier)), (vec![102, 103, 104], vec![40, 10]));
         let placed = |block: &RecordBlock| {
             block.traces.iter().map(|(place, trace)| (*place, trace.weight)).collect::<Vec<_>>()

@@ -14,7 +14,7 @@ pub(crate) struct Received {
     /// `None` only while it is being dropped.
     block: Option<ReceivedBlock>,
     call: CallId,
-    /// Of the last completion of a call: its metadata, which returns with it, and closes the daemon's books on the call.
+    /// Of the last completion of a call: its metadata. It returns with it, and closes the daemon's books on the call.
     last: Option<Span>,
     compressed: bool,
 }

@@ -1,8 +1,8 @@
 //! Ends of calls that were taken and whose blocks are held here.
 //!
 //! A call's end is told with the return of its last block: one entry for both. Whoever keeps a response would so keep
-//! the call, too, in the daemon's books and among those a session may have. So an end that was taken a while ago is told
-//! by itself, when this side next makes a call or takes an end.
+//! the call, too, in the daemon's books and among those a session may have. So an end that was taken a while ago is
+//! told by itself, when this side next makes a call or takes an end.
 
 use std::collections::VecDeque;
 use trunkline_call::{CallId, Instant};

@@ -260,10 +260,12 @@ fn the_end_of_a_call_whose_response_is_kept_is_told() {
     returned(second);
     let said = taken(&mut daemon);
     let [Submission::Call(_), told, Submission::Call(_), back, both] = &said[..] else { panic!("{said:?}") };
-    let is_told = |said: &Submission, of: CallId, bytes: u32| matches!(
-        said,
-        Submission::Release { call, block, a18, .. } if (*call, block.len) == (of, bytes) && *a18 != Instant(0)
-    );
+    let is_told = |said: &Submission, of: CallId, bytes: u32| {
+        matches!(
+            said,
+            Submission::Release { call, block, a18, .. } if (*call, block.len) == (of, bytes) && *a18 != Instant(0)
+        )
+    };
     assert!(is_told(told, first, 0) && *back == kept && is_told(both, second, 10), "{said:?}");
 }
 
