@@ -95,7 +95,7 @@ pub(crate) fn events(bytes: &[u8]) {
         let bytes = if *what % 7 < 2 { usize::from(*amount) } else { 0 };
         let (taken, tail) = tail.split_at(bytes.min(tail.len()));
         match what % 7 {
-            0 => server.handle_datagram(now, address(*what), taken),
+            0 => server.handle_datagram(now, now, address(*what), taken),
             1 => client.handle_datagram(now, address(*what), taken),
             2 => now = now.plus_ns(u64::from(*amount) * 10_000_000),
             3 => made += u64::from(client.call(now, call(now, *amount)).is_ok()),
@@ -190,7 +190,7 @@ fn exchange(now: Instant, client: &mut Client, server: &mut Server, lost: u8) {
     while let Some(datagram) = client.poll_transmit() {
         count += 1;
         if count % lost != 0 {
-            server.handle_datagram(now, address(9), &datagram.to_vec());
+            server.handle_datagram(now, now, address(9), &datagram.to_vec());
         }
     }
     while let Some(datagram) = server.poll_transmit() {
@@ -230,7 +230,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
                 while let Some(datagram) = client.poll_transmit() {
                     out.push(datagram.to_vec());
                     out.push(on_behalf(datagram.to_vec()));
-                    server.handle_datagram(START, address(9), &datagram.to_vec());
+                    server.handle_datagram(START, START, address(9), &datagram.to_vec());
                 }
                 while let Some(ServerEvent::Request(request)) = server.poll_event() {
                     server.reply(START, request.key, request.body.into(), None, Timing::default());

@@ -79,9 +79,9 @@ impl Road {
         let [first, second] = &mut self.workers;
         let worker = if amount.is_multiple_of(2) { first } else { second };
         match what % 8 {
-            0 => self.router.handle_request(now, from, taken),
+            0 => self.router.handle_request(now, now, from, taken),
             1 => self.router.handle_feedback(now, from, taken),
-            2 => worker.server.handle_datagram(now, from, taken),
+            2 => worker.server.handle_datagram(now, now, from, taken),
             3 => self.client.handle_datagram(now, from, taken),
             4 => self.now = now.plus_ns(u64::from(amount) * 10_000_000),
             5 => {
@@ -144,11 +144,11 @@ impl Road {
         if at(CLIENT) {
             self.client.handle_datagram(self.now, from, datagram);
         } else if at(ROUTER) {
-            self.router.handle_request(self.now, from, datagram);
+            self.router.handle_request(self.now, self.now, from, datagram);
         } else if at(CONTROL) {
             self.router.handle_feedback(self.now, from, datagram);
         } else if let Some(worker) = self.workers.iter_mut().find(|worker| at(worker.host)) {
-            worker.server.handle_datagram(self.now, from, datagram);
+            worker.server.handle_datagram(self.now, self.now, from, datagram);
         }
     }
 

@@ -186,8 +186,15 @@ impl R2p2 {
         self.settings = settings;
     }
 
-    /// Takes a datagram that came to a port.
-    pub fn handle_datagram(&mut self, now: Instant, port: R2p2Port, from: SocketAddrV4, datagram: &[u8]) {
+    /// Takes a datagram that came to a port at `came`, or later.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        port: R2p2Port,
+        came: Instant,
+        from: SocketAddrV4,
+        datagram: &[u8],
+    ) {
         match port {
             R2p2Port::Client => {
                 if let Some(client) = &mut self.client {
@@ -196,7 +203,7 @@ impl R2p2 {
             }
             R2p2Port::Server => {
                 if let Some(server) = &mut self.server {
-                    server.handle_datagram(now, from, datagram);
+                    server.handle_datagram(now, came, from, datagram);
                 }
             }
         }

@@ -28,18 +28,19 @@ impl Engine {
         self.r2p2.configure(now, settings, &self.limits);
     }
 
-    /// Takes a datagram, known to be there since `arrived`.
+    /// Takes a datagram, known to be there since `arrived`. It did not come before `came`: what is not known to be
+    /// younger may be a copy of a request that is over, and forgotten.
     pub fn handle_datagram(
         &mut self,
         turn: &mut Turn<'_>,
         port: R2p2Port,
-        arrived: Instant,
+        (came, arrived): (Instant, Instant),
         from: SocketAddrV4,
         datagram: &[u8],
     ) {
         self.arrived = arrived;
         self.discard_abandoned(turn);
-        self.r2p2.handle_datagram(turn.now, port, from, datagram);
+        self.r2p2.handle_datagram(turn.now, port, came, from, datagram);
         self.handle_r2p2_events(turn);
         self.go_on(turn);
     }

@@ -86,7 +86,7 @@ impl World {
         self.client.handle_timeout(self.now);
         while let Some(transmit) = self.client.poll_transmit() {
             match &mut self.router {
-                Some(router) => router.handle_request(self.now, CLIENT, &transmit.to_vec()),
+                Some(router) => router.handle_request(self.now, self.now, CLIENT, &transmit.to_vec()),
                 None => self.serve(CLIENT, transmit.to, &transmit.to_vec()),
             }
         }
@@ -118,7 +118,7 @@ impl World {
 
     fn serve(&mut self, from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) {
         let server = &mut self.servers[usize::from(to.ip().octets()[3])];
-        server.handle_datagram(self.now, from, datagram);
+        server.handle_datagram(self.now, self.now, from, datagram);
         while let Some(event) = server.poll_event() {
             let ServerEvent::Request(request) = event else { panic!("{event:?}") };
             server.reply(self.now, request.key, request.body.into(), None, Timing::default());

@@ -146,6 +146,9 @@ const FEEDBACK_BYTES: usize = LATER_BYTES + 32;
 
 /// Where in what REQUEST and DROP add a router writes an address: port, then IPv4 address.
 const ADDRESS_AT: usize = 2;
+/// Where in what REQUEST adds its age is, and what is left of its time.
+const AGE_AT: usize = 8;
+const BUDGET_AT: usize = 12;
 
 /// Bits of the extension's second byte.
 const AGAIN: u8 = 0x01;
@@ -301,8 +304,8 @@ impl RequestPart {
             class: body[0],
             router: address.filter(|_| !on_behalf),
             client: address.filter(|_| on_behalf),
-            age_us: u32_at(body, 8),
-            budget_us: u32_at(body, 12),
+            age_us: u32_at(body, AGE_AT),
+            budget_us: u32_at(body, BUDGET_AT),
         }
     }
 
@@ -393,6 +396,18 @@ pub(crate) fn write_client(datagram: &mut [u8], client: SocketAddrV4) {
     let kind = datagram[Header::POLICY_AT] & 0xf0;
     datagram[Header::POLICY_AT] = kind | Policy::OnBehalf as u8;
     write_address(datagram, client);
+}
+
+/// What a router writes into a REQUEST it sends on, in place: that lay in its socket for so long, so its client sent it
+/// first so much earlier, and gives up so much sooner.
+pub(crate) fn write_lay(datagram: &mut [u8], lay_ns: u64) {
+    let at = crate::HEADER_BYTES + LATER_BYTES;
+    let Some(part) = datagram.get_mut(at..) else { return };
+    let lay_us = u32::try_from(lay_ns.div_ceil(1000)).unwrap_or(u32::MAX);
+    let (age_us, budget_us) = (u32_at(part, AGE_AT), u32_at(part, BUDGET_AT));
+    let left_us = if budget_us == u32::MAX { budget_us } else { budget_us.saturating_sub(lay_us) };
+    part[AGE_AT..AGE_AT + 4].copy_from_slice(&age_us.saturating_add(lay_us).to_be_bytes());
+    part[BUDGET_AT..BUDGET_AT + 4].copy_from_slice(&left_us.to_be_bytes());
 }
 
 fn write_address(datagram: &mut [u8], address: SocketAddrV4) {

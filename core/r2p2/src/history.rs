@@ -90,9 +90,9 @@ impl History {
         self.young.insert(name, slot, worker);
     }
 
-    /// Whether a request nobody knows, first sent so long ago, may be one that was forgotten.
-    pub fn may_have_forgotten(&self, now: Instant, age_ns: u64) -> bool {
-        self.horizon.hides(now, age_ns)
+    /// Whether a request nobody knows may be one that was forgotten: [`Horizon::hides`].
+    pub fn may_have_forgotten(&self, now: Instant, came: Instant, age_ns: u64) -> bool {
+        self.horizon.hides(now, came, age_ns)
     }
 
     fn turn(&mut self, now: Instant) {
@@ -250,7 +250,7 @@ mod tests {
                     let found = history.find(key);
                     prop_assert!(found.is_none() || found == Some(*worker));
                     // Its first copy was sent before its end.
-                    let is_known = found.is_some() || history.may_have_forgotten(now, age_ns + 1);
+                    let is_known = found.is_some() || history.may_have_forgotten(now, now, age_ns + 1);
                     prop_assert!(is_known, "ended {age_ns} ns ago");
                     let early = age_ns < REMEMBER_NS && rows_max > 2 * ended.len();
                     prop_assert!(!early || found.is_some(), "there was room");

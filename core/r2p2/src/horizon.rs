@@ -17,10 +17,11 @@ impl Horizon {
         Self { lifetime_ns, remember_ns, at: now }
     }
 
-    /// Whether a request nobody knows, first sent so long ago, may be one that was forgotten.
-    pub fn hides(&self, now: Instant, age_ns: u64) -> bool {
+    /// Whether a request nobody knows may be one that was forgotten. A datagram says that it was first sent so long
+    /// before, and was there at `came`, or later: it has lain in a socket since.
+    pub fn hides(&self, now: Instant, came: Instant, age_ns: u64) -> bool {
         let at = self.at.0.max(now.0.saturating_sub(self.remember_ns));
-        now.0.saturating_sub(age_ns).saturating_sub(self.lifetime_ns) < at
+        came.min(now).0.saturating_sub(age_ns).saturating_sub(self.lifetime_ns) < at
     }
 
     /// Something that ended then has been forgotten.

@@ -163,8 +163,8 @@ impl Leases {
 
     /// Whether a first packet of a known compatible request is of another one: nobody repeats those, so only one as old
     /// as the network holds datagrams may be the same once more.
-    pub fn is_another(&self, now: Instant, lease: &Lease, print: u64) -> bool {
-        now.since_ns(lease.since) > self.lifetime_ns || lease.print != print
+    pub fn is_another(&self, came: Instant, lease: &Lease, print: u64) -> bool {
+        came.since_ns(lease.since) > self.lifetime_ns || lease.print != print
     }
 
     /// Takes out one that never went anywhere.
@@ -242,8 +242,8 @@ impl Leases {
         self.leases.iter().filter(|(_, lease)| there(lease)).map(|(key, _)| *key).collect()
     }
 
-    pub fn may_have_forgotten(&self, now: Instant, age_ns: u64) -> bool {
-        self.history.may_have_forgotten(now, age_ns)
+    pub fn may_have_forgotten(&self, now: Instant, came: Instant, age_ns: u64) -> bool {
+        self.history.may_have_forgotten(now, came, age_ns)
     }
 
     pub fn is_full(&self) -> bool {

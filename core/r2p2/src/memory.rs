@@ -22,6 +22,8 @@ pub(crate) struct Memory {
     horizon: Horizon,
     extended: VecDeque<(Instant, RequestKey)>,
     compatible: VecDeque<(Instant, RequestKey)>,
+    /// Compatible ones have been forgotten that a datagram may be a copy of which came before.
+    compatible_until: Instant,
     kept: VecDeque<(RequestKey, usize)>,
     kept_bytes: usize,
 }
@@ -37,14 +39,21 @@ impl Memory {
             horizon: Horizon::new(lifetime_ns, remember_ns, now),
             extended: VecDeque::new(),
             compatible: VecDeque::new(),
+            compatible_until: Instant::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
         }
     }
 
-    /// Whether a request nobody knows, first sent so long ago, may be one that was forgotten.
-    pub fn may_have_forgotten(&self, now: Instant, age_ns: u64) -> bool {
-        self.horizon.hides(now, age_ns)
+    /// Whether a request nobody knows may be one that was forgotten: [`Horizon::hides`].
+    pub fn may_have_forgotten(&self, now: Instant, came: Instant, age_ns: u64) -> bool {
+        self.horizon.hides(now, came, age_ns)
+    }
+
+    /// The same for a compatible request, which does not say how old it is. Only a copy made by the network can be one
+    /// that was forgotten, and it comes within the longest time of a datagram on its way.
+    pub fn may_have_forgotten_compatible(&self, now: Instant, came: Instant) -> bool {
+        came < self.compatible_until || self.horizon.hides(now, came, 0)
     }
 
     /// A request has ended; so many bytes of its reply are kept.
@@ -95,8 +104,17 @@ impl Memory {
         compatible.into_iter().chain(extended).min().map(|at| at.plus_ns(LATE_NS))
     }
 
-    /// A compatible request to forget: its name may be used again. There are no more than came in the longest time of a
-    /// datagram on its way.
+    /// A compatible request to forget, by time: there are none that came before and have not been taken, but those that
+    /// lay in a socket for a second.
+    pub fn poll_late_compatible(&mut self, now: Instant) -> Option<RequestKey> {
+        let until = Instant(now.0.saturating_sub(LATE_NS));
+        let expired = self.poll_expired_compatible(until)?;
+        self.compatible_until = self.compatible_until.max(until);
+        Some(expired)
+    }
+
+    /// A compatible request to forget: its name may be used again by what comes at `now`. There are no more than came
+    /// in the longest time of a datagram on its way.
     pub fn poll_expired_compatible(&mut self, now: Instant) -> Option<RequestKey> {
         let is_due = self.compatible.front().is_some_and(|(at, _)| now.since_ns(*at) >= self.lifetime_ns);
         if is_due { self.compatible.pop_front().map(|(_, key)| key) } else { None }

@@ -2,13 +2,16 @@
 
 use crate::Transmit;
 use crate::attention::Attention;
-use crate::extension::{Extension, Identity, Part, Reason, RequestPart, write_client, write_router};
+use crate::extension::{
+    Extension, Identity, Part, Reason, RequestPart, write_client, write_lay, write_router,
+};
 use crate::greeting::Greetings;
 use crate::lease::{Lease, Leases, Sent, State};
 use crate::packet::Packet;
 use crate::patience::Patience;
 use crate::router_config::{OnBehalf, RouterConfig, RouterCounters};
 use crate::served::RequestKey;
+use crate::server::deadline_of;
 use crate::wire::{DROP, Flags, Header, PacketType, Policy};
 use crate::workers::Workers;
 use bytes::Bytes;
@@ -97,9 +100,11 @@ impl Router {
         router
     }
 
-    /// Takes a datagram of a client.
-    pub fn handle_request(&mut self, now: Instant, client: SocketAddrV4, datagram: &[u8]) {
+    /// Takes a datagram of a client. It was there at `came`, or later: what lay in a socket since then, while the
+    /// router had no processor, is as much older than it says.
+    pub fn handle_request(&mut self, now: Instant, came: Instant, client: SocketAddrV4, datagram: &[u8]) {
         self.attention.attend(now);
+        let came = came.min(now);
         let Ok(packet) = Packet::parse(datagram, self.config.extended) else {
             self.counters.malformed += 1;
             return;
@@ -125,19 +130,19 @@ impl Router {
         };
         let again = part.is_some_and(|part| part.again);
         // Ids come round: one that may be used again must not be taken for the request that had it before.
-        self.leases.forget(now);
+        self.leases.forget(came);
         let known = self.leases.find(&key);
-        let another = known.filter(|known| !key.is_extended() && self.is_another(now, known, &packet));
+        let another = known.filter(|known| !key.is_extended() && self.is_another(came, known, &packet));
         match (another.or(known).map(|lease| (lease.state, lease.worker)), another) {
             // Its client has given the other one up.
-            (Some((State::Queued, _)), Some(_)) => self.admit(now, key, &packet, part, datagram),
+            (Some((State::Queued, _)), Some(_)) => self.admit(now, came, key, &packet, part, datagram),
             (Some((State::Out, _)), Some(lease)) => self.send_instead(now, key, lease, &packet, datagram),
             (Some((State::Out | State::Done, Some(worker))), _) if again => {
                 self.counters.duplicates += 1;
-                self.forward_again(key, worker, datagram, false);
+                self.forward_again(key, worker, datagram, now.since_ns(came), false);
             }
             (Some(_), _) => self.counters.duplicates += 1,
-            (None, _) => self.admit(now, key, &packet, part, datagram),
+            (None, _) => self.admit(now, came, key, &packet, part, datagram),
         }
     }
 
@@ -214,13 +219,14 @@ impl Router {
     fn admit(
         &mut self,
         now: Instant,
+        came: Instant,
         key: RequestKey,
         packet: &Packet<'_>,
         part: Option<RequestPart>,
         datagram: &[u8],
     ) {
         let age_ns = part.map_or(0, |part| u64::from(part.age_us) * 1000);
-        if self.leases.may_have_forgotten(now, age_ns) {
+        if self.leases.may_have_forgotten(now, came, age_ns) {
             // A first copy is repeated, and then its sender is told.
             return match part.filter(|part| part.again) {
                 Some(_) => self.refuse(key, Reason::Forgotten, 0),
@@ -235,10 +241,10 @@ impl Router {
         if self.leases.is_full() {
             return self.refuse(key, Reason::Busy, 0);
         }
-        let deadline = part.map_or(Deadline::NONE, |part| match part.budget_us {
-            u32::MAX => Deadline::NONE,
-            budget_us => Deadline::at(now.plus_ns(u64::from(budget_us) * 1000)),
-        });
+        let deadline = part.map_or(Deadline::NONE, |part| deadline_of(came, &part));
+        if deadline.has_passed(now) {
+            return self.refuse(key, Reason::Deadline, 0);
+        }
         let (number, print) = (self.leases.next_waiting(), print_of(packet));
         let datagram = self.stamped(datagram, key.is_extended(), extended);
         let held = Held { key, number, print, deadline, datagram };
@@ -304,8 +310,8 @@ impl Router {
         if key.is_extended() { self.config.lease_ns } else { self.patience.lease_ns(now) }
     }
 
-    fn is_another(&self, now: Instant, known: &Lease, packet: &Packet<'_>) -> bool {
-        self.leases.is_another(now, known, print_of(packet))
+    fn is_another(&self, came: Instant, known: &Lease, packet: &Packet<'_>) -> bool {
+        self.leases.is_another(came, known, print_of(packet))
     }
 
     /// Another request has the name of one that is out. It takes that one's place at its worker, which alone can tell
@@ -323,12 +329,24 @@ impl Router {
         let (print, lease_ns) = (print_of(packet), self.lease_ns(now, &key));
         let sent = Sent { key, print, worker: (worker, to), waited_ns: 0, lease_ns };
         self.leases.send_out(now, self.attention.now(), sent);
-        self.forward_again(key, to, datagram, true);
+        self.forward_again(key, to, datagram, 0, true);
     }
 
-    /// A repetition goes where the request went, and takes no further place there.
-    fn forward_again(&mut self, key: RequestKey, to: SocketAddrV4, datagram: &[u8], begins: bool) {
-        let datagram = self.stamped(datagram, key.is_extended(), self.workers.are_all_extended());
+    /// A repetition goes where the request went, and takes no further place there. It is older now than when it was
+    /// sent: its worker may be another process since, which must not take it for a new one. (What goes to a worker for
+    /// the first time says how old it was: nobody else has had it, however long it waited here.)
+    fn forward_again(
+        &mut self,
+        key: RequestKey,
+        to: SocketAddrV4,
+        datagram: &[u8],
+        lay_ns: u64,
+        begins: bool,
+    ) {
+        let mut datagram = self.stamped(datagram, key.is_extended(), self.workers.are_all_extended());
+        if key.is_extended() {
+            write_lay(&mut datagram, lay_ns);
+        }
         self.send_on(key, to, self.workers.takes_on_behalf(to), datagram, begins);
     }
 

@@ -95,8 +95,10 @@ impl Server {
         }
     }
 
-    /// Takes a datagram.
-    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddrV4, datagram: &[u8]) {
+    /// Takes a datagram. It was there at `came`, or later: what lay in a socket since then, while the host had no
+    /// processor, is as much older than it says.
+    pub fn handle_datagram(&mut self, now: Instant, came: Instant, from: SocketAddrV4, datagram: &[u8]) {
+        let came = came.min(now);
         let Ok(packet) = Packet::parse(datagram, self.config.offers()) else {
             self.counters.malformed += 1;
             return;
@@ -110,20 +112,23 @@ impl Server {
                 return;
             }
         };
-        self.forget(now);
+        self.forget(came);
+        while let Some(key) = self.memory.poll_expired_compatible(came) {
+            self.requests.remove(&key);
+        }
         if packet.is_greeting() && self.config.routers.contains(&from) {
             return self.accounts.shown(now, from);
         }
         let identity = packet.extension.map(|extension| extension.identity);
         let key = RequestKey { client, id: packet.header.id, identity };
         match packet.header.kind {
-            PacketType::Request if self.begins_anew(now, &key, &packet) => {
+            PacketType::Request if self.begins_anew(came, &key, &packet) => {
                 self.replace(key);
-                self.handle_new(now, from, key, &packet);
+                self.handle_new(now, came, from, key, &packet);
             }
             PacketType::Request if self.requests.contains_key(&key) => self.handle_known(now, key, &packet),
             PacketType::Request if packet.header.flags.has(Flags::FIRST) => {
-                self.handle_new(now, from, key, &packet)
+                self.handle_new(now, came, from, key, &packet)
             }
             PacketType::Request => self.handle_unknown(key),
             PacketType::Ack => self.handle_ack(now, key, &packet),
@@ -136,6 +141,9 @@ impl Server {
     /// Does what the time demands.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.forget(now);
+        while let Some(key) = self.memory.poll_late_compatible(now) {
+            self.requests.remove(&key);
+        }
         self.accounts.beat(now, &self.config, &mut self.out);
         for _ in 0..PER_STEP_MAX {
             let Some(key) = self.timers.due(now) else { break };
@@ -218,13 +226,23 @@ impl Server {
         self.accounts.tell(&self.config, key, request.router, request.timing, &mut self.out);
     }
 
-    fn handle_new(&mut self, now: Instant, from: SocketAddrV4, key: RequestKey, packet: &Packet<'_>) {
+    fn handle_new(
+        &mut self,
+        now: Instant,
+        came: Instant,
+        from: SocketAddrV4,
+        key: RequestKey,
+        packet: &Packet<'_>,
+    ) {
         let part = match packet.extension.map(|extension| extension.part) {
             Some(Part::Request(part)) => Some(part),
             _ => None,
         };
-        let age_ns = part.map_or(0, |part| u64::from(part.age_us) * 1000);
-        if self.memory.may_have_forgotten(now, age_ns) {
+        let is_unsure = part.map_or_else(
+            || self.memory.may_have_forgotten_compatible(now, came),
+            |part| self.memory.may_have_forgotten(now, came, u64::from(part.age_us) * 1000),
+        );
+        if is_unsure {
             // A first copy will be repeated, and then told; what nobody repeats is told at once.
             return if part.is_none_or(|part| part.again) {
                 self.drop_unknown(key, Reason::Forgotten);
@@ -235,7 +253,9 @@ impl Server {
         let router = packet.on_behalf_of().map(|_| from).or(part.and_then(|part| part.router));
         let router = router.filter(|router| self.config.routers.contains(router));
         self.accounts.taken(now, router);
-        if let Some(reason) = self.reason_to_refuse(key, packet, part) {
+        let (class, deadline) =
+            part.map_or((0, Deadline::NONE), |part| (part.class, deadline_of(came, &part)));
+        if let Some(reason) = self.reason_to_refuse(now, key, packet, deadline) {
             self.counters.refused += 1;
             let served = Served::new(Stage::Abandoned, packet.header.flags.has(Flags::OFFER), router);
             self.requests.insert(key, served);
@@ -248,8 +268,6 @@ impl Server {
         if incoming.handle(&packet.header, packet.payload, key.is_extended()).is_err() {
             unreachable!("a first packet contradicts nothing");
         }
-        let (class, deadline) =
-            part.map_or((0, Deadline::NONE), |part| (part.class, deadline_of(now, &part)));
         if incoming.is_complete() {
             let served = Served::new(Stage::Executing { cancelled: false }, offers, router);
             self.requests.insert(key, Served { deadline, ..served });
@@ -267,9 +285,10 @@ impl Server {
 
     fn reason_to_refuse(
         &self,
+        now: Instant,
         key: RequestKey,
         packet: &Packet<'_>,
-        part: Option<RequestPart>,
+        deadline: Deadline,
     ) -> Option<Reason> {
         let bytes = (usize::from(packet.header.order) - 1) * (crate::PAYLOAD_BYTES_MAX - 8);
         if bytes > self.config.message_bytes_max {
@@ -281,13 +300,13 @@ impl Server {
         {
             return Some(Reason::Busy);
         }
-        part.is_some_and(|part| part.budget_us == 0).then_some(Reason::Deadline)
+        deadline.has_passed(now).then_some(Reason::Deadline)
     }
 
     /// Whether a compatible client has given up a request a part of which is here, and uses its name for another.
     /// Nobody repeats compatible datagrams: only one that comes while the network may hold the first can be the
     /// same once more.
-    fn begins_anew(&self, now: Instant, key: &RequestKey, packet: &Packet<'_>) -> bool {
+    fn begins_anew(&self, came: Instant, key: &RequestKey, packet: &Packet<'_>) -> bool {
         if key.is_extended() || !packet.header.flags.has(Flags::FIRST) {
             return false;
         }
@@ -295,7 +314,8 @@ impl Server {
         else {
             return false;
         };
-        now.since_ns(*last) > self.config.lifetime_ns || !incoming.begins_with(&packet.header, packet.payload)
+        came.since_ns(*last) > self.config.lifetime_ns
+            || !incoming.begins_with(&packet.header, packet.payload)
     }
 
     /// Makes room for another request of this name. Routers hear of the end of the one that was here.
@@ -469,9 +489,6 @@ impl Server {
 
     /// Forgets what nobody can ask about any more: some of it, if it is very much.
     fn forget(&mut self, now: Instant) {
-        while let Some(key) = self.memory.poll_expired_compatible(now) {
-            self.requests.remove(&key);
-        }
         for _ in 0..PER_STEP_MAX {
             let Some(key) = self.memory.poll_expired(now) else { break };
             self.requests.remove(&key);
@@ -514,9 +531,10 @@ fn all_here() -> AckPart {
     AckPart { of_reply: false, done: true, next: 0, beyond: 0 }
 }
 
-fn deadline_of(now: Instant, part: &RequestPart) -> Deadline {
+/// When the client of a request gives up that came then.
+pub(crate) fn deadline_of(came: Instant, part: &RequestPart) -> Deadline {
     match part.budget_us {
         u32::MAX => Deadline::NONE,
-        budget_us => Deadline::at(now.plus_ns(u64::from(budget_us) * 1000)),
+        budget_us => Deadline::at(came.plus_ns(u64::from(budget_us) * 1000)),
     }
 }

@@ -77,7 +77,7 @@ fn exchange(config: &Arc<Config>, request: &[u8], reply: &[u8]) -> (Vec<Vec<u8>>
     let mut ended = None;
     while ended.is_none() {
         let datagrams = sent(|| client.poll_transmit());
-        datagrams.iter().for_each(|datagram| server.handle_datagram(NOW, at(CLIENT), datagram));
+        datagrams.iter().for_each(|datagram| server.handle_datagram(NOW, NOW, at(CLIENT), datagram));
         said.extend(datagrams);
         if let Some(ServerEvent::Request(taken)) = server.poll_event() {
             assert_eq!(taken.body, request);
@@ -130,13 +130,13 @@ fn drop_and_feedback_are_the_captured_ones() {
     let routers = vec![at("10.77.0.9:9000")];
     let mut server = server(&Arc::new(Config { routers, ..Config::default() }));
     let mut request = examples["request-4"].clone();
-    server.handle_datagram(NOW, at("10.77.0.1:33000"), &request);
+    server.handle_datagram(NOW, NOW, at("10.77.0.1:33000"), &request);
     let key = request_of(&mut server).key;
     server.reply(NOW, key, Bytes::new(), None, Timing::default());
     let written = sent(|| server.poll_transmit());
     assert_eq!(written[1], examples["feedback"]);
     request[5] = 2;
-    server.handle_datagram(NOW, at("10.77.0.1:33000"), &request);
+    server.handle_datagram(NOW, NOW, at("10.77.0.1:33000"), &request);
     let key = request_of(&mut server).key;
     server.refuse(NOW, key, Reason::Busy);
     assert_eq!(sent(|| server.poll_transmit())[0], examples["drop"]);
@@ -164,10 +164,10 @@ fn extended_exchanges_are_the_page_s() {
     assert_eq!(as_on_the_page(&answered[0]), examples["extended-reply"]);
 
     let mut server = server(&config);
-    server.handle_datagram(NOW, at(CLIENT), &examples["extended-request"]);
+    server.handle_datagram(NOW, NOW, at(CLIENT), &examples["extended-request"]);
     let request = request_of(&mut server);
     assert_eq!((request.class, &request.body[..]), (2, &b"abcd"[..]));
-    server.handle_datagram(NOW, at(CLIENT), &examples["extended-request"]);
+    server.handle_datagram(NOW, NOW, at(CLIENT), &examples["extended-request"]);
     assert_eq!(sent(|| server.poll_transmit()), [examples["extended-ack"].clone()]);
     assert!(server.poll_event().is_none(), "a repetition is not a request");
 }
@@ -186,26 +186,26 @@ fn what_is_sent_on_behalf_is_the_page_s() {
     server.handle_timeout(NOW);
     router.handle_feedback(NOW, worker, &server.poll_transmit().unwrap().to_vec());
 
-    router.handle_request(NOW, at(CLIENT), request);
+    router.handle_request(NOW, NOW, at(CLIENT), request);
     let forward = router.poll_forward().unwrap();
     assert_eq!((forward.client, forward.to, forward.on_behalf), (at(CLIENT), worker, true));
     assert_eq!(&forward.datagram, on_behalf);
-    server.handle_datagram(NOW, at("10.77.0.8:9000"), on_behalf);
+    server.handle_datagram(NOW, NOW, at("10.77.0.8:9000"), on_behalf);
     assert_eq!((server.poll_event(), server.counters().stray), (None, 1), "nobody else speaks for clients");
-    server.handle_datagram(NOW, control, on_behalf);
+    server.handle_datagram(NOW, NOW, control, on_behalf);
     let key = request_of(&mut server).key;
     server.reply(NOW, key, Bytes::from_static(b"abcd"), None, Timing::default());
     let said: Vec<Transmit> = std::iter::from_fn(|| server.poll_transmit()).collect();
     assert_eq!(said.iter().map(|transmit| transmit.to).collect::<Vec<_>>(), [at(CLIENT), control]);
     assert_eq!(said[0].to_vec(), examples["extended-reply"]);
-    server.handle_datagram(NOW, at(CLIENT), request);
+    server.handle_datagram(NOW, NOW, at(CLIENT), request);
     assert_eq!(server.poll_event(), None, "it is the request it would be from the client itself");
 
     // A client that says so is none.
-    router.handle_request(NOW, at(CLIENT), on_behalf);
+    router.handle_request(NOW, NOW, at(CLIENT), on_behalf);
     assert_eq!((router.poll_forward(), router.counters().stray), (None, 1));
     // Nor is one that cannot be answered: its request would take a place that nobody frees.
-    router.handle_request(NOW, at("127.0.0.1:0"), request);
+    router.handle_request(NOW, NOW, at("127.0.0.1:0"), request);
     assert_eq!((router.poll_forward(), router.counters().stray), (None, 2));
     // Other types, and the compatible mode, know nothing of it.
     for (kind, flags) in [(0x12, 0xf0), (0x02, 0xe0), (0x02, 0x70)] {
@@ -221,7 +221,7 @@ fn reserved_bits_mean_nothing_to_a_compatible_server() {
     let mut request = examples()["request-4"].clone();
     request[3] |= 0x3f;
     let mut server = server(&Arc::default());
-    server.handle_datagram(NOW, at(CLIENT), &request);
+    server.handle_datagram(NOW, NOW, at(CLIENT), &request);
     let taken = request_of(&mut server);
     assert_eq!(taken.body, b"abcd");
     server.reply(NOW, taken.key, Bytes::from_static(b"abcd"), None, Timing::default());

@@ -68,7 +68,7 @@ fn requests_that_do_not_go_on_take_no_more_than_their_clients_may_have() {
     let (mut server, mut maker) = (server(limited()), client(extended(), 1));
     let firsts: Vec<_> = (0..60).map(|tag| call(&mut maker, tag, 50_000, Deadline::NONE)).collect();
     let send = |server: &mut Server, from: SocketAddrV4, datagram: &[u8]| {
-        server.handle_datagram(START, from, datagram);
+        server.handle_datagram(START, START, from, datagram);
         assert_eq!(server.poll_event(), None);
         assert!(server.held_bytes() <= 150 * KIB * 5 / 4 + PACKET, "{}", server.held_bytes());
     };
@@ -96,7 +96,7 @@ fn requests_that_do_not_go_on_take_no_more_than_their_clients_may_have() {
     assert!(server.held_bytes() > 140 * KIB, "{}", server.held_bytes());
     assert!(said(|| server.poll_transmit()).0.contains(&Reason::Busy));
     // A request of one packet needs no room.
-    server.handle_datagram(START, ports[0], &call(&mut maker, 99, 100, Deadline::NONE));
+    server.handle_datagram(START, START, ports[0], &call(&mut maker, 99, 100, Deadline::NONE));
     assert!(matches!(server.poll_event(), Some(ServerEvent::Request(_))));
     let mut next: Server = Server::new(Arc::new(limited()), START);
     next.take_up(handed_over(&server)).unwrap();
@@ -112,10 +112,10 @@ fn packets_that_are_ahead_count_for_what_they_take() {
     let (mut server, mut maker) = (server(limited()), client(extended(), 1));
     for tag in 0..16 {
         let first = call(&mut maker, tag, 500_000, Deadline::NONE);
-        server.handle_datagram(START, address(1, 1000), &first);
+        server.handle_datagram(START, START, address(1, 1000), &first);
         for index in 2..128 {
             let one_byte = packet(&first, PacketType::Request, index, 0, Part::Later, &[7]);
-            server.handle_datagram(START, address(1, 1000), &one_byte);
+            server.handle_datagram(START, START, address(1, 1000), &one_byte);
         }
     }
     assert!(said(|| server.poll_transmit()).0.contains(&Reason::Busy));
@@ -163,7 +163,7 @@ fn executing(server: &mut Server, deadlines: &[Deadline]) -> (Vec<Vec<u8>>, Vec<
     let mut maker = client(extended(), 1);
     let make = |(tag, deadline)| {
         let first = call(&mut maker, tag, 100, deadline);
-        server.handle_datagram(START, address(1, 1000), &first);
+        server.handle_datagram(START, START, address(1, 1000), &first);
         let Some(ServerEvent::Request(request)) = server.poll_event() else { panic!("it is whole") };
         (first, request.key)
     };
@@ -208,7 +208,7 @@ fn a_reply_that_is_taken_a_packet_at_a_time_ends() {
             None => {
                 next += 1;
                 now = START.plus_ns(u64::from(next) * 7 * S);
-                server.handle_datagram(now, address(1, 1000), &acknowledged(&firsts[0], next));
+                server.handle_datagram(now, now, address(1, 1000), &acknowledged(&firsts[0], next));
             }
         }
     }
@@ -220,7 +220,7 @@ fn a_reply_that_is_taken_a_packet_at_a_time_ends() {
 fn a_request_that_comes_a_packet_at_a_time_ends() {
     let (mut server, mut maker) = (server(extended()), client(extended(), 1));
     let (from, first) = (address(1, 1000), call(&mut maker, 1, 1 << 20, Deadline::NONE));
-    server.handle_datagram(START, from, &first);
+    server.handle_datagram(START, START, from, &first);
     let mut now = START;
     for index in 1.. {
         now = now.plus_ns(7 * S);
@@ -230,7 +230,7 @@ fn a_request_that_comes_a_packet_at_a_time_ends() {
         if server.is_empty() {
             break;
         }
-        server.handle_datagram(now, from, &further(&first, index));
+        server.handle_datagram(now, now, from, &further(&first, index));
     }
     assert_eq!(now, START.plus_ns(35 * S));
     assert_eq!(said(|| server.poll_transmit()).0, [Reason::Partial]);
@@ -241,7 +241,7 @@ fn a_request_that_comes_a_packet_at_a_time_ends() {
 fn a_request_that_is_not_whole_at_its_deadline_ends() {
     let (mut server, mut maker) = (server(extended()), client(extended(), 1));
     let first = call(&mut maker, 1, 5000, Deadline::at(START.plus_ns(S)));
-    server.handle_datagram(START, address(1, 1000), &first);
+    server.handle_datagram(START, START, address(1, 1000), &first);
     let at = server.next_timeout().unwrap();
     assert_eq!(at, START.plus_ns(S));
     server.handle_timeout(at);
@@ -254,7 +254,7 @@ fn what_is_due_at_once_is_done_in_parts() {
     let (mut server, mut maker) = (server(extended()), client(extended(), 1));
     for tag in 0..1000 {
         let first = call(&mut maker, tag, 5000, Deadline::at(START.plus_ns(60 * S)));
-        server.handle_datagram(START, address(1, 1000), &first);
+        server.handle_datagram(START, START, address(1, 1000), &first);
     }
     said(|| server.poll_transmit());
     let due = server.next_timeout().unwrap();

@@ -131,7 +131,7 @@ proptest! {
         let mut live = HashSet::new();
         for event in events {
             match event {
-                Event::Datagram(host, bytes) => server.handle_datagram(now, from(host), &bytes),
+                Event::Datagram(host, bytes) => server.handle_datagram(now, now, from(host), &bytes),
                 Event::Later(ns) => {
                     now = now.plus_ns(ns);
                     server.handle_timeout(now);
@@ -183,7 +183,7 @@ proptest! {
         let mut now = START;
         for event in events {
             match event {
-                AtRouter::Request(host, bytes) => router.handle_request(now, from(host), &bytes),
+                AtRouter::Request(host, bytes) => router.handle_request(now, now, from(host), &bytes),
                 AtRouter::Feedback(host, bytes) => router.handle_feedback(now, from(host), &bytes),
                 AtRouter::Later(ns) => {
                     now = now.plus_ns(ns);

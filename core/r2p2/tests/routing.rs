@@ -205,7 +205,7 @@ fn strangers_change_nothing() {
     let mut router = Router::new(config, START);
     let now = START.plus_ns(S);
     let request = [0xcc, 8, 0, 0xc0, 0, 1, 0, 1, 1, 2, 3];
-    router.handle_request(now, address(1, 33_000), &request);
+    router.handle_request(now, now, address(1, 33_000), &request);
     assert_eq!(router.poll_forward().unwrap().to, worker(1));
     let feedback = |port: u16| {
         let about = FeedbackFor { id: 1, port, ip: u32::from(Ipv4Addr::new(10, 77, 0, 1)) };
@@ -214,15 +214,15 @@ fn strangers_change_nothing() {
     let stranger = SocketAddrV4::new(Ipv4Addr::new(10, 88, 0, 1), 8000);
     router.handle_feedback(now, stranger, &feedback(33_000));
     router.handle_feedback(now, worker(1), &feedback(33_001));
-    router.handle_request(now, address(1, 33_000), &request);
-    router.handle_request(now, address(1, 33_000), &request[..5]);
+    router.handle_request(now, now, address(1, 33_000), &request);
+    router.handle_request(now, now, address(1, 33_000), &request[..5]);
     let counters = router.counters();
     assert_eq!((counters.feedback_foreign, counters.feedback_unknown), (1, 1));
     assert_eq!((counters.duplicates, counters.malformed), (1, 1));
     assert_eq!(router.workers()[0].outstanding, 1, "still");
     router.handle_feedback(now, worker(1), &feedback(33_000));
     assert_eq!(router.workers()[0].outstanding, 0);
-    router.handle_request(now, address(1, 33_000), &request);
+    router.handle_request(now, now, address(1, 33_000), &request);
     assert!(router.poll_forward().is_none(), "the id of a request just over is a duplicate on its way");
 }
 
@@ -233,7 +233,7 @@ fn an_id_that_comes_round_is_a_new_request() {
     let config = RouterConfig { workers, lease_ns: 60 * S, extended: false, ..router_config() };
     let (mut router, mut now) = (Router::new(config, START), START.plus_ns(S));
     for round in 0..3 {
-        router.handle_request(now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, round]);
+        router.handle_request(now, now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, round]);
         assert_eq!(router.poll_forward().map(|forward| forward.to), Some(worker(1)), "round {round}");
         let about = FeedbackFor { id: 1, port: 33_000, ip: u32::from(Ipv4Addr::new(10, 77, 0, 1)) };
         router.handle_feedback(
@@ -288,9 +288,9 @@ fn a_cancellation_goes_the_way_of_its_request() {
         let new = NewCall { tag, target: address(ROUTER, 8000), sticky: false, class: 0, deadline, body };
         let name = caller.call(now, new).unwrap();
         let request = caller.poll_transmit().unwrap().to_vec();
-        router.handle_request(now, client, &request);
+        router.handle_request(now, now, client, &request);
         caller.cancel(name);
-        router.handle_request(now, client, &caller.poll_transmit().unwrap().to_vec());
+        router.handle_request(now, now, client, &caller.poll_transmit().unwrap().to_vec());
         let sent = [router.poll_forward().unwrap(), router.poll_forward().unwrap()];
         (Packet::parse(&request, true).unwrap().extension.unwrap().identity, request, sent)
     };
@@ -325,7 +325,7 @@ fn a_router_that_sends_only_on_behalf_refuses_the_rest() {
     let config = RouterConfig { on_behalf: OnBehalf::Only, workers: vec![(worker(1), 1)], ..router_config() };
     let (mut router, now, client) = (Router::new(config, START), START.plus_ns(S), address(1, 33_000));
     let refused = |router: &mut Router, request: &[u8]| {
-        router.handle_request(now, client, request);
+        router.handle_request(now, now, client, request);
         let drops = router.counters().dropped[Reason::NoWorker as usize];
         assert_eq!((router.poll_forward(), router.live(), router.workers()[0].outstanding), (None, 0, 0));
         assert_eq!(router.poll_transmit().map(|transmit| transmit.to), Some(client));
@@ -345,7 +345,7 @@ fn a_router_that_sends_only_on_behalf_refuses_the_rest() {
     assert_eq!(refused(&mut router, &request()), 2, "for a worker that does not take it");
     beat[9] = 0x10;
     router.handle_feedback(now, worker(1), &beat);
-    router.handle_request(now, client, &request());
+    router.handle_request(now, now, client, &request());
     assert!(router.poll_forward().is_some_and(|forward| forward.on_behalf));
 }
 
@@ -397,7 +397,7 @@ fn leases_do_not_end_while_the_host_stands_still() {
     };
     let (mut router, mut now) = (Router::new(config, START), START.plus_ns(S));
     for id in 0..3 {
-        router.handle_request(now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, id, 0, 1, 1]);
+        router.handle_request(now, now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, id, 0, 1, 1]);
     }
     now = now.plus_ns(5 * S);
     router.handle_timeout(now);
@@ -430,7 +430,12 @@ fn a_router_hears_of_requests_only_until_it_has_shown_what_it_understands() {
         sent.filter(|transmit| transmit.to == router).map(|transmit| transmit.to_vec()).collect()
     };
     assert!(said(&mut server, 60 * S).is_empty());
-    server.handle_datagram(START.plus_ns(61 * S), address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, 1]);
+    server.handle_datagram(
+        START.plus_ns(61 * S),
+        START.plus_ns(61 * S),
+        address(1, 33_000),
+        &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, 1],
+    );
     let Some(ServerEvent::Request(request)) = server.poll_event() else { panic!("a request") };
     server.reply(START.plus_ns(61 * S), request.key, bytes::Bytes::new(), None, Timing::default());
     let feedback = said(&mut server, 60 * S);
@@ -440,9 +445,14 @@ fn a_router_hears_of_requests_only_until_it_has_shown_what_it_understands() {
     ours.handle_timeout(START);
     let greeting = ours.poll_greeting().expect("for the worker it is told of");
     assert_eq!((greeting.to, ours.next_timeout()), (worker(1), Some(START.plus_ns(S))));
-    server.handle_datagram(START.plus_ns(121 * S), address(77, 9000), &greeting.to_vec());
+    server.handle_datagram(
+        START.plus_ns(121 * S),
+        START.plus_ns(121 * S),
+        address(77, 9000),
+        &greeting.to_vec(),
+    );
     assert!(said(&mut server, S).is_empty(), "who is no router shows nothing");
-    server.handle_datagram(START.plus_ns(122 * S), router, &greeting.to_vec());
+    server.handle_datagram(START.plus_ns(122 * S), START.plus_ns(122 * S), router, &greeting.to_vec());
     let moved = world::handed_over(&server);
     assert_eq!(said(&mut server, S).len(), 11);
     assert!(said(&mut server, 60 * S).len() < 100, "it may be another one by now");
@@ -521,7 +531,7 @@ fn another_request_takes_the_place_of_one_of_its_name_that_was_given_up() {
     let now = START.plus_ns(S);
     router.handle_timeout(now);
     let ask = |router: &mut Router, now, datagram: &[u8]| {
-        router.handle_request(now, client, datagram);
+        router.handle_request(now, now, client, datagram);
         router.poll_forward().map(|forward| forward.to)
     };
     let went = ask(&mut router, now, &first(1, 3, b"the first one."));
@@ -562,13 +572,13 @@ fn a_server_never_mixes_two_requests_of_one_name() {
     for (begins, after_ns) in others {
         let mut server = Server::new(worker_config(Mode::Compatible), START);
         let now = START.plus_ns(S);
-        server.handle_datagram(now, client, &first(1, 3, b"the first one."));
-        server.handle_datagram(now, client, &later(1, false, "old"));
+        server.handle_datagram(now, now, client, &first(1, 3, b"the first one."));
+        server.handle_datagram(now, now, client, &later(1, false, "old"));
         let now = now.plus_ns(after_ns);
-        server.handle_datagram(now, client, &first(1, 3, begins));
-        server.handle_datagram(now, client, &first(1, 3, begins));
-        server.handle_datagram(now, client, &later(1, false, "new"));
-        server.handle_datagram(now, client, &later(2, true, "er"));
+        server.handle_datagram(now, now, client, &first(1, 3, begins));
+        server.handle_datagram(now, now, client, &first(1, 3, begins));
+        server.handle_datagram(now, now, client, &later(1, false, "new"));
+        server.handle_datagram(now, now, client, &later(2, true, "er"));
         let Some(ServerEvent::Request(request)) = server.poll_event() else { panic!("a request") };
         assert_eq!(request.body, [&begins[..], b"newer"].concat());
         assert_eq!((server.poll_event(), server.len(), server.counters().abandoned), (None, 1, 1));
@@ -591,7 +601,7 @@ fn a_request_that_could_not_be_sent_on_takes_no_place() {
     let (mut router, now) = (Router::new(config, START), START.plus_ns(S));
     let request = |id: u8| [0xcc, 8, 0, 0xc0, 0, id, 0, 1, 7];
     for id in 0..3 {
-        router.handle_request(now, address(1, 33_000), &request(id));
+        router.handle_request(now, now, address(1, 33_000), &request(id));
         let forward = router.poll_forward().unwrap();
         assert_eq!((router.workers()[0].outstanding, router.live()), (1, 1));
         router.unsent(forward.begins.unwrap());
@@ -601,8 +611,8 @@ fn a_request_that_could_not_be_sent_on_takes_no_place() {
         assert_eq!(router.next_timeout(), None, "no lease is left to lapse");
     }
     // One that waited gets the place.
-    router.handle_request(now, address(1, 33_000), &request(8));
-    router.handle_request(now, address(1, 33_000), &request(9));
+    router.handle_request(now, now, address(1, 33_000), &request(8));
+    router.handle_request(now, now, address(1, 33_000), &request(9));
     let forward = router.poll_forward().unwrap();
     assert_eq!(router.poll_forward(), None);
     router.unsent(forward.begins.unwrap());
@@ -624,7 +634,7 @@ fn a_repetition_that_could_not_be_sent_says_nothing() {
     let deadline = trunkline_call::Deadline::NONE;
     client.call(now, NewCall { tag: 1, target, sticky: false, class: 0, deadline, body }).unwrap();
     let mut send = |client: &mut Client, now| {
-        router.handle_request(now, address(1, 33_000), &client.poll_transmit().unwrap().to_vec());
+        router.handle_request(now, now, address(1, 33_000), &client.poll_transmit().unwrap().to_vec());
         router.poll_forward().unwrap().begins
     };
     let first = send(&mut client, now).expect("nobody has it before");
@@ -664,7 +674,7 @@ fn a_worker_that_claims_very_much_costs_what_another_does() {
         // With fewer slots its load is the larger.
         say(&mut router, part(1, 19_999, 1 << 40, 0));
         for id in 0..200 {
-            router.handle_request(now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, id, 0, 1, 7]);
+            router.handle_request(now, now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, id, 0, 1, 7]);
             assert!(router.poll_forward().is_some());
         }
         say(&mut router, part(1, 19_999, 1 << 40, 1 << 39));

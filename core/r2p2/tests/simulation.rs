@@ -121,7 +121,7 @@ fn old_replies_stay_behind() {
         };
         maker.call(START, new).unwrap();
         let request = maker.poll_transmit().unwrap().to_vec();
-        server.handle_datagram(START, client, &request);
+        server.handle_datagram(START, START, client, &request);
         let Some(ServerEvent::Request(taken)) = server.poll_event() else { panic!("it is new") };
         assert!(server.reply(START, taken.key, vec![7; 1000].into(), None, Timing::default()));
         requests.push(request);
@@ -133,7 +133,7 @@ fn old_replies_stay_behind() {
     let mut next = Server::new(config, START);
     next.take_up(handed_over(&server)).unwrap();
     let mut answers = |request: &[u8]| {
-        next.handle_datagram(START, client, request);
+        next.handle_datagram(START, START, client, request);
         assert_eq!(next.poll_event(), None, "nothing is executed again");
         let datagram = next.poll_transmit().unwrap().to_vec();
         Packet::parse(&datagram, true).unwrap().header.kind

@@ -1,12 +1,14 @@
 //! UDP sockets, and raw ones that send in another's name.
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use crate::datagram_batch::{self, BATCH_MAX, DatagramBatch, Emptied};
+use crate::kernel_stamps;
+use quinn_udp::{Transmit, UdpSocketState};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind,
     getsockname, ipproto, sendmmsg, socket_with, sockopt,
 };
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct Datagrams {
     fd: OwnedFd,
     state: UdpSocketState,
+    emptied: Emptied,
 }
 
 /// A socket whose datagrams say whatever source they are given. Needs CAP_NET_RAW.
@@ -34,16 +37,6 @@ pub struct Outgoing<'a> {
     pub pieces: [&'a [u8]; 2],
 }
 
-/// Datagrams received together.
-#[derive(Debug, Default)]
-pub struct DatagramBatch {
-    /// Pieces of [`PIECE_STRIDE`]; nothing until the first use.
-    buffer: Vec<u8>,
-    /// Sender and length of each piece. One sender's datagrams of equal length may come as one.
-    pieces: Vec<RecvMeta>,
-    count: usize,
-}
-
 /// A datagram to send in the name of `from`.
 #[derive(Clone, Copy, Debug)]
 pub struct Disguised<'a> {
@@ -55,14 +48,6 @@ pub struct Disguised<'a> {
     pub datagram: &'a [u8],
 }
 
-/// Datagrams given to the kernel, or taken from it, at once. More gain nothing: the cost of the call is spread thin by
-/// then.
-const BATCH_MAX: usize = quinn_udp::BATCH_SIZE;
-/// Room for what the kernel hands over in one piece: it may put the datagrams of one sender together (UDP GRO).
-const PIECE_BYTES_MAX: usize = 64 << 10;
-/// From one such room to the next. Were it a power of two, the beginnings of all, which is all that is used of most,
-/// would have to share a few lines of the caches.
-const PIECE_STRIDE: usize = PIECE_BYTES_MAX + 192;
 /// Bytes the kernel keeps of what has not been read: bursts of many clients meet here.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// What the kernel cuts into datagrams must itself fit into one.
@@ -78,17 +63,15 @@ impl Datagrams {
     pub fn bind(address: SocketAddrV4) -> io::Result<Self> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+        // Before anything can come.
+        kernel_stamps::ask_received(&fd);
+        let emptied = Emptied::now();
         bind(&fd, &address)?;
         // As much as the host allows, or with CAP_NET_ADMIN more than that; less is no reason not to run.
         if sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER_BYTES).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER_BYTES);
         }
-        let state = UdpSocketState::new((&fd).into())?;
-        // Nobody looks at the type of service, and every datagram would bring it.
-        sockopt::set_ip_recvtos(&fd, false)?;
-        // That forbids fragments, as QUIC wants it. A path with less room than Ethernet's cuts our datagrams instead.
-        sockopt::set_ip_mtu_discover(&fd, sockopt::Ipv4PathMtuDiscovery::WANT)?;
-        Ok(Self { fd, state })
+        Self::of(fd, emptied)
     }
 
     /// Goes on with a socket of another process that is bound already.
@@ -96,8 +79,18 @@ impl Datagrams {
     /// # Errors
     /// What the kernel says when it is asked what the socket can do.
     pub fn inherit(fd: OwnedFd) -> io::Result<Self> {
+        kernel_stamps::ask_received(&fd);
+        Self::of(fd, Emptied::never())
+    }
+
+    fn of(fd: OwnedFd, emptied: Emptied) -> io::Result<Self> {
         let state = UdpSocketState::new((&fd).into())?;
-        Ok(Self { fd, state })
+        // Nobody looks at the type of service and the address it was sent to, and every datagram would bring them.
+        sockopt::set_ip_recvtos(&fd, false)?;
+        datagram_batch::ask_no_addresses(&fd);
+        // That forbids fragments, as QUIC wants it. A path with less room than Ethernet's cuts our datagrams instead.
+        sockopt::set_ip_mtu_discover(&fd, sockopt::Ipv4PathMtuDiscovery::WANT)?;
+        Ok(Self { fd, state, emptied })
     }
 
     /// The address it has.
@@ -116,30 +109,18 @@ impl Datagrams {
     /// # Errors
     /// What the kernel says.
     pub fn receive_batch(&self, batch: &mut DatagramBatch) -> io::Result<()> {
-        batch.count = 0;
-        if batch.buffer.is_empty() {
-            // Taken as zero from the kernel: what is never written to takes no memory.
-            batch.buffer = vec![0; BATCH_MAX * PIECE_STRIDE];
-            batch.pieces = vec![RecvMeta::default(); BATCH_MAX];
-        }
-        let rooms = batch.buffer.chunks_exact_mut(PIECE_STRIDE);
-        let mut pieces: Vec<_> = rooms.map(|room| IoSliceMut::new(&mut room[..PIECE_BYTES_MAX])).collect();
         loop {
-            return match self.state.recv((&self.fd).into(), &mut pieces, &mut batch.pieces) {
-                Ok(count) => {
-                    batch.count = count;
-                    Ok(())
-                }
+            match batch.receive(&self.fd, &self.emptied) {
+                Ok(()) => return Ok(()),
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => Ok(()),
                     // An earlier datagram found nobody: no news about this one.
                     io::ErrorKind::Interrupted
                     | io::ErrorKind::ConnectionRefused
                     | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable => continue,
-                    _ => Err(error),
+                    | io::ErrorKind::NetworkUnreachable => {}
+                    _ => return Err(error),
                 },
-            };
+            }
         }
     }
 
@@ -194,39 +175,6 @@ impl Datagrams {
         let pieces: Vec<&[IoSlice<'_>]> = pieces.iter().map(|pieces| &pieces[..]).collect();
         let addresses: Vec<SocketAddrAny> = chunk.iter().map(|one| one.to.into()).collect();
         send_all(self.fd.as_fd(), &addresses, &pieces)
-    }
-}
-
-impl DatagramBatch {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Whether it has no datagrams.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Whether it has as much as it can have, so that more may wait.
-    pub fn is_full(&self) -> bool {
-        self.count == BATCH_MAX
-    }
-
-    /// Its datagrams with their senders, in the order they came.
-    pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
-        let pieces = self.pieces[..self.count].iter().zip(self.buffer.chunks(PIECE_STRIDE));
-        pieces.flat_map(|(meta, piece)| {
-            let piece = &piece[..meta.len.min(PIECE_BYTES_MAX)];
-            let from = match meta.addr {
-                SocketAddr::V4(from) => Some(from),
-                SocketAddr::V6(_) => None,
-            };
-            let stride = meta.stride.max(1);
-            let count = piece.len().div_ceil(stride).max(1);
-            let datagram = move |index: usize| &piece[index * stride..piece.len().min((index + 1) * stride)];
-            (0..count).filter_map(move |index| Some((from?, datagram(index))))
-        })
     }
 }
 

@@ -4,6 +4,9 @@
 //! stamps cost 0.1 µs a read and are always asked for. A send stamp costs a message on the socket's error queue, so it
 //! is asked for one write in many ([`ask_sent`]), one at a time.
 //!
+//! Not SO_TIMESTAMPNS: where the kernel has no stamp (it begins to make them a moment after the first socket of the
+//! host asks) that one names the time of the read, and a datagram that lay there for long would look new.
+//!
 //! The kernel stamps by the wall clock, and everything else here is monotonic: [`WallClock`] converts, by a pair of
 //! readings that is renewed every 100 ms and whenever a stamp does not fit it.
 #![allow(
@@ -13,6 +16,7 @@
 
 use crate::transfer::Transfer;
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd};
@@ -39,9 +43,39 @@ const LEFT: u32 = 0;
 /// Room for the control messages of one read: a stamp takes 64 bytes, a report beside it 64.
 const CONTROL_WORDS: usize = 32;
 
+thread_local! {
+    /// Of whoever reads on this thread.
+    static WALL_CLOCK: RefCell<WallClock> = RefCell::default();
+}
+
+/// Has this thread see a wall clock, and stamps of the kernel, that is set so far ahead every second and back again: a
+/// planted fault.
+pub fn plant_wall_clock(set_by_ns: u64) {
+    WALL_CLOCK.with_borrow_mut(|clock| clock.plant(set_by_ns));
+}
+
+/// A stamp on the monotonic clock, on which it is `now_ns`: [`WallClock::monotonic_ns`].
+pub(crate) fn on_monotonic_clock(stamp: WallNs, now_ns: u64) -> Option<u64> {
+    WALL_CLOCK.with_borrow_mut(|clock| clock.monotonic_ns(stamp, now_ns, wall_ahead_ns))
+}
+
+/// When that came which has this stamp: [`WallClock::came`].
+pub(crate) fn came(stamp: WallNs, since_ns: u64, now_ns: u64) -> Came {
+    WALL_CLOCK.with_borrow_mut(|clock| clock.came(stamp, since_ns, now_ns, wall_ahead_ns))
+}
+
 /// Nanoseconds since 1970, by the host's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WallNs(u64);
+
+/// When something came, on the monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Came {
+    /// Then, or later.
+    pub at_ns: u64,
+    /// Just then: the kernel says so.
+    pub is_told: bool,
+}
 
 /// Has the kernel stamp what this socket receives. A kernel that cannot stamps nothing.
 pub(crate) fn ask_received(socket: impl AsFd) {
@@ -92,10 +126,12 @@ const REPORTS_MAX: usize = 16;
 
 /// What the control messages of a read say.
 #[derive(Clone, Copy, Debug, Default)]
-struct Control {
-    stamp: Option<WallNs>,
+pub(crate) struct ControlMessages {
+    pub stamp: Option<WallNs>,
     /// The number of the byte that was sent then.
     sent: Option<u32>,
+    /// Datagrams of this length have come as one (UDP GRO); the last may be shorter.
+    pub segment: Option<u32>,
 }
 
 /// One call of the kernel. No bytes: *not now*.
@@ -103,7 +139,7 @@ fn receive_message(
     socket: impl AsFd,
     buffer: &mut [u8],
     flags: libc::c_int,
-) -> io::Result<(Option<usize>, Control)> {
+) -> io::Result<(Option<usize>, ControlMessages)> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let flags = flags | libc::MSG_DONTWAIT;
@@ -124,7 +160,7 @@ fn receive_message(
         let error = io::Error::last_os_error();
         match error.kind() {
             io::ErrorKind::Interrupted => {}
-            io::ErrorKind::WouldBlock => return Ok((None, Control::default())),
+            io::ErrorKind::WouldBlock => return Ok((None, ControlMessages::default())),
             _ => return Err(error),
         }
     }
@@ -132,9 +168,9 @@ fn receive_message(
 
 /// Walks the control messages: each has its length (with itself), level and kind in two words, then its data, and the
 /// next begins at a whole word.
-fn read_control(words: &[u64; CONTROL_WORDS], bytes: usize) -> Control {
-    let mut control = Control::default();
-    let mut rest = &words[..bytes / 8];
+pub(crate) fn read_control(words: &[u64], bytes: usize) -> ControlMessages {
+    let mut control = ControlMessages::default();
+    let mut rest = &words[..words.len().min(bytes / 8)];
     while let [length, head, data @ ..] = rest {
         let length = usize::try_from(*length).unwrap_or(usize::MAX);
         let (level, kind) = (*head as u32 as libc::c_int, (*head >> 32) as libc::c_int);
@@ -144,6 +180,7 @@ fn read_control(words: &[u64; CONTROL_WORDS], bytes: usize) -> Control {
                 let ns = seconds.saturating_mul(1_000_000_000).saturating_add(*nanoseconds);
                 control.stamp = (ns > 0).then_some(WallNs(ns));
             }
+            (libc::SOL_UDP, libc::UDP_GRO, [segment, ..]) => control.segment = Some(*segment as u32),
             // A `sock_extended_err`: errno; origin, type, code and pad in a byte each; info; data.
             (libc::SOL_IP, libc::IP_RECVERR, [first, second, ..])
             | (libc::SOL_IPV6, libc::IPV6_RECVERR, [first, second, ..]) => {
@@ -168,6 +205,8 @@ pub(crate) struct WallClock {
     ahead_ns: i128,
     /// When that was read, on the monotonic clock; zero before the first time.
     read_ns: u64,
+    /// How far it was ahead before it was last set, and when that was noticed.
+    before: Option<(i128, u64)>,
     /// Planted: it is set so far ahead at every odd second, and back at every even one.
     set_by_ns: u64,
 }
@@ -191,16 +230,52 @@ impl WallClock {
         let at = |clock: &Self| stamp_ns - clock.ahead_ns;
         let age_ns = i128::from(now_ns) - at(self);
         let is_odd = age_ns < 0 || age_ns > OLD_NS.into();
-        if is_odd || now_ns.saturating_sub(self.read_ns) >= PAIR_NS {
-            let wall_ns = i128::from(now_ns) + read();
-            let ahead_ns = self.as_planted(wall_ns) - i128::from(now_ns);
-            let before = std::mem::replace(self, Self { ahead_ns, read_ns: now_ns, ..*self });
-            let was_set = before.ahead_ns.abs_diff(self.ahead_ns) > STEP_NS.into();
-            if was_set && before.read_ns > 0 {
-                return None;
-            }
+        if (is_odd || self.is_old(now_ns)) && self.renew(now_ns, read) {
+            return None;
         }
         u64::try_from(at(self).min(now_ns.into())).ok()
+    }
+
+    /// When that came which has this stamp, and which is known to have come since `since_ns`; on the monotonic clock,
+    /// on which it is `now_ns`.
+    ///
+    /// A stamp may be from before the wall clock was set, and then fits how far it was ahead before. What fits neither
+    /// says nothing. What fits both came at the earlier time or later: whoever judges how old something is must not
+    /// take it for younger. This ends with the first read after the clock was set that leaves the socket empty.
+    pub fn came(&mut self, stamp: WallNs, since_ns: u64, now_ns: u64, read: impl FnOnce() -> i128) -> Came {
+        let stamp_ns = self.as_planted(stamp.0.into());
+        let age_ns = i128::from(now_ns) - (stamp_ns - self.ahead_ns);
+        let is_odd = age_ns < 0 || age_ns > OLD_NS.into();
+        if self.read_ns != now_ns && (is_odd || self.is_old(now_ns)) {
+            self.renew(now_ns, read);
+        }
+        let (first, last) = (i128::from(since_ns), i128::from(now_ns));
+        let fitting = |ahead_ns: i128| {
+            let at = stamp_ns - ahead_ns;
+            let fits = (first - i128::from(STEP_NS)..=last + i128::from(STEP_NS)).contains(&at);
+            fits.then(|| u64::try_from(at.clamp(first, last)).unwrap_or(since_ns))
+        };
+        let before = self.before.filter(|(_, set_ns)| since_ns < *set_ns);
+        match (fitting(self.ahead_ns), before.and_then(|(ahead_ns, _)| fitting(ahead_ns))) {
+            (Some(at_ns), None) | (None, Some(at_ns)) => Came { at_ns, is_told: true },
+            (Some(one), Some(other)) => Came { at_ns: one.min(other), is_told: false },
+            (None, None) => Came { at_ns: since_ns, is_told: false },
+        }
+    }
+
+    fn is_old(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.read_ns) >= PAIR_NS
+    }
+
+    /// Reads both clocks. Whether the wall clock was set since they were read before.
+    fn renew(&mut self, now_ns: u64, read: impl FnOnce() -> i128) -> bool {
+        let ahead_ns = self.as_planted(i128::from(now_ns) + read()) - i128::from(now_ns);
+        let was_set = self.read_ns > 0 && self.ahead_ns.abs_diff(ahead_ns) > STEP_NS.into();
+        if was_set {
+            self.before = Some((self.ahead_ns, now_ns));
+        }
+        (self.ahead_ns, self.read_ns) = (ahead_ns, now_ns);
+        was_set
     }
 }
 
@@ -231,9 +306,10 @@ mod tests {
 
     const HEAD: u64 = (libc::SOL_SOCKET as u64) | (libc::SCM_TIMESTAMPING as u64) << 32;
     const REPORT: u64 = (libc::SOL_IP as u64) | (libc::IP_RECVERR as u64) << 32;
+    const GRO: u64 = (libc::SOL_UDP as u64) | (libc::UDP_GRO as u64) << 32;
     const SENT_THEN: u64 = (libc::SO_EE_ORIGIN_TIMESTAMPING as u64) << 32;
 
-    fn control(words: &[u64]) -> Control {
+    fn control(words: &[u64]) -> ControlMessages {
         let mut all = [0; CONTROL_WORDS];
         all[..words.len()].copy_from_slice(words);
         read_control(&all, words.len() * 8)
@@ -247,6 +323,8 @@ mod tests {
         assert_eq!((sent.stamp, sent.sent), (Some(WallNs(3_000_000_007)), Some(99)));
         let other = control(&[48, REPORT, 1 << 32, 99 << 32, 0, 0]);
         assert_eq!((other.stamp, other.sent), (None, None), "an error of the network");
+        let together = control(&[64, HEAD, 3, 7, 0, 0, 0, 0, 20, GRO, 1400]);
+        assert_eq!((together.stamp, together.segment), (Some(WallNs(3_000_000_007)), Some(1400)));
         for words in [&[][..], &[u64::MAX, HEAD], &[0, HEAD, 3, 7], &[64, HEAD, 3], &[16, 0, 16, 0, 16]] {
             assert_eq!(control(words).sent, None, "{words:?}");
         }
@@ -283,6 +361,68 @@ mod tests {
             let then = now + 1_000;
             assert_eq!(at(stamp(then, ahead + step), then, ahead + step), Some(then - 100), "{step}");
         }
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    /// A clock that was last read at `read_ns`, and how to say what has a stamp of `at` since `since_ns` at `now_ns`,
+    /// where the wall clock is so far ahead by then.
+    fn clock_read_at(read_ns: u64) -> (WallClock, i128) {
+        let (mut clock, ahead) = (WallClock::default(), 5_000 * i128::from(S));
+        assert!(!clock.renew(read_ns, || ahead));
+        (clock, ahead)
+    }
+
+    fn stamp(at_ns: u64, ahead: i128) -> WallNs {
+        WallNs(u64::try_from(i128::from(at_ns) + ahead).unwrap())
+    }
+
+    #[test]
+    fn what_lay_in_a_socket_came_when_its_stamp_says() {
+        let (mut clock, ahead) = clock_read_at(10 * S);
+        for came in [10 * S, 12 * S, 14 * S] {
+            let told = clock.came(stamp(came, ahead), 9 * S, 14 * S, || ahead);
+            assert_eq!(told, Came { at_ns: came, is_told: true });
+        }
+        let ahead_of_itself = clock.came(stamp(14 * S + 500, ahead), 9 * S, 14 * S, || ahead);
+        assert_eq!(ahead_of_itself, Came { at_ns: 14 * S, is_told: true }, "slewed");
+        for nowhere in [3 * S, 17 * S] {
+            let told = clock.came(stamp(nowhere, ahead), 9 * S, 14 * S, || ahead);
+            assert_eq!(told, Came { at_ns: 9 * S, is_told: false });
+        }
+    }
+
+    /// The clock is set while datagrams lie in a socket, and some came before it and some after; whatever it was set
+    /// by, none is taken for younger than it is, and what comes later is told as it was.
+    #[test]
+    fn a_wall_clock_that_is_set_makes_nothing_younger() {
+        let (since, now) = (9 * S, 14 * S);
+        for step_ms in [-3_600_000, -10_000, -2_000, -100, -2, 2, 100, 2_000, 10_000, 3_600_000_i128] {
+            let (mut clock, ahead) = clock_read_at(10 * S);
+            let after = ahead + step_ms * 1_000_000;
+            for (came, ahead) in [(11 * S, ahead), (12 * S, after), (now - 1000, after), (13 * S, ahead)] {
+                let told = clock.came(stamp(came, ahead), since, now, || after);
+                assert!((since..=came).contains(&told.at_ns), "{step_ms}: {came} is told as {told:?}");
+                let is_certain = step_ms.abs() > 5_000;
+                assert!(!is_certain || told == Came { at_ns: came, is_told: true }, "{step_ms}: {told:?}");
+            }
+            // Emptied at `now`, and so on.
+            let told = clock.came(stamp(now + 5, after), now, now + 9, || after);
+            assert_eq!(told, Came { at_ns: now + 5, is_told: true }, "{step_ms}");
+        }
+    }
+
+    #[test]
+    fn clocks_are_read_once_for_what_was_read_together() {
+        let (mut clock, ahead) = clock_read_at(10 * S);
+        let mut reads = 0;
+        for came in 0..32 {
+            clock.came(stamp(11 * S + came, ahead), 9 * S, 14 * S, || {
+                reads += 1;
+                ahead
+            });
+        }
+        assert_eq!(reads, 1);
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //!   A stream knows when the last bytes it read were in the kernel ([`Stream::arrived_ns`]).
 //! * [`First`]: what an accepted connection speaks, by its first bytes.
 //! * [`Http2`]: a connection of HTTP/2 over a stream: events up, commands down, without a runtime.
-//! * [`Datagrams`]: a UDP socket, read and written in batches ([`DatagramBatch`]); [`RawDatagrams`]: one that sends in
-//!   others' names.
+//! * [`Datagrams`]: a UDP socket, read and written in batches ([`DatagramBatch`]), which know when each datagram came
+//!   ([`ReceivedDatagram`]); [`RawDatagrams`]: one that sends in others' names.
 //! * [`LingeringClose`]: closes a stream so that the peer hears why.
 //! * [`Listener`]: accepts streams; knows when a socket file is a leftover.
 //! * [`Poller`]: which of many descriptors are ready, over epoll, level-triggered. Doorbells and control sockets
@@ -39,6 +39,7 @@
 
 mod budget;
 mod datagram;
+mod datagram_batch;
 mod endpoint;
 mod first;
 mod http2;
@@ -54,17 +55,19 @@ mod tls;
 mod transfer;
 
 pub use budget::{ConnectionBudget, ConnectionLimits, Full, Place, Source};
-pub use datagram::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
+pub use datagram::{Datagrams, Disguised, Outgoing, RawDatagrams};
+pub use datagram_batch::{DatagramBatch, ReceivedDatagram};
 pub use endpoint::{Endpoint, EndpointError};
 pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
 pub use http2::{
     AgeSettings, Buffers, Ended, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State,
 };
+pub use kernel_stamps::plant_wall_clock;
 pub use key_file::{KeyFileError, read_key_file};
 pub use lingering_close::LingeringClose;
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
-pub use stream::{PeerCredentials, Stream, plant_wall_clock};
+pub use stream::{PeerCredentials, Stream};
 pub use target::{Name, Target, TargetError};
 pub use tls::{
     Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, Svid, TLS_FILE_BYTES_MAX, TlsClient,

@@ -2,7 +2,7 @@
 
 use crate::Endpoint;
 use crate::budget::{Place, Source};
-use crate::kernel_stamps::{self, WallClock, WallNs};
+use crate::kernel_stamps::{self, WallNs, on_monotonic_clock};
 use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer, is_spiffe_id};
 use crate::transfer::Transfer;
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
     sockopt,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,17 +33,6 @@ struct Plain {
     family: Family,
     /// When the last bytes read were in the kernel, if it says so.
     arrived: Cell<Option<WallNs>>,
-}
-
-thread_local! {
-    /// Of whoever reads on this thread.
-    static WALL_CLOCK: RefCell<WallClock> = RefCell::default();
-}
-
-/// Has this thread see a wall clock, and stamps of the kernel, that is set so far ahead every second and back again: a
-/// planted fault.
-pub fn plant_wall_clock(set_by_ns: u64) {
-    WALL_CLOCK.with_borrow_mut(|clock| clock.plant(set_by_ns));
 }
 
 /// Who is at the other end of a Unix socket, as the kernel recorded it when it was connected.
@@ -203,7 +192,7 @@ impl Stream {
     /// When the last of what was read last was in the kernel, on the monotonic clock, on which it is `now_ns`. `None`
     /// for Unix sockets, and where the kernel does not say so.
     pub fn arrived_ns(&self, now_ns: u64) -> Option<u64> {
-        self.on_monotonic_clock(self.plain.arrived.get()?, now_ns)
+        on_monotonic_clock(self.plain.arrived.get()?, now_ns)
     }
 
     /// Has the kernel say when the last byte of the next write leaves this host, and of no other: to be called before
@@ -223,11 +212,7 @@ impl Stream {
             return None;
         }
         let (before, stamp) = kernel_stamps::receive_sent(&self.plain.socket)?;
-        Some((before, self.on_monotonic_clock(stamp, now_ns)?))
-    }
-
-    fn on_monotonic_clock(&self, stamp: WallNs, now_ns: u64) -> Option<u64> {
-        WALL_CLOCK.with_borrow_mut(|clock| clock.monotonic_ns(stamp, now_ns, kernel_stamps::wall_ahead_ns))
+        Some((before, on_monotonic_clock(stamp, now_ns)?))
     }
 
     /// Whether bytes wait in the socket that nobody has read.

@@ -1,9 +1,11 @@
-//! Shows that datagrams arrive as they were sent, many at once, and that a raw socket sends in another's name with a
-//! checksum the kernel accepts. Without the right to have a raw socket that part says so and shows nothing.
+//! Shows that datagrams arrive as they were sent, many at once, that each says when it came, however long it lay in its
+//! socket, and that a raw socket sends in another's name with a checksum the kernel accepts. Without the right to have
+//! a raw socket that part says so and shows nothing.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use trunkline_net::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
 
@@ -36,6 +38,72 @@ fn many_at_once() {
     let mut batch = DatagramBatch::new();
     other.receive_batch(&mut batch).unwrap();
     assert!(batch.is_empty() && batch.iter().next().is_none());
+}
+
+/// What lies in a socket for a while is told to have come when it did, however many batches are read of it; and what
+/// came as one (UDP GRO) came together.
+#[test]
+fn what_has_waited_says_so() {
+    let (one, other) = (Datagrams::bind(ANY).unwrap(), Datagrams::bind(ANY).unwrap());
+    let to = other.address().unwrap();
+    let bodies: Vec<Vec<u8>> = (0..80).map(|i| vec![i as u8; 1 + i / 2]).collect();
+    let batch: Vec<_> = bodies.iter().map(|body| Outgoing { to, pieces: [body, &[]] }).collect();
+    // The kernel begins to stamp a moment after the first socket of a host has asked for it.
+    while !first(&one, &other).1 {}
+    let before_ns = monotonic_ns();
+    assert_eq!(one.send(&batch), 80);
+    let after_ns = monotonic_ns();
+    std::thread::sleep(Duration::from_millis(300));
+    let (mut count, mut batch) = (0, DatagramBatch::new());
+    while count < 80 {
+        other.receive_batch(&mut batch).unwrap();
+        for received in batch.received() {
+            assert_eq!(received.datagram, bodies[count]);
+            assert!(is_between(received.came_ns, before_ns, after_ns), "{received:?} of {before_ns}");
+            assert!(received.is_told);
+            count += 1;
+        }
+    }
+    let (came_ns, is_told) = first(&one, &other);
+    assert!(is_between(came_ns, after_ns, monotonic_ns()) && is_told, "and what comes later came later");
+}
+
+/// A socket that another process has bound, and in which something lies since then.
+#[test]
+fn what_has_waited_through_a_handover_says_so() {
+    let (one, other) = (Datagrams::bind(ANY).unwrap(), Datagrams::bind(ANY).unwrap());
+    let to = other.address().unwrap();
+    while !first(&one, &other).1 {}
+    let before_ns = monotonic_ns();
+    one.send(&[Outgoing { to, pieces: [b"it lay there", &[]] }]);
+    let after_ns = monotonic_ns();
+    std::thread::sleep(Duration::from_millis(50));
+    let next = Datagrams::inherit(other.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let mut batch = DatagramBatch::new();
+    next.receive_batch(&mut batch).unwrap();
+    let received: Vec<_> = batch.received().map(|one| (one.came_ns, one.is_told)).collect();
+    assert!(matches!(received[..], [(came_ns, true)] if is_between(came_ns, before_ns, after_ns)));
+}
+
+/// When a datagram that is sent now came, and whether the kernel has said so.
+fn first(from: &Datagrams, to: &Datagrams) -> (u64, bool) {
+    from.send(&[Outgoing { to: to.address().unwrap(), pieces: [b"now", &[]] }]);
+    let mut batch = DatagramBatch::new();
+    while batch.is_empty() {
+        to.receive_batch(&mut batch).unwrap();
+    }
+    batch.received().map(|one| (one.came_ns, one.is_told)).next().unwrap()
+}
+
+/// As far as one clock tells of the other, which may be slewed.
+fn is_between(at_ns: u64, before_ns: u64, after_ns: u64) -> bool {
+    const SLEWED_NS: u64 = 1_000_000;
+    (before_ns - SLEWED_NS..=after_ns + SLEWED_NS).contains(&at_ns)
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 proptest! {

@@ -7,8 +7,9 @@ use crate::token::Token;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use trunkline_call::Instant;
 use trunkline_engine::{R2p2Port, Turn};
-use trunkline_net::{DatagramBatch, Datagrams, Outgoing};
+use trunkline_net::{DatagramBatch, Datagrams, Outgoing, ReceivedDatagram};
 use trunkline_net::{Interest, Poller};
 use trunkline_r2p2::{SealKeys, Transmit};
 use trunkline_telemetry::{TaxStage, tax_stage};
@@ -21,7 +22,7 @@ pub(crate) struct UdpPorts {
     client: Option<Datagrams>,
     /// Where the cluster has a key.
     seals: Option<ShardSeals>,
-    /// Received and not handled, for a moment.
+    /// ReceivedDatagram and not handled, for a moment.
     batch: DatagramBatch,
     /// Waiting to be sent, for a moment.
     out: [Vec<Transmit>; 2],
@@ -80,9 +81,10 @@ impl UdpPorts {
                 self.batch = batch;
                 return;
             }
-            let arrived = now();
+            let read = now();
             let own = self.own_address(port);
-            for (from, datagram) in batch.iter() {
+            for ReceivedDatagram { from, datagram, came_ns, is_told } in batch.received() {
+                let came = Instant(came_ns);
                 let datagram = match &mut self.seals {
                     None => datagram,
                     Some(seals) => match seals.open(own, from, datagram) {
@@ -91,7 +93,8 @@ impl UdpPorts {
                     },
                 };
                 let mut turn = Turn { now: now(), heaps: &mut *lent.heaps };
-                lent.engine.handle_datagram(&mut turn, port, arrived, from, datagram);
+                let arrived = if is_told { came } else { read };
+                lent.engine.handle_datagram(&mut turn, port, (came, arrived), from, datagram);
             }
             if !batch.is_full() {
                 self.batch = batch;

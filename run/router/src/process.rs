@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trunkline_call::Instant;
 use trunkline_net::{
-    DatagramBatch, Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, Token,
+    DatagramBatch, Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, ReceivedDatagram,
+    Token,
 };
 use trunkline_r2p2::{Forward, OnBehalf, Router, Transmit, WorkerRow};
 
@@ -189,21 +190,22 @@ impl RouterProcess {
     fn take_requests(&mut self, now: Instant) {
         let Self { data, router, way, forwards, batch, seals, own, .. } = self;
         let passes = matches!(way, Way::Proxy(_));
-        take(data, batch, |client, datagram| {
+        take(data, batch, |received| {
+            let ReceivedDatagram { from: client, datagram, came_ns, .. } = received;
             let Some(datagram) = seals.open(own[0], client, datagram) else { return };
             match passes.then(|| router.worker_of(client, datagram)).flatten() {
                 Some(to) => {
                     let datagram = datagram.to_vec();
                     forwards.push(Forward { client, to, datagram, on_behalf: false, begins: None });
                 }
-                None => router.handle_request(now, client, datagram),
+                None => router.handle_request(now, Instant(came_ns), client, datagram),
             }
         });
     }
 
     fn take_feedback(&mut self, now: Instant) {
         let Self { control, router, way, batch, seals, own, .. } = self;
-        take(control, batch, |from, datagram| {
+        take(control, batch, |ReceivedDatagram { from, datagram, .. }| {
             let Some(datagram) = seals.open(own[1], from, datagram) else { return };
             match way {
                 Way::Proxy(proxy) => {
@@ -337,8 +339,8 @@ fn send(socket: &Datagrams, seals: &mut Seals, own: SocketAddrV4, all: &[Transmi
 }
 
 /// Takes what waits at a socket, one datagram after the other.
-fn take(socket: &Datagrams, batch: &mut DatagramBatch, mut each: impl FnMut(SocketAddrV4, &[u8])) {
-    take_batches(socket, batch, |batch| batch.iter().for_each(|(from, datagram)| each(from, datagram)));
+fn take(socket: &Datagrams, batch: &mut DatagramBatch, mut each: impl FnMut(ReceivedDatagram<'_>)) {
+    take_batches(socket, batch, |batch| batch.received().for_each(&mut each));
 }
 
 /// Takes what waits at a socket, a few batches at most; the poller tells again.

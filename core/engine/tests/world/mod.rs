@@ -620,7 +620,7 @@ impl World {
                 if udp_address(host, port) == to {
                     let Host { engine, heaps } = &mut self.hosts[host];
                     let mut turn = Turn { now: self.now, heaps };
-                    engine.handle_datagram(&mut turn, port, self.now, from, bytes);
+                    engine.handle_datagram(&mut turn, port, (self.now, self.now), from, bytes);
                 }
             }
         }

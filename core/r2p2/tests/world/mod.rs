@@ -54,8 +54,29 @@ impl Weather {
 }
 
 enum Arrival {
-    Datagram { from: SocketAddrV4, to: SocketAddrV4, bytes: Vec<u8> },
-    Answer { server: SocketAddrV4, key: RequestKey, body: Vec<u8> },
+    /// It lies in a socket since `came`, if whoever reads it had no processor.
+    Datagram {
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        came: Option<Instant>,
+        bytes: Vec<u8>,
+    },
+    Answer {
+        server: SocketAddrV4,
+        key: RequestKey,
+        body: Vec<u8>,
+    },
+}
+
+impl Arrival {
+    fn lies_since(self, now: Instant) -> Self {
+        match self {
+            Self::Datagram { from, to, came, bytes } => {
+                Self::Datagram { from, to, came: Some(came.unwrap_or(now)), bytes }
+            }
+            answer @ Self::Answer { .. } => answer,
+        }
+    }
 }
 
 /// What happened to one call.
@@ -170,7 +191,8 @@ impl World {
         let clients = clients.filter_map(|(at, client)| Some(awake(at, client.next_timeout()?))).min();
         let servers = self.servers.iter_mut();
         let servers = servers.filter_map(|(at, server)| Some(awake(at, server.next_timeout()?))).min();
-        let routers = self.routers.values_mut().filter_map(Router::next_timeout).min();
+        let routers = self.routers.iter_mut();
+        let routers = routers.filter_map(|(at, router)| Some(awake(at, router.next_timeout()?))).min();
         [arrival, clients, servers, routers].into_iter().flatten().min()
     }
 
@@ -184,11 +206,13 @@ impl World {
             let (Arrival::Datagram { to: at, .. } | Arrival::Answer { server: at, .. }) = &arrival;
             let wakes = wakes(&self.asleep, *at);
             if wakes > self.now {
-                self.book(wakes, arrival);
+                self.book(wakes, arrival.lies_since(self.now));
                 continue;
             }
             match arrival {
-                Arrival::Datagram { from, to, bytes } => self.deliver(from, to, &bytes),
+                Arrival::Datagram { from, to, came, bytes } => {
+                    self.deliver(from, to, came.unwrap_or(self.now), &bytes);
+                }
                 Arrival::Answer { server, key, body } => {
                     if let Some(server) = self.servers.get_mut(&server) {
                         server.reply(self.now, key, body.into(), Some([7; 64]), Timing::default());
@@ -201,7 +225,8 @@ impl World {
         clients.for_each(|(_, client)| client.handle_timeout(now));
         let servers = self.servers.iter_mut().filter(|(at, _)| wakes(asleep, **at) <= now);
         servers.for_each(|(_, server)| server.handle_timeout(now));
-        self.routers.values_mut().for_each(|router| router.handle_timeout(self.now));
+        let routers = self.routers.iter_mut().filter(|(at, _)| wakes(asleep, **at) <= now);
+        routers.for_each(|(_, router)| router.handle_timeout(now));
     }
 
     /// Some go on as others, which know nothing but what the first have written down.
@@ -223,13 +248,13 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+    fn deliver(&mut self, from: SocketAddrV4, to: SocketAddrV4, came: Instant, bytes: &[u8]) {
         if let Some(client) = self.clients.get_mut(&to) {
             client.handle_datagram(self.now, from, bytes);
         } else if let Some(server) = self.servers.get_mut(&to) {
-            server.handle_datagram(self.now, from, bytes);
+            server.handle_datagram(self.now, came, from, bytes);
         } else if let Some(router) = self.routers.get_mut(&to) {
-            router.handle_request(self.now, from, bytes);
+            router.handle_request(self.now, came, from, bytes);
         } else if let Some(router) = self.routers.get_mut(&SocketAddrV4::new(*to.ip(), 8000)) {
             router.handle_feedback(self.now, from, bytes);
         }
@@ -301,7 +326,7 @@ impl World {
                 delay += self.random.below(5 * MS);
             }
             let bytes = bytes.clone();
-            self.book(self.now.plus_ns(delay), Arrival::Datagram { from, to, bytes });
+            self.book(self.now.plus_ns(delay), Arrival::Datagram { from, to, came: None, bytes });
         }
     }
 

@@ -57,7 +57,7 @@ pub fn work(socket: &Datagrams, config: Config, stop: &AtomicBool) -> u64 {
         wait(&poller, &time, next);
         socket.receive_batch(&mut batch).unwrap();
         for (from, datagram) in batch.iter() {
-            server.handle_datagram(time.now(), from, datagram);
+            server.handle_datagram(time.now(), time.now(), from, datagram);
             while let Some(event) = server.poll_event() {
                 if let ServerEvent::Request(request) = event {
                     executed += 1;

@@ -15,6 +15,7 @@ mod mirror;
 mod once;
 mod python;
 mod r2p2;
+mod r2p2_waits;
 mod r2p2_weather;
 mod relay_attacks;
 mod remote;
