@@ -13,6 +13,16 @@ use crate::{CallKey, SessionKey};
 use trunkline_call::{ClientStamps, Code, Instant, Pattern, ServerStamps, TraceParent};
 use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, tax_stage};
 
+/// An application can have waited for so long before its call was there: for a daemon, or for room.
+const BEFORE_NS_MAX: u64 = 600_000_000_000;
+
+/// A stamp of an application from before its call was there. One of long ago is none: a single call would outweigh all
+/// others of its method.
+pub(crate) fn lately(said: Instant, now: Instant) -> Instant {
+    let is_taken = said != Instant::default();
+    if is_taken { said.max(Instant(now.0.saturating_sub(BEFORE_NS_MAX))) } else { said }
+}
+
 // LIFE: 22
 /// A call made here is over, from the first stamp to the last.
 pub(crate) fn record_made(engine: &mut Engine, key: CallKey, now: Instant) {

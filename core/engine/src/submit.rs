@@ -3,7 +3,7 @@
 use crate::call::{Body, ClientEnd, Direction, Item};
 use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
-use crate::records::note_late_handler;
+use crate::records::{lately, note_late_handler};
 use crate::session::{Route, delivered_by, delivered_id};
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
@@ -84,8 +84,8 @@ impl Engine {
         let (key, call) = self.calls.renew();
         call.begin(method, client, made.deadline);
         call.waits_for_ready = made.wait_for_ready;
-        call.client_stamps.a0 = made.entered;
-        call.client_stamps.a1 = made.published;
+        call.client_stamps.a0 = lately(made.entered, turn.now);
+        call.client_stamps.a1 = lately(made.published, turn.now);
         call.client_stamps.d2 = turn.now;
         match self.session_mut(session)?.made.entry(made.call) {
             Entry::Vacant(entry) => {

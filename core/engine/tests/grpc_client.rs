@@ -772,6 +772,24 @@ fn five_of_nine_components_are_measured_and_the_sum_is_exact() {
     assert_eq!((row.protocol, row.outgoing), (Protocol::Grpc, true));
 }
 
+/// An application says that its call began when the host did.
+#[test]
+fn no_call_began_long_before_it_was_there() {
+    let mut scene = Scene::new();
+    scene.world.advance(3_600_000_000_000);
+    let call = scene.call(0, b"x", Deadline::NONE);
+    scene.ready(0, 100);
+    let tag = scene.world.webs[0].newest();
+    scene.respond(0, tag, b"y");
+    let finish = scene.client.take_finish();
+    let now = scene.world.now;
+    scene.submit(release(call.call, finish.payload, finish.metadata, now.0));
+    let ask = Ask { samples_max: 10, ..Ask::default() };
+    let seen = scene.world.hosts[0].engine.telemetry().snapshot(now, &ask);
+    let total_ns: u64 = seen.samples.iter().map(|sample| sample.ns.iter().sum::<u64>()).sum();
+    assert!((600_000_000_000..700_000_000_000).contains(&total_ns), "{total_ns}");
+}
+
 /// What came of a request before its answer is all the server wants of it: the rest leaves neither the connection's
 /// queue short of room nor a stream behind, whatever the answer is and however slow the application takes it.
 #[test]
