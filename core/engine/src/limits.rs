@@ -3,6 +3,7 @@
 // What a status says of a limit that is met in several places: what it bounds, and the key that sets it.
 pub(crate) const MESSAGE_BYTES: &str = "bytes of a message (limits.message_bytes)";
 pub(crate) const LINEAR_GROWTH: &str = "bytes of a short message once decoded (limits.linear_growth)";
+pub(crate) const KEPT: &str = "bytes of requests kept for further attempts (limits.attempts_bytes)";
 pub(crate) const WAITING: &str =
     "calls waiting for a connection (limits.calls_waiting_per_endpoint, or pending_max of a balance policy)";
 pub(crate) const GRPC_MESSAGE_BYTES: &str =

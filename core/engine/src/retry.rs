@@ -17,9 +17,11 @@ use crate::CallKey;
 use crate::attempts::{AttemptEnd, CallAttempts, KeptItem, NextAttempt};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, KeptBody, ServerEnd};
 use crate::due::Due;
-use crate::ends::{Blocker, Refusal};
+use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_server};
 use crate::engine::{Engine, Turn};
+use crate::limits::KEPT;
 use crate::records::record_attempt;
+use crate::source::{CallSources, source_of};
 use crate::traced::{name_parent, span_of_attempt};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -52,9 +54,11 @@ impl Engine {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let opens = matches!(item, Item::Open { .. });
-        let attempts = self.calls.find(key).and_then(|call| call.attempts.as_deref());
-        let can_keep = attempts.is_some_and(|attempts| self.attempts.has_room(attempts, item.kept_bytes()));
-        if !can_keep {
+        if !self.can_keep(key, item.kept_bytes()) {
+            if opens {
+                return self.hand_over_once(turn, key, item);
+            }
+            let attempts = self.calls.find(key).and_then(|call| call.attempts.as_deref());
             let live = attempts.and_then(|attempts| attempts.live.first().copied());
             let Some(winner) = live else { return Err(Refusal::Blocked(Blocker::Stream)) };
             let later = self.commit_attempt(turn, key, winner);
@@ -72,6 +76,30 @@ impl Engine {
             self.pass_on(turn, attempt, Direction::Request, &mut kept.item(0));
         }
         Ok(())
+    }
+
+    /// Whether so many bytes of a call's request can be kept.
+    fn can_keep(&mut self, key: CallKey, bytes: usize) -> bool {
+        let Self { calls, sessions, peers, grpc_peers, attempts: control, .. } = self;
+        let sources = CallSources { calls, sessions, peers, grpc_peers };
+        let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
+        attempts.is_some_and(|attempts| control.has_room(attempts, bytes, || sources.of(key)))
+    }
+
+    /// There is no room to keep a request: it has one attempt, and that is the call.
+    fn hand_over_once(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        *self.limits_met.entry(KEPT).or_default() += 1;
+        if let Some(call) = self.calls.find_mut(key)
+            && let Some(attempts) = call.attempts.take()
+        {
+            call.server = ServerEnd::Cluster { cluster: attempts.cluster };
+        }
+        deliver_to_server(self, turn, ItemWay { key, direction: Direction::Request }, opening)
     }
 
     /// A response item of an attempt. `false` if the attempt was in vain and the item is used up; else the attempt has
@@ -160,15 +188,15 @@ impl Engine {
         for attempt in &attempts.live {
             self.cancel_as(turn, *attempt, code);
         }
-        self.release_attempts(&attempts);
+        self.release_attempts(key, &attempts);
     }
 
     fn attempts_of(&mut self, key: CallKey) -> Option<&mut CallAttempts> {
         self.calls.find_mut(key)?.attempts.as_deref_mut()
     }
 
-    fn release_attempts(&mut self, attempts: &CallAttempts) {
-        self.attempts.release(attempts);
+    fn release_attempts(&mut self, key: CallKey, attempts: &CallAttempts) {
+        self.attempts.release(key, attempts);
         if let Some(timer) = attempts.timer {
             self.timers.cancel(timer);
         }
@@ -198,9 +226,10 @@ impl Engine {
             (Item::Message { end, .. }, Some(body)) => KeptItem::Message { body, end: *end },
             _ => KeptItem::HalfClose,
         };
+        let source = source_of(self, key);
         let Self { calls, attempts: control, .. } = self;
         let attempts = calls.find_mut(key)?.attempts.as_deref_mut()?;
-        control.keep(attempts, kept.clone(), bytes);
+        control.keep(key, attempts, (kept.clone(), bytes), || source);
         Some(kept)
     }
 
@@ -341,7 +370,7 @@ impl Engine {
                 self.outpaced(turn.now, *loser);
                 self.cancel_as(turn, *loser, Code::Cancelled);
             }
-            self.release_attempts(&attempts);
+            self.release_attempts(key, &attempts);
         }
         if let Some(timer) = call.timer {
             self.timers.cancel(timer);

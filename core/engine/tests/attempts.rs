@@ -429,3 +429,49 @@ fn a_request_that_outgrows_what_is_kept_has_the_attempt_it_has() {
         "and no other"
     );
 }
+
+#[test]
+fn requests_for_which_there_is_no_room_have_one_attempt() {
+    const CALLS: u64 = 40;
+    let mut world = World::with_limits(Limits { attempts_bytes: 12_000, ..generous() });
+    let mut client = world.attach(0, PROTO, Some("tcp://10.0.0.1:1"), false);
+    let mut server = world.attach(1, PROTO, None, true);
+    world.hosts[0].engine.configure_calls("world.Echo", ServiceConfig::parse(&retries(2)).unwrap());
+    for _ in 0..CALLS {
+        let payload = world.blob(&mut client, &[7; 1000]);
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+    }
+    world.settle(&mut [&mut client, &mut server]);
+    let snapshot = world.hosts[0].engine.snapshot();
+    let kept = snapshot.memory.iter().find(|(what, _)| what.contains("further attempts")).unwrap().1;
+    // One source alone has about two thirds.
+    assert!((6_000..=9_000).contains(&kept), "{kept}");
+    let (mut seen, mut ended) = (0, 0);
+    for _ in 0..3 {
+        for completion in server.take() {
+            let Completion::Call(call) = completion else { continue };
+            seen += 1;
+            world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+            world.submit(&server, Submission::Finish(finish(call.call, Code::Unavailable, None))).unwrap();
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        world.advance(100 * MS);
+        world.settle(&mut [&mut client, &mut server]);
+        for completion in client.take() {
+            let Completion::Finish(finish) = completion else { continue };
+            assert_eq!(finish.code, Code::Unavailable);
+            ended += 1;
+            world.submit(&client, release(finish.call, finish.payload, finish.metadata, 9)).unwrap();
+        }
+    }
+    let once: u64 = snapshot.limits_met.iter().map(|(_, calls)| calls).sum();
+    assert_eq!((seen, ended), (2 * CALLS - once, CALLS), "{once} without a second attempt");
+    assert!((30..CALLS).contains(&once), "{once}");
+    let memory = world.hosts[0].engine.snapshot().memory;
+    assert!(
+        memory.iter().all(|(what, bytes)| !what.contains("further attempts") || *bytes == 0),
+        "{memory:?}"
+    );
+    assert_eq!(world.leftovers().0, 0);
+}

@@ -4,6 +4,7 @@ use super::call_attempts::{CallAttempts, KeptItem};
 use crate::cluster::ClusterKey;
 use crate::limits::Limits;
 use crate::registry::service_of;
+use crate::shared_room::SharedRoom;
 use crate::snapshot::AttemptFigures;
 use crate::{CallKey, RemoteKey};
 use std::collections::HashMap;
@@ -23,8 +24,10 @@ pub(crate) struct AttemptControl {
     throttles: HashMap<Box<str>, Throttle>,
     /// What all calls may spend on further attempts.
     budget: Budget,
-    /// Bytes of requests kept for further attempts.
+    /// Bytes of requests kept for further attempts, over the whole host.
     kept: CountShare,
+    /// Those of this shard, by for whom.
+    room: SharedRoom,
     /// The limits of the host, if there are other shards.
     host: Option<Arc<HostLimits>>,
     /// Those of all calls at most, and those of one.
@@ -74,6 +77,7 @@ impl AttemptControl {
             throttles: HashMap::new(),
             budget: Budget::new(limits.attempts_percent, limits.attempts_per_second),
             kept: CountShare::default(),
+            room: SharedRoom::default(),
             host: None,
             kept_bytes_max: limits.attempts_bytes,
             call_bytes_max: limits.grpc_replay_bytes_per_call,
@@ -141,7 +145,10 @@ impl AttemptControl {
     /// What calls that were handed over keep.
     pub fn take_up(&mut self, kept_bytes: impl Iterator<Item = usize>) {
         self.kept.give_back(self.kept.used());
-        self.kept.hold(kept_bytes.fold(0, usize::saturating_add) as u64);
+        let kept_bytes = kept_bytes.fold(0, usize::saturating_add) as u64;
+        self.kept.hold(kept_bytes);
+        self.room = SharedRoom::default();
+        self.room.take_untold(kept_bytes);
     }
 
     /// What has become of attempts so far.
@@ -154,24 +161,45 @@ impl AttemptControl {
         self.kept.used() as usize
     }
 
-    /// Whether an item of so many bytes can be kept.
-    pub fn has_room(&mut self, attempts: &CallAttempts, bytes: usize) -> bool {
-        let has_room = self.kept.reserve(bytes as u64, self.kept_bytes_max as u64);
-        // An opening is always kept: it was found small enough, and metadata is bounded.
-        attempts.kept.is_empty() || has_room && attempts.kept_bytes + bytes <= self.call_bytes_max
+    /// Whether an item of so many bytes can be kept, of a call of this source.
+    pub fn has_room(
+        &mut self,
+        attempts: &CallAttempts,
+        bytes: usize,
+        source: impl FnOnce() -> Arc<str>,
+    ) -> bool {
+        // An opening was found small enough, and metadata is bounded.
+        let is_short = attempts.kept.is_empty() || attempts.kept_bytes + bytes <= self.call_bytes_max;
+        is_short
+            && self.kept.reserve(bytes as u64, self.kept_bytes_max as u64)
+            && self.room.has_room(bytes as u64, self.room_bytes(), source)
     }
 
-    /// Keeps an item that costs so many bytes.
-    pub fn keep(&mut self, attempts: &mut CallAttempts, kept: KeptItem, bytes: usize) {
+    /// Keeps an item of a call that costs so many bytes.
+    pub fn keep(
+        &mut self,
+        call: CallKey,
+        attempts: &mut CallAttempts,
+        (kept, bytes): (KeptItem, usize),
+        source: impl FnOnce() -> Arc<str>,
+    ) {
         self.kept.hold(bytes as u64);
+        self.room.take(call, bytes as u64, self.room_bytes(), source);
         attempts.kept_bytes += bytes;
         attempts.kept.push(kept);
     }
 
     /// What a call kept is free.
-    pub fn release(&mut self, attempts: &CallAttempts) {
+    pub fn release(&mut self, call: CallKey, attempts: &CallAttempts) {
         debug_assert!(attempts.kept_bytes <= self.kept_bytes(), "a call gives back what it kept, once");
         self.kept.give_back(attempts.kept_bytes as u64);
+        self.room.give_back(call, attempts.kept_bytes as u64);
+    }
+
+    /// What one source alone may have kept: so that all together have what may be.
+    fn room_bytes(&self) -> u64 {
+        let all = self.kept_bytes_max as u64;
+        all - all / 3
     }
 
     /// Whether a call may have another attempt; if so it is paid for.
