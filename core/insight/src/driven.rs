@@ -29,8 +29,8 @@ impl DrivenCalls {
         )
     }
 
-    /// Why a target of this figure is out of reach of them; `None` if it is not.
-    pub(crate) fn reason(&self, figure: &str, name: &str, wanted: f64) -> Option<String> {
+    /// Why a target of this figure is out of reach of them, which hosts of so many clusters made; `None` if it is not.
+    pub(crate) fn reason(&self, figure: &str, name: &str, wanted: f64, clusters: usize) -> Option<String> {
         let waits = "handlers wait and take hardly any processor time";
         let fixed = match figure {
             "1" => Some("they were made in minutes, not in two years"),
@@ -40,7 +40,7 @@ impl DrivenCalls {
             }
             "12" => Some("these are the wires and stacks of one machine, not of data centres far apart"),
             "13" => Some("nothing else waits in this machine's queues"),
-            "16" | "19" => Some("one host of one cluster made all calls"),
+            "16" | "19" if clusters < 2 => Some("one host of one cluster made all calls"),
             "20" => Some("the daemons' part of a host on which handlers wait is no part of a fleet's work"),
             "21" => Some(waits),
             "23" if name.contains("cycles") => Some(waits),

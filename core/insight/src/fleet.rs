@@ -265,6 +265,11 @@ impl Fleet {
         self.heads.iter().any(|head| head.generated)
     }
 
+    /// Clusters that hosts say they are of.
+    pub fn clusters(&self) -> BTreeSet<&str> {
+        self.heads.iter().map(|head| head.cluster.as_str()).filter(|cluster| !cluster.is_empty()).collect()
+    }
+
     /// How the calls were made, if they were made after the shape of others.
     pub fn driven(&self) -> Option<DrivenCalls> {
         self.heads.iter().find_map(|head| head.driven)

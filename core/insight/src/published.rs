@@ -193,7 +193,10 @@ impl Published {
             });
         }
         if let Some(driven) = fleet.driven() {
-            checked.iter_mut().for_each(|one| one.reason = driven.reason(&one.figure, &one.name, one.wanted));
+            let clusters = fleet.clusters().len();
+            checked
+                .iter_mut()
+                .for_each(|one| one.reason = driven.reason(&one.figure, &one.name, one.wanted, clusters));
         }
         checked.sort_by_key(|one| one.figure.parse::<u32>().unwrap_or(u32::MAX));
         checked

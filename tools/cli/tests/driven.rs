@@ -4,7 +4,7 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use support::{Host, end, trunkline, watched};
 
 /// Of a call: bytes of request and response, calls below with itself, calls above.
@@ -29,6 +29,54 @@ fn shapes(file: &str) -> BTreeMap<(String, String), (Vec<Shape>, f64)> {
     found
 }
 
+const CALLER: &str = "[daemon]\nnode = \"alpha\"\n[recorder]\ntraces = true\nsample = 1.0\n";
+
+/// A daemon for the servers, and where it listens.
+fn server() -> (Host, SocketAddr) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    (Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{port}\"]\n")), port)
+}
+
+/// Hosts of two clusters make the calls that the file has of theirs: figures by cluster can be drawn then.
+#[test]
+fn each_cluster_makes_its_calls() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let planned = file("planned.rec");
+    let synth = end(&mut trunkline(&["synth", "--methods", "300", "--calls", "10", "-o", &planned]), "");
+    assert_eq!(synth.code, Some(0), "{synth:?}");
+    let (beta, port) = server();
+    let (server, to) = (beta.socket().to_str().unwrap().to_owned(), format!("tcp://{port}"));
+    let drive = |cluster: &str| {
+        let (alpha, out) = (Host::start(CALLER), file(cluster));
+        let verb = ["drive", &planned, "--server-socket", &server, "--to", &to, "--rate", "1000/s"];
+        let options = ["--time-scale", "0.05", "--below-max", "2", "--message-bytes-max", "4096"];
+        let more = ["--cluster", cluster, "-o", &out];
+        (alpha.verb(&[&verb[..], &options, &more].concat(), ""), out)
+    };
+    let (none, _) = drive("elsewhere");
+    assert!(none.code == Some(1) && none.err.contains("no calls of cluster elsewhere"), "{none:?}");
+    let files = ["cluster-03", "cluster-07"].map(|cluster| {
+        let (driven, out) = drive(cluster);
+        assert_eq!(driven.code, Some(0), "{driven:?}");
+        out
+    });
+    let check = end(&mut trunkline(&["characterize", &files[0], &files[1], "--check"]), "");
+    let line = check.out.lines().find(|line| line.contains("cluster count")).unwrap();
+    assert!(line.split_whitespace().any(|word| word == "2"), "{line}");
+    assert!(!line.contains("out of reach"), "{line}");
+    let report = file("report");
+    let drawn = end(&mut trunkline(&["characterize", &files[0], &files[1], "-o", &report]), "");
+    assert_eq!(drawn.code, Some(0), "{drawn:?}");
+    let page = std::fs::read_to_string(folder.path().join("report").join("index.html")).unwrap();
+    assert!(page.contains("The slowest cluster takes"), "Figure 16 is drawn; one service has too few calls here");
+    // Weights are those of the calls that the file has of the cluster.
+    let stands_for = |file: &str| shapes(file).values().map(|(_, weight)| weight).sum::<f64>();
+    let both: f64 = files.iter().map(|file| stands_for(file)).sum();
+    assert!(both < stands_for(&planned) / 2.0, "{both}");
+}
+
 #[test]
 fn a_generated_fleet_goes_through_two_daemons() {
     const BELOW_MAX: u64 = 6;
@@ -39,9 +87,8 @@ fn a_generated_fleet_goes_through_two_daemons() {
     let [planned, driven] = ["planned.rec", "driven.rec"].map(file);
     let synth = end(&mut trunkline(&["synth", "--methods", "300", "--calls", "10", "-o", &planned]), "");
     assert_eq!(synth.code, Some(0), "{synth:?}");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let beta = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{port}\"]\n"));
-    let alpha = Host::start("[daemon]\nnode = \"alpha\"\n[recorder]\ntraces = true\nsample = 1.0\n");
+    let (beta, port) = server();
+    let alpha = Host::start(CALLER);
     let (bytes, below, to) = (BYTES_MAX.to_string(), BELOW_MAX.to_string(), format!("tcp://{port}"));
     let drive = alpha.verb(
         &[

@@ -205,6 +205,10 @@ pub struct DriveArgs {
     /// Bytes of the largest message
     #[arg(long, value_name = "BYTES", default_value = "1048576", value_parser = upto(64, 1 << 26))]
     pub message_bytes_max: u32,
+    /// Make only the calls of this cluster in the file, and write them as calls of it: a host for each cluster makes
+    /// its own
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub cluster: String,
 }
 
 /// Files of records.

@@ -62,7 +62,8 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     let planned = load(std::slice::from_ref(&args.file))?;
     let calls = plans(&planned, args);
     if calls.is_empty() {
-        return Err(format!("{}: it holds no calls but those to daemons themselves", args.file.display()));
+        let of = if args.cluster.is_empty() { String::new() } else { format!(" of cluster {}", args.cluster) };
+        return Err(format!("{}: it holds no calls{of} but those to daemons themselves", args.file.display()));
     }
     output::check(&args.out)?;
     let socket = socket.as_deref();
@@ -75,7 +76,7 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     let (is_over, is_lost) = (AtomicBool::new(false), AtomicBool::new(false));
     let (driven, bytes) = std::thread::scope(|scope| {
         let recording = scope.spawn(|| {
-            let recorded = record_all(from, || is_over.load(Ordering::Relaxed));
+            let recorded = record_all(from, &args.cluster, || is_over.load(Ordering::Relaxed));
             is_lost.store(recorded.is_err(), Ordering::Relaxed);
             recorded
         });
@@ -156,7 +157,13 @@ fn plans(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
         code: call.row.code,
         takes: Duration::from_secs_f64(call.total_s() * args.time_scale),
     };
-    fleet.each_once().filter(is_made).map(plan).collect()
+    asked_for(fleet, args).filter(is_made).map(plan).collect()
+}
+
+/// The calls of the file that are asked for.
+fn asked_for<'a>(fleet: &'a Fleet, args: &'a DriveArgs) -> impl Iterator<Item = &'a FleetCall> {
+    let cluster = |call: &FleetCall| fleet.heads[call.block as usize].cluster.as_str();
+    fleet.each_once().filter(move |call| args.cluster.is_empty() || cluster(call) == args.cluster)
 }
 
 /// As this program calls.
@@ -290,7 +297,7 @@ fn order(calls: &[CallPlan]) -> Vec<usize> {
 /// What was recorded of the calls, as blocks: of each method and outcome the weights are those of the file together.
 fn kept(planned: &Fleet, recorded: &Fleet, args: &DriveArgs) -> Vec<RecordBlock> {
     let mut weights: BTreeMap<(&str, Code), (f64, f64)> = BTreeMap::new();
-    for call in planned.each_once() {
+    for call in asked_for(planned, args) {
         weights.entry((planned.name(call.method), call.row.code)).or_default().0 += call.weight;
     }
     let is_kept = |call: &&FleetCall| call.row.side == Side::Made && recorded.name(call.method) != ABOVE;

@@ -24,20 +24,46 @@ trunkline characterize fleet.rec --check --publish docs/measured
 
 ";
 
-/// What stands above a page of calls made by `trunkline drive`; `INSTEAD` is in its place.
+/// What stands above a page of calls made by `trunkline drive`; words in capitals are replaced.
 const DRIVEN: &str = "\
-**Measured, in two daemons on one machine.** `trunkline drive` made the calls of [the generated fleet](fleet.md) once
-more, through real daemons, and their recorder recorded them: the daemon of the callers has `recorder.traces = true` and
+**Measured, in HOSTS daemons on one machine.** `trunkline drive` made the calls of [the generated fleet](fleet.md) once
+more, through real daemons, and their recorder recorded them: CALLERS has `recorder.traces = true` and
 `recorder.sample = 1`. The weights are the generated fleet's, because each method was called as often as any other.
 
 ```
 trunkline synth --methods 300 --calls 200 -o fleet.rec
-trunkline --socket alpha.sock drive fleet.rec --server-socket beta.sock --to tcp://127.0.0.1:7878 OPTIONS-o driven.rec
-trunkline characterize driven.rec --check --publish docs/measured
+DRIVE
+trunkline characterize FILES --check --publish docs/measured
 ```
 
 ";
-const INSTEAD: &str = "OPTIONS";
+
+/// The same for these calls.
+fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
+    let DrivenCalls { time_scale, below_max, message_bytes_max } = driven;
+    let servers = "--server-socket beta.sock --to tcp://127.0.0.1:7878";
+    let options =
+        format!("--time-scale {time_scale} --below-max {below_max} --message-bytes-max {message_bytes_max}");
+    let clusters = fleet.clusters();
+    let (hosts, callers, drive, files) = if clusters.len() < 2 {
+        let drive = format!(
+            "trunkline --socket alpha.sock drive fleet.rec {servers} \\\n    {options} -o driven.rec"
+        );
+        ("two".to_owned(), "the daemon of the callers", drive, "driven.rec")
+    } else {
+        let names: Vec<&str> = clusters.iter().copied().collect();
+        let drive = format!(
+            "for cluster in {}; do\n  trunkline --socket $cluster.sock drive fleet.rec --cluster $cluster {servers} \\\n    \
+             {options} -o driven-$cluster.rec &\ndone; wait",
+            names.join(" ")
+        );
+        let hosts = (clusters.len() + 1).to_string();
+        (hosts, "the daemon of the callers of each cluster", drive, "driven-*.rec")
+    };
+    [("HOSTS", &*hosts), ("CALLERS", callers), ("DRIVE", &drive), ("FILES", files)]
+        .iter()
+        .fold(DRIVEN.to_owned(), |text, (word, put)| text.replace(word, put))
+}
 
 /// What the page and its pictures are called.
 pub fn name(fleet: &Fleet) -> &'static str {
@@ -74,11 +100,7 @@ pub fn page(fleet: &Fleet, checked: &[Checked]) -> String {
         out += GENERATED;
     }
     if let Some(driven) = fleet.driven() {
-        let DrivenCalls { time_scale, below_max, message_bytes_max } = driven;
-        let options = format!(
-            "\\\n    --time-scale {time_scale} --below-max {below_max} --message-bytes-max {message_bytes_max} "
-        );
-        out += &DRIVEN.replace(INSTEAD, &options);
+        out += &made_by(fleet, &driven);
         out += &format!("{}\n\n", driven.words());
     }
     // Writing to a string does not fail.

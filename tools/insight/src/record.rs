@@ -108,11 +108,12 @@ pub fn beginning(channel: Channel) -> Result<Beginning, String> {
     Ok(Beginning { client, first })
 }
 
-/// Records every call from there on until `is_over`, and returns the blocks as a file has them.
+/// Records every call from there on until `is_over`, and returns the blocks as a file has them, of a host of that
+/// cluster.
 ///
 /// # Errors
 /// The daemon does not answer any more.
-pub fn record_all(from: Beginning, is_over: impl Fn() -> bool) -> Result<Vec<u8>, String> {
+pub fn record_all(from: Beginning, cluster: &str, is_over: impl Fn() -> bool) -> Result<Vec<u8>, String> {
     let Beginning { client, first } = from;
     let args = RecordArgs {
         out: OutputArgs { output: PathBuf::from("(memory)"), force: false },
@@ -121,7 +122,7 @@ pub fn record_all(from: Beginning, is_over: impl Fn() -> bool) -> Result<Vec<u8>
         traces: f64::INFINITY,
         tail: KeptTail::None,
         time: Duration::ZERO,
-        cluster: String::new(),
+        cluster: cluster.to_owned(),
     };
     let mut recording = Recording::new(client, &args, Vec::new(), &first);
     recording.run(|| if is_over() { Duration::ZERO } else { INTERVAL })?;
