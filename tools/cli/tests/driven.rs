@@ -70,7 +70,10 @@ fn each_cluster_makes_its_calls() {
     let drawn = end(&mut trunkline(&["characterize", &files[0], &files[1], "-o", &report]), "");
     assert_eq!(drawn.code, Some(0), "{drawn:?}");
     let page = std::fs::read_to_string(folder.path().join("report").join("index.html")).unwrap();
-    assert!(page.contains("The slowest cluster takes"), "Figure 16 is drawn; one service has too few calls here");
+    assert!(
+        page.contains("The slowest cluster takes"),
+        "Figure 16 is drawn; one service has too few calls here"
+    );
     // Weights are those of the calls that the file has of the cluster.
     let stands_for = |file: &str| shapes(file).values().map(|(_, weight)| weight).sum::<f64>();
     let both: f64 = files.iter().map(|file| stands_for(file)).sum();

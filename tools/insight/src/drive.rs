@@ -62,8 +62,12 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     let planned = load(std::slice::from_ref(&args.file))?;
     let calls = plans(&planned, args);
     if calls.is_empty() {
-        let of = if args.cluster.is_empty() { String::new() } else { format!(" of cluster {}", args.cluster) };
-        return Err(format!("{}: it holds no calls{of} but those to daemons themselves", args.file.display()));
+        let of =
+            if args.cluster.is_empty() { String::new() } else { format!(" of cluster {}", args.cluster) };
+        return Err(format!(
+            "{}: it holds no calls{of} but those to daemons themselves",
+            args.file.display()
+        ));
     }
     output::check(&args.out)?;
     let socket = socket.as_deref();

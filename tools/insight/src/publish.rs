@@ -52,10 +52,10 @@ fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
         ("two".to_owned(), "the daemon of the callers", drive, "driven.rec")
     } else {
         let names: Vec<&str> = clusters.iter().copied().collect();
+        let one = format!("trunkline --socket $cluster.sock drive fleet.rec --cluster $cluster {servers}");
+        let names = names.join(" ");
         let drive = format!(
-            "for cluster in {}; do\n  trunkline --socket $cluster.sock drive fleet.rec --cluster $cluster {servers} \\\n    \
-             {options} -o driven-$cluster.rec &\ndone; wait",
-            names.join(" ")
+            "for cluster in {names}; do\n  {one} \\\n    {options} -o driven-$cluster.rec &\ndone; wait"
         );
         let hosts = (clusters.len() + 1).to_string();
         (hosts, "the daemon of the callers of each cluster", drive, "driven-*.rec")
