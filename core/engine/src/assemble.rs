@@ -5,6 +5,7 @@ use crate::call::{Body, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::limits::{ARRIVING, MESSAGE_BYTES, STALLED};
+use crate::receive_room::{has_share, opening_may_have};
 use crate::registry::Form;
 use crate::target::Target;
 use crate::{CallKey, Heaps, PeerKey, SessionKey};
@@ -83,7 +84,9 @@ impl Engine {
         let header_bytes = Body::header_bytes(encoding);
         let streams = matches!(shape, Shape::Message { .. });
         let may = self.may_arrive(turn, session, total.saturating_add(header_bytes))
-            && (!streams || self.has_share(turn, call, session, direction, total));
+            && (!streams || has_share(self, turn, call, session, direction, total))
+            && (!matches!(shape, Shape::Open { .. })
+                || opening_may_have(self, turn, call, session, total).is_some());
         match may {
             true => AssemblyPlace::for_message(turn.heaps, session, header_bytes, total),
             false => AssemblyPlace::Private(Vec::new()),

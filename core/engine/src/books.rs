@@ -161,6 +161,10 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     let arriving = arriving.map(|one| one.counted as usize).sum();
     agree(&of("bytes arriving"), session.arriving_bytes as usize, arriving)?;
     agree(&of("bytes held by streams"), session.stream_bytes as usize, held.sum())?;
+    let holds = |call: CallKey| engine.calls.find(call).is_some_and(|call| call.handler() == Some(key));
+    if let Some((call, bytes)) = session.openings.held().find(|(call, _)| !holds(*call)) {
+        return Err(of(&format!("{bytes} bytes of an opening are {call:?}'s, which it does not serve")));
+    }
     let served = engine.calls.iter().filter(|(_, call)| call.handler() == Some(key) && call.admitted).count();
     if session.delivered.used() > served as u64 {
         return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered.used())));

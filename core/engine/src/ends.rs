@@ -47,7 +47,9 @@ pub(crate) enum Refusal {
 pub(crate) enum Blocker {
     /// Room in the session's receive heap.
     Session(SessionKey),
-    /// The same, for a stream that holds nothing of it: others go before.
+    /// Openings of its source to be released, which hold its part of that heap.
+    Opening(SessionKey),
+    /// Room there, for a stream that holds nothing of it: others go before.
     Streams(SessionKey),
     /// The stream's own messages to be released, of which it holds its share.
     Share,

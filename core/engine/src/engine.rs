@@ -342,7 +342,7 @@ impl Engine {
         let session = self.sessions.find_mut(key)?;
         self.shards.forget_session(key);
         session.outbox.clear();
-        let parked = session.parked.drain(..).chain(session.parked_streams.drain(..));
+        let parked = session.parked.drain().into_iter().chain(session.parked_streams.drain());
         Some(parked.map(|(call, _)| call).collect())
     }
 

@@ -5,6 +5,7 @@ use crate::due::Due;
 use crate::ends::{ClientSide, EndOfCall, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
+use crate::receive_room::streams_hold_less;
 use crate::records::{record_abandoned, record_made, take_stamps_of_attempt};
 use crate::sampled::sample_answer;
 use crate::shard::ShardStage;
@@ -254,7 +255,7 @@ impl Engine {
         let half = call.half(direction);
         let backlog = std::mem::take(&mut half.backlog);
         if let Some((session, bytes)) = half.share.end() {
-            self.streams_hold_less(session, bytes);
+            streams_hold_less(self, session, bytes);
         }
         for mut item in backlog {
             self.unaccount(key, direction, &item);

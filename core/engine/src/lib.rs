@@ -6,16 +6,16 @@
 //! bytes to send.
 //!
 //! # Owners and joints
-//! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with values.
-//! `admission/` owns the policies and what they remember, `attempts/` what bounds further attempts, `registry.rs` who
-//! serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues (`shared_queue.rs`),
-//! `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them (`names.rs`,
-//! `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind
-//! of end each, `held.rs` what may be held for whom, `shared_room.rs` what one source may have of a server's room
-//! (`source.rs`), `gateway_client.rs` what the gateway is told, `nested.rs` the calls that end with others,
-//! `invariants.rs` which of our own rules was found broken. `call.rs` is one call, `half.rs` one of its directions,
-//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them:
-//! only they see two. Imports lead downwards.
+//! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with
+//! values. `admission/` owns the policies and what they remember, `attempts/` what bounds further attempts,
+//! `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues
+//! (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them
+//! (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and
+//! `r2p2.rs` one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom,
+//! `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway_client.rs` what the gateway is
+//! told, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found broken.
+//! `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it. Above them [`Engine`] is
+//! made of owners, and the files that implement it join them: only they see two. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -99,6 +99,7 @@ mod opaque;
 mod operator;
 mod owners;
 mod packing;
+mod parked;
 mod pass;
 mod peer;
 mod peer_end;
@@ -110,6 +111,7 @@ mod r2p2_end;
 mod r2p2_peer;
 mod r2p2_remote;
 mod reach;
+mod receive_room;
 mod records;
 mod registry;
 mod remote;

@@ -8,12 +8,11 @@ use crate::gather::Gathered;
 use crate::held::HeldFull;
 use crate::limits::{ANSWERS, ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
+use crate::receive_room::park;
 use crate::sampled::{sample_answer, sample_request};
-use crate::session::Session;
 use crate::source::source_of;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use trunkline_call::{Encoding, Fault, Instant};
 use trunkline_grpc::framing::FramingFault;
 
@@ -221,14 +220,13 @@ impl Engine {
     fn line_up(&mut self, key: CallKey, direction: Direction, blocker: Blocker) {
         match blocker {
             Blocker::Session(session) => {
-                if let Some(session) = self.sessions.find_mut(session) {
-                    session.parked.push_back((key, direction));
-                }
+                park(self, key, direction, session, |session| &mut session.parked.room);
+            }
+            Blocker::Opening(session) => {
+                park(self, key, direction, session, |session| &mut session.parked.openings);
             }
             Blocker::Streams(session) => {
-                if let Some(session) = self.sessions.find_mut(session) {
-                    session.parked_streams.push_back((key, direction));
-                }
+                park(self, key, direction, session, |session| &mut session.parked_streams);
             }
             Blocker::Peer(peer) => {
                 if let Some(peer) = self.peers.find_mut(peer) {
@@ -515,31 +513,7 @@ impl Engine {
             (fault, Direction::Response) => Fault::MalformedResponse { why: fault.to_string() },
         })
     }
-
-    /// Room was made in a session's receive heap: those who wait for it go on, streams last.
-    pub(crate) fn unpark(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
-        if self.serve_parked(turn, session, |session| &mut session.parked) {
-            self.serve_parked(turn, session, |session| &mut session.parked_streams);
-        }
-    }
-
-    /// Serves a line until the first in it has to go on waiting. Whether nobody does.
-    fn serve_parked(&mut self, turn: &mut Turn<'_>, session: SessionKey, line: Line) -> bool {
-        while let Some(first) = self.sessions.find_mut(session).and_then(|found| line(found).pop_front()) {
-            let (key, direction) = first;
-            self.unblock(turn, key, direction);
-            let Some(line) = self.sessions.find_mut(session).map(line) else { return false };
-            if line.back() == Some(&first) {
-                line.rotate_right(1);
-                return false;
-            }
-        }
-        true
-    }
 }
-
-/// One of the lines in which calls wait for room in a session's receive heap.
-type Line = fn(&mut Session) -> &mut VecDeque<(CallKey, Direction)>;
 
 /// Whether this is the last item of its direction.
 fn ends(item: &Item<'_>) -> bool {

@@ -2,11 +2,11 @@
 
 use crate::CallKey;
 use crate::held::Holding;
-use crate::item::Direction;
 use crate::limits::Limits;
+use crate::parked::{ParkedCalls, ParkedLines};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shard::{Majority, ShardIndex, application_of};
-use crate::shared_room::SharedRoom;
+use crate::shared_room::{SharedRoom, ToldParts};
 use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,11 +54,14 @@ pub struct Session {
     freed_bytes: u64,
     /// Ask for Freed entries as soon as this many bytes wait: an eighth of the send heap.
     freed_bytes_max: u64,
-    /// Calls with a message waiting for room in this session's receive heap, first come first served.
-    pub(crate) parked: VecDeque<(CallKey, Direction)>,
+    /// Calls with a message waiting for room in this session's receive heap (`parked.rs`).
+    pub(crate) parked: ParkedCalls,
     /// The same of streams that hold nothing of that heap; served when nobody else waits (`shares.rs`).
     #[serde(default)]
-    pub(crate) parked_streams: VecDeque<(CallKey, Direction)>,
+    pub(crate) parked_streams: ParkedLines,
+    /// What openings hold of that heap, by who makes their calls, of those that came when it was not nearly empty.
+    #[serde(skip)]
+    pub(crate) openings: ToldParts,
     /// Bytes of that heap in messages of streams whose calls are open.
     #[serde(default)]
     pub(crate) stream_bytes: u64,
@@ -142,8 +145,9 @@ impl Session {
             freed: Vec::with_capacity(FREED_MAX),
             freed_bytes: 0,
             freed_bytes_max: (send_heap_bytes / 8).min(FREED_BYTES_MAX),
-            parked: VecDeque::new(),
-            parked_streams: VecDeque::new(),
+            parked: ParkedCalls::default(),
+            parked_streams: ParkedLines::default(),
+            openings: ToldParts::default(),
             stream_bytes: 0,
             arriving_bytes: 0,
             parked_bytes: SharedRoom::default(),
@@ -208,6 +212,7 @@ impl Session {
             self.brought.remove(&id);
         }
         self.delivered.give_back(call, 1);
+        self.openings.count_off(call, u64::MAX);
         self.has_drained()
     }
 

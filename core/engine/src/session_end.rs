@@ -8,10 +8,10 @@ use crate::ends::{
 };
 use crate::engine::{Engine, Turn};
 use crate::opaque;
+use crate::receive_room::{awaits_share, opening_holds, part_of_opening, streams_hold_less};
 use crate::records::await_handler;
 use crate::registry::{Form, MethodTypes};
 use crate::session::credit;
-use crate::shares::{ReceiveHeap, Wait};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
@@ -93,7 +93,7 @@ impl EndOfCall for SessionHandler<'_> {
     fn release(&self, engine: &mut Engine, key: CallKey) {
         let left = engine.calls.find_mut(key).map(|call| (call.known_as.take(), call.request.share.end()));
         let (known_as, share) = left.unwrap_or_default();
-        share.into_iter().for_each(|(session, bytes)| engine.streams_hold_less(session, bytes));
+        share.into_iter().for_each(|(session, bytes)| streams_hold_less(engine, session, bytes));
         if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(key, known_as)) {
             engine.complete(self.session, Completion::Drained);
         }
@@ -237,73 +237,12 @@ impl Engine {
         if less > 0
             && let Some((session, _)) = holder
         {
-            self.streams_hold_less(session, less);
+            streams_hold_less(self, session, less);
         }
         self.credit_sender(key, direction, credit);
         if awaited {
             self.unblock(turn, key, direction);
         }
-    }
-
-    /// Messages of streams were released, or their calls have ended.
-    pub(crate) fn streams_hold_less(&mut self, session: SessionKey, bytes: u64) {
-        if let Some(session) = self.sessions.find_mut(session) {
-            let stream_bytes = session.stream_bytes.checked_sub(bytes);
-            session.stream_bytes =
-                self.invariants.left(stream_bytes, "a stream's messages lie in a heap counted");
-        }
-    }
-
-    /// What a message of a stream has to wait for before it may go into the receive heap of `to`, however much room
-    /// there is. What lies there already, and what is no message of a stream, waits for nothing.
-    pub(crate) fn awaits_share(
-        &mut self,
-        turn: &Turn<'_>,
-        key: CallKey,
-        to: SessionKey,
-        direction: Direction,
-        item: &Item<'_>,
-    ) -> Option<Blocker> {
-        let Item::Message { body, .. } = item else { return None };
-        if matches!(body, Body::Placed { .. }) {
-            return None;
-        }
-        match self.admit_to_heap(turn, key, to, direction, body.len())? {
-            Wait::Streams => Some(Blocker::Streams(to)),
-            Wait::Share => {
-                self.calls.find_mut(key)?.half(direction).share.await_release();
-                Some(Blocker::Share)
-            }
-        }
-    }
-
-    /// Whether a message of a stream that is arriving may get a block in the receive heap of `to` now.
-    pub(crate) fn has_share(
-        &self,
-        turn: &Turn<'_>,
-        key: CallKey,
-        to: SessionKey,
-        direction: Direction,
-        bytes: u32,
-    ) -> bool {
-        self.admit_to_heap(turn, key, to, direction, bytes).is_none()
-    }
-
-    fn admit_to_heap(
-        &self,
-        turn: &Turn<'_>,
-        key: CallKey,
-        to: SessionKey,
-        direction: Direction,
-        bytes: u32,
-    ) -> Option<Wait> {
-        let heap = ReceiveHeap {
-            capacity: turn.heaps.receive_usual(to),
-            free: turn.heaps.receive_free(to),
-            // Large messages are beside what streams share; which of them are a stream's is not told apart.
-            streams: self.sessions.find(to)?.stream_bytes.saturating_sub(turn.heaps.receive_large(to).into()),
-        };
-        self.calls.find(key)?.half_of(direction).share.admit(heap, bytes).err()
     }
 
     /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
@@ -316,9 +255,10 @@ impl Engine {
         wanted: &Form,
         item: &mut Item<'_>,
     ) -> Result<Placed, Refusal> {
-        if let Some(blocker) = self.awaits_share(turn, key, to, direction, item) {
+        if let Some(blocker) = awaits_share(self, turn, key, to, direction, item) {
             return Err(Refusal::Blocked(blocker));
         }
+        let told = part_of_opening(self, turn, key, to, item).map_err(Refusal::Blocked)?;
         if self.awaits_room(turn, key, to, direction) {
             return Err(Refusal::Blocked(Blocker::Session(to)));
         }
@@ -343,6 +283,15 @@ impl Engine {
             turn.heaps.publish(to, metadata);
         }
         self.note_passed(key, to, direction, item, payload);
+        if let Some(source) = told {
+            opening_holds(
+                self,
+                key,
+                to,
+                source,
+                [payload.map_or(0, |payload| payload.block().len), metadata.len],
+            );
+        }
         match item.body() {
             Some(Body::Crossed(_)) => self.used_up(item),
             Some(body) => self.used(body),

@@ -25,6 +25,12 @@ const ANYBODYS_PART: u64 = 4;
 pub(crate) struct SharedRoom {
     used: u64,
     /// Who holds what of it, of those that came when more than a quarter was taken. Bounded by the limit.
+    told: ToldParts,
+}
+
+/// What sources hold of something that is counted elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct ToldParts {
     holders: KeyedMap<CallKey, (Arc<str>, u64)>,
     of_sources: KeyedMap<Arc<str>, u64>,
 }
@@ -58,7 +64,7 @@ impl SharedRoom {
     #[inline]
     pub fn take(&mut self, call: CallKey, more: u64, limit: u64, source: impl FnOnce() -> Arc<str>) {
         if !self.take_of_anybodys(more, limit) {
-            self.count(call, more, source());
+            self.told.count(call, more, source());
             self.used += more;
         }
     }
@@ -72,32 +78,61 @@ impl SharedRoom {
     #[inline]
     pub fn give_back(&mut self, call: CallKey, less: u64) {
         self.used = self.used.saturating_sub(less);
-        if !self.holders.is_empty() {
-            self.count_off(call, less);
-        }
+        self.told.count_off(call, less);
     }
 
     /// Whether so much more is anybody's, whoever takes it.
     #[inline]
     pub fn is_anybodys(&self, more: u64, limit: u64) -> bool {
-        self.used + more <= limit / ANYBODYS_PART
+        is_anybodys(self.used, more, limit)
     }
 
     #[cold]
     fn has_share(&self, more: u64, limit: u64, source: &str) -> bool {
         let Some(free) = Self::whole(limit).checked_sub(self.used) else { return false };
-        let held = self.of_sources.get(source).copied().unwrap_or_default();
-        more <= free && held + more <= free.saturating_mul(FREE_TIMES)
+        more <= free && self.told.may_have(more, free, source)
+    }
+}
+
+/// Whether so much more of what is shared is not told apart.
+#[inline]
+pub(crate) fn is_anybodys(used: u64, more: u64, limit: u64) -> bool {
+    used + more <= limit / ANYBODYS_PART
+}
+
+impl ToldParts {
+    /// What a source holds.
+    pub fn of(&self, source: &str) -> u64 {
+        self.of_sources.get(source).copied().unwrap_or_default()
     }
 
+    /// Whether a source may have so much more where so much is free.
+    pub fn may_have(&self, more: u64, free: u64, source: &str) -> bool {
+        self.of(source) + more <= free.saturating_mul(FREE_TIMES)
+    }
+
+    /// The calls that hold something, and how much.
+    pub fn held(&self) -> impl Iterator<Item = (CallKey, u64)> {
+        self.holders.iter().map(|(call, (_, held))| (*call, *held))
+    }
+
+    /// A call of this source holds so much more.
     #[cold]
-    fn count(&mut self, call: CallKey, more: u64, source: Arc<str>) {
+    pub fn count(&mut self, call: CallKey, more: u64, source: Arc<str>) {
         *self.of_sources.entry(Arc::clone(&source)).or_default() += more;
         self.holders.entry(call).or_insert((source, 0)).1 += more;
     }
 
+    /// A call holds so much less.
+    #[inline]
+    pub fn count_off(&mut self, call: CallKey, less: u64) {
+        if !self.holders.is_empty() {
+            self.leave(call, less);
+        }
+    }
+
     #[cold]
-    fn count_off(&mut self, call: CallKey, less: u64) {
+    fn leave(&mut self, call: CallKey, less: u64) {
         let Some((source, held)) = self.holders.get_mut(&call) else { return };
         let less = less.min(*held);
         *held -= less;
@@ -182,7 +217,7 @@ mod tests {
                 prop_assert_eq!(room.used(), held.iter().map(|(_, more)| more).sum::<u64>());
             }
             held.into_iter().for_each(|(call, less)| room.give_back(call, less));
-            prop_assert!(room.used() == 0 && room.holders.is_empty() && room.of_sources.is_empty());
+            prop_assert!(room.used() == 0 && room.told.holders.is_empty() && room.told.of_sources.is_empty());
         }
     }
 }

@@ -112,7 +112,7 @@ impl Share {
 }
 
 /// Bytes a block takes of its heap.
-fn block_bytes(len: u32) -> u64 {
+pub(crate) fn block_bytes(len: u32) -> u64 {
     u64::from(len.max(1)).next_multiple_of(PIECE_BYTES.into())
 }
 

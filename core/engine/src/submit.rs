@@ -3,6 +3,7 @@
 use crate::call::{Body, ClientEnd, Direction, Item};
 use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
+use crate::receive_room::{opening_is_released, unpark};
 use crate::records::{lately, note_late_handler};
 use crate::session::{Route, delivered_by, delivered_id};
 use crate::{CallKey, SessionFault, SessionKey};
@@ -286,6 +287,9 @@ impl Engine {
             false => (self.made_key(session, id), Direction::Response),
         };
         if let Some(key) = key {
+            if direction == Direction::Request {
+                opening_is_released(self, key, session, [block.len, metadata.len]);
+            }
             if block.len != 0 {
                 self.released(turn, key, direction, block.len);
             }
@@ -293,7 +297,7 @@ impl Engine {
                 self.conclude(turn.now, key, a18);
             }
         }
-        self.unpark(turn, session);
+        unpark(self, turn, session);
         Ok(())
     }
 

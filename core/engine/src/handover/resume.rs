@@ -4,6 +4,7 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::handover::awaited::WAIT_NS;
+use crate::receive_room::unpark;
 use crate::remote::{Dial, Dialled};
 use crate::shared_room::SharedRoom;
 use crate::{CallKey, PeerKey, SessionKey};
@@ -47,7 +48,7 @@ impl Engine {
             self.look_at_assemblies_in_time(turn.now, key);
         }
         for key in sessions {
-            self.unpark(turn, key);
+            unpark(self, turn, key);
         }
         for key in self.remotes.keys() {
             self.serve_line(turn, key);

@@ -29,6 +29,7 @@ use crate::convert::private;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::held::Holding;
+use crate::receive_room::streams_hold_less;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::session::{Route, Session};
 use crate::target::Target;
@@ -132,7 +133,7 @@ pub fn release_session(
     }
     let (routes, services) = routes_of(engine, key);
     let mut parked = engine.sessions.find_mut(key).map_or_else(Vec::new, |session| {
-        session.parked.drain(..).chain(session.parked_streams.drain(..)).collect()
+        session.parked.drain().into_iter().chain(session.parked_streams.drain()).collect()
     });
     let mut moved = Vec::new();
     for call in &calls {
@@ -396,7 +397,7 @@ fn split_delivered(
     (moved.known_as, moved.served_as) = (Some(known_as), call.served_as);
     (call.known_as, call.place) = (None, None);
     if !is_there && let Some((_, bytes)) = moved.request.share.end() {
-        engine.streams_hold_less(session, bytes);
+        streams_hold_less(engine, session, bytes);
     }
     engine.change_end(key, Direction::Request, |call| {
         call.server = ServerEnd::Shard { shard: to, types, stage, late: false };
@@ -445,7 +446,7 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
     }
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
     session.answer_bytes = 0;
-    (session.parked_bytes, session.delivered) = Default::default();
+    (session.parked_bytes, session.delivered, session.openings) = Default::default();
     session.made.clear();
     session.brought.clear();
     Some(session)
