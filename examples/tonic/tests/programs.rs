@@ -2,9 +2,10 @@
 //! differ in the lines the README shows and in no other.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trunkline_daemon::{Config, Daemon};
+use trunkline_measure::{Child, free_port};
 
 /// Longest time for a server to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -14,7 +15,7 @@ const PRINTED: &str =
 #[test]
 fn the_programs_print_the_same() {
     let stage = Stage::set();
-    let direct = format!("127.0.0.1:{}", free_port());
+    let direct = free_port().unwrap().to_string();
     for (server, client, address) in [
         (
             env!("CARGO_BIN_EXE_guestbook-server-before"),
@@ -28,7 +29,7 @@ fn the_programs_print_the_same() {
             &stage.port,
         ),
     ] {
-        let _server = Serving(stage.program(server, address).spawn().unwrap());
+        let _server = Child::from(stage.program(server, address).spawn().unwrap());
         let printed = stage.wait_for_answer(client, address);
         assert_eq!(printed, PRINTED, "{client} to {server}");
     }
@@ -88,18 +89,4 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-}
-
-/// A server, ended with this.
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

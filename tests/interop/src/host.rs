@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trunkline::{Channel, Wait};
+use trunkline_measure::Child;
 
 /// Names the daemon's binary; without it, `trunkline` beside this program is run.
 const PROGRAM: &str = "TRUNKLINE_PROGRAM";
@@ -28,7 +29,7 @@ pub struct Host {
 
 #[derive(Debug)]
 struct Own {
-    process: Resident,
+    process: Child,
     log: PathBuf,
     _folder: TempDir,
 }
@@ -94,18 +95,6 @@ pub enum HostError {
     System(#[from] io::Error),
 }
 
-/// A process that ends with its handle.
-#[derive(Debug)]
-struct Resident(Child);
-
-impl Drop for Resident {
-    fn drop(&mut self) {
-        // A daemon that has ended already is just as well.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 impl Host {
     /// The daemon at `TRUNKLINE_SOCKET`, or a new one with this configuration (TOML).
     ///
@@ -138,7 +127,7 @@ impl Host {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let child = command.spawn().map_err(|error| HostError::Start { program, error })?;
         let socket = path("sock");
-        let own = Own { process: Resident(child), log, _folder: folder };
+        let own = Own { process: child.into(), log, _folder: folder };
         Self { socket, own: Some(own) }.ready()
     }
 
@@ -163,7 +152,7 @@ impl Host {
         let until = Instant::now() + READY_LIMIT;
         loop {
             let ended = match &mut self.own {
-                Some(own) => own.process.0.try_wait()?.is_some(),
+                Some(own) => own.process.ended().is_some(),
                 None => false,
             };
             if Channel::builder().socket(&self.socket).embedded(false).connect().wait().is_ok() {

@@ -10,20 +10,20 @@
 //! from outside, to 10 ms per process and round.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
+use trunkline_measure::{Failure, Spread, Talker, cpu_ns};
 use trunkline_tonic_tests::examiner::{Transport, question};
 use trunkline_tonic_tests::stage::{Host, service, stock_channel, stock_server};
 use trunkline_tonic_tests::stubs::Question;
 use trunkline_tonic_tests::stubs::exam_client::ExamClient;
 
-type Failure = Box<dyn std::error::Error>;
-
 /// Calls under way in the second half of a round.
 const OUTSTANDING: usize = 128;
+/// A process has so long to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -68,14 +68,14 @@ async fn race(numbers: &[&str]) -> Result<(), Failure> {
     let (rounds, time) = (number(0, 9)?, Duration::from_millis(number(1, 500)?));
     let asked = Question { blob: vec![7; usize::try_from(number(2, 64)?)?], ..question("echo", 1) };
 
-    let (direct, address) = Process::start(&["direct"])?;
+    let (direct, address) = start(&["direct"])?;
     let channel = stock_channel(address.parse::<SocketAddr>()?).await;
     let mut lanes = vec![Lane::new("tonic over TCP", vec![direct])];
     let mut moved = Vec::new();
     for place in ["tasks", "in-place"] {
-        let (daemon, said) = Process::start(&["daemon"])?;
+        let (daemon, said) = start(&["daemon"])?;
         let (socket, _) = said.split_once(' ').ok_or("a socket and an address")?;
-        let (server, _) = Process::start(&["moved", socket, place])?;
+        let (server, _) = start(&["moved", socket, place])?;
         let channel = trunkline::Channel::builder().socket(Path::new(socket)).connect_lazy();
         lanes.push(Lane::new(&format!("one daemon, handlers {place}"), vec![daemon, server]));
         moved.push(trunkline_tonic::Channel::from(channel));
@@ -99,13 +99,13 @@ async fn race(numbers: &[&str]) -> Result<(), Failure> {
 
 /// tonic's own client at a gateway's Unix socket; behind the gateway tonic's own server, or a daemon and its handlers.
 async fn through_gateways() -> Result<(Vec<Lane>, Vec<tonic::transport::Channel>), Failure> {
-    let (direct, address) = Process::start(&["direct"])?;
-    let (gateway, to_direct) = Process::start(&["gateway", &address])?;
+    let (direct, address) = start(&["direct"])?;
+    let (gateway, to_direct) = start(&["gateway", &address])?;
     let first = Lane::new("gateway to tonic's server", vec![direct, gateway]);
-    let (daemon, said) = Process::start(&["daemon"])?;
+    let (daemon, said) = start(&["daemon"])?;
     let (socket, address) = said.split_once(' ').ok_or("a socket and an address")?;
-    let (server, _) = Process::start(&["moved", socket, "tasks"])?;
-    let (gateway, to_daemon) = Process::start(&["gateway", address])?;
+    let (server, _) = start(&["moved", socket, "tasks"])?;
+    let (gateway, to_daemon) = start(&["gateway", address])?;
     let second = Lane::new("gateway to a daemon, handlers tasks", vec![daemon, server, gateway]);
     let mut channels = Vec::new();
     for socket in [to_direct, to_daemon] {
@@ -119,7 +119,7 @@ async fn through_gateways() -> Result<(Vec<Lane>, Vec<tonic::transport::Channel>
 /// One transport, and what its rounds came to.
 struct Lane {
     name: String,
-    processes: Vec<Process>,
+    processes: Vec<Talker>,
     /// Of each round, in the order of [`FIGURES`].
     rounds: Vec<[f64; 5]>,
 }
@@ -133,7 +133,7 @@ const FIGURES: [&str; 5] = [
 ];
 
 impl Lane {
-    fn new(name: &str, processes: Vec<Process>) -> Self {
+    fn new(name: &str, processes: Vec<Talker>) -> Self {
         Self { name: name.to_owned(), processes, rounds: Vec::new() }
     }
 
@@ -168,16 +168,19 @@ impl Lane {
 
     /// Seconds of all its processes, this one included.
     fn cpu(&self) -> Result<f64, Failure> {
-        let own = cpu_of(std::process::id())?;
-        self.processes.iter().try_fold(own, |sum, process| Ok(sum + cpu_of(process.0.id())?))
+        let pids = self.processes.iter().map(Talker::pid).chain([std::process::id()]);
+        Ok(cpu_ns(&pids.collect::<Vec<_>>())? as f64 / 1e9)
     }
 
     fn print(&self, first: &Self) {
         println!("{}", self.name);
         for (at, figure) in FIGURES.iter().enumerate() {
-            let values = spread(self.rounds.iter().map(|round| round[at]));
-            let pairs = self.rounds.iter().zip(&first.rounds);
-            let ratios = spread(pairs.map(|(ours, theirs)| ours[at] / theirs[at]));
+            let [ours, theirs] =
+                [self, first].map(|lane| lane.rounds.iter().map(|round| round[at]).collect::<Vec<_>>());
+            let values =
+                Spread::of(ours.iter().copied()).map(|values| values.to_string()).unwrap_or_default();
+            let ratios =
+                Spread::of_ratio(&ours, &theirs).map(|ratios| ratios.to_string()).unwrap_or_default();
             println!("    {figure:34} {values:32}  ÷ tonic over TCP {ratios}");
         }
     }
@@ -210,44 +213,9 @@ async fn calls(
     Ok((took, began.elapsed()))
 }
 
-/// This program in a role; ends when it is dropped.
-struct Process(Child);
-
-impl Process {
-    /// Starts it and reads the line it says.
-    fn start(role: &[&str]) -> Result<(Self, String), Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let mut child =
-            command.arg("role").args(role).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
-        let output = child.stdout.take().ok_or("its output is a pipe")?;
-        let process = Self(child);
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        Ok((process, line.trim().to_owned()))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
-
-/// Seconds on a processor: user and system time, fields 14 and 15 of its line, in ticks of 10 ms.
-fn cpu_of(pid: u32) -> Result<f64, Failure> {
-    let line = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, rest) = line.rsplit_once(')').ok_or("a name in brackets")?;
-    let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
-    Ok(ticks / 100.0)
-}
-
-fn spread(values: impl Iterator<Item = f64>) -> String {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    match values.as_slice() {
-        [] => "no rounds".to_owned(),
-        [least, .., most] => format!("{:.2} ({least:.2}–{most:.2})", values[values.len() / 2]),
-        [only] => format!("{only:.2}"),
-    }
+/// This program in a role, and the line it says.
+fn start(role: &[&str]) -> Result<(Talker, String), Failure> {
+    let mut process = Talker::start(Command::new(std::env::current_exe()?).arg("role").args(role))?;
+    let said = process.hear(PATIENCE)?;
+    Ok((process, said))
 }

@@ -4,7 +4,7 @@
 //! (`peers/`, `peers.toml`: ours, the bare chain, bare TCP, the field's libraries and proxies, which `libraries.toml`
 //! has) is a set of processes, one of which takes *orders* on its standard input: so long, so large, so many at once
 //! (`harness/orders.rs`). It answers with counts and percentiles; what the processes cost is read from outside by pid
-//! (`harness/processes.rs`), so client, daemons and server all count. Peers take turns round by round
+//! (`trunkline-measure`), so client, daemons and server all count. Peers take turns round by round
 //! (`harness/rounds.rs`), and every comparison is a ratio within one round; the report has the median of the rounds and
 //! the least and most, because machines this runs on are shared.
 //!

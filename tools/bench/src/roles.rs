@@ -1,6 +1,6 @@
 //! What this program is when a run starts it again as one of the processes it measures.
 
-use crate::harness::children::{Failure, become_program};
+use crate::harness::children::{Failure, become_program, end_with_parent};
 use crate::harness::orders::obey;
 use crate::harness::work::named;
 use crate::peers::chain::{self, ChainClient};
@@ -12,6 +12,7 @@ use std::path::Path;
 
 /// Plays the role named by the first word.
 pub fn play(words: &[&str]) -> Result<(), Failure> {
+    end_with_parent()?;
     let path = Path::new;
     match *words {
         ["become", program, ref arguments @ ..] => become_program(program, arguments),

@@ -91,13 +91,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let studies = arguments.studies(asked)?;
     std::fs::create_dir_all(&arguments.out)?;
     let plan = arguments.plan(asked);
-    let codec = match &arguments.codec {
-        Some(path) => Some(serde_json::from_str(&std::fs::read_to_string(path)?)?),
-        None => None,
-    };
-    let libraries: Result<Vec<Vec<&str>>, Failure> =
-        studies.iter().map(|study| list::libraries(study, &plan)).collect();
-    let foreign = Foreign::build(&libraries?.concat(), arguments.peers)?;
+    let codec = arguments.codec.as_ref().map(std::fs::read_to_string).transpose()?;
+    let codec = codec.map(|text| serde_json::from_str(&text)).transpose()?;
+    let foreign = Foreign::build(&list::libraries(&studies, &plan)?, arguments.peers)?;
     let about = About::now(&plan, foreign.versions());
     let (mut sheets, mut absent) = (Vec::new(), Vec::new());
     for study in studies {
@@ -121,22 +117,16 @@ impl Arguments {
     fn studies<'r>(&self, run: &'r RunData) -> Result<Vec<&'r str>, Failure> {
         let mut studies: Vec<&str> = run.studies.iter().map(String::as_str).collect();
         let known: BTreeSet<&str> = studies.iter().flat_map(|study| list::names(study)).collect();
-        match self.only.iter().find(|name| !known.contains(name.as_str())) {
-            Some(name) if known.is_empty() => {
-                return Err(format!("--only {name:?}: what is asked for measures all of its peers").into());
-            }
-            Some(name) => {
-                let known: Vec<&str> = known.into_iter().collect();
-                let known = known.join(", ");
-                return Err(format!("--only {name:?} is nobody measured here: write one of {known}").into());
-            }
-            None => {}
-        }
-        if !self.only.is_empty() {
-            studies.retain(|study| {
-                list::names(study).iter().any(|name| self.only.iter().any(|only| only == name))
+        if let Some(name) = self.only.iter().find(|name| !known.contains(name.as_str())) {
+            let known = Vec::from_iter(known).join(", ");
+            return Err(match known.is_empty() {
+                true => format!("--only {name:?}: what is asked for measures all of its peers").into(),
+                false => format!("--only {name:?} is nobody measured here: write one of {known}").into(),
             });
         }
+        let has_one =
+            |study: &str| list::names(study).iter().any(|name| self.only.iter().any(|of| of == name));
+        studies.retain(|study| self.only.is_empty() || has_one(study));
         Ok(studies)
     }
 

@@ -6,13 +6,14 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::{ADMIN_PROTO, Host, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
+use trunkline_measure::Child;
 
 /// Who asks without end. Nobody has it.
 const USER: u32 = 54_321;
@@ -28,31 +29,20 @@ const LOOKS: usize = 5;
 const GROWN_BYTES_MAX: u64 = 32 << 20;
 
 /// A program of the other user that asks all the time.
-struct Asker(Child);
-
-impl Asker {
-    fn begin(host: &Host, question: &str) -> Self {
-        let method = format!("trunkline.admin.v1.Admin/{question}");
-        // Every sample there is, and every call.
-        let data = match question {
-            "Explain" => r#"{"samplesMax": 20000}"#,
-            "Calls" => r#"{"next": [0]}"#,
-            _ => "",
-        };
-        let socket = host.socket();
-        let mut command = trunkline(&["--socket", socket.to_str().unwrap(), "bench"]);
-        command.args(["--proto", ADMIN_PROTO, "--closed", "--concurrency", AT_ONCE, "--duration", "1h"]);
-        command.args(["--data", data, &method]);
-        command.uid(USER).gid(USER).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn asker(host: &Host, question: &str) -> Child {
+    let method = format!("trunkline.admin.v1.Admin/{question}");
+    // Every sample there is, and every call.
+    let data = match question {
+        "Explain" => r#"{"samplesMax": 20000}"#,
+        "Calls" => r#"{"next": [0]}"#,
+        _ => "",
+    };
+    let socket = host.socket();
+    let mut command = trunkline(&["--socket", socket.to_str().unwrap(), "bench"]);
+    command.args(["--proto", ADMIN_PROTO, "--closed", "--concurrency", AT_ONCE, "--duration", "1h"]);
+    command.args(["--data", data, &method]);
+    command.uid(USER).gid(USER).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap().into()
 }
 
 /// What the daemon has for itself, beside what it shares.
@@ -102,7 +92,7 @@ fn questions_without_end_disturb_nobody() {
     let (_server, client) = host.serve_search();
     print("undisturbed", &mut calls(&client, CALLS));
     let (before, before_bytes) = (sessions(&host), own_bytes(&host));
-    let askers: Vec<Asker> = QUESTIONS.iter().map(|question| Asker::begin(&host, question)).collect();
+    let askers: Vec<Child> = QUESTIONS.iter().map(|question| asker(&host, question)).collect();
     let (stop, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut took = Vec::new();
     std::thread::scope(|scope| {

@@ -7,24 +7,15 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use support::{Ended, Host, end, trunkline, watched};
 use tempfile::TempDir;
-
-/// Ended when dropped.
-struct Relay(Child);
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use trunkline_measure::Child;
 
 /// A daemon, its relay, and certificates.
 struct Beside {
     _server: trunkline::ServerHandle,
-    relay: Relay,
+    relay: Child,
     _host: Host,
     keys: TempDir,
     address: String,
@@ -65,15 +56,15 @@ impl Beside {
             .env_remove("TRUNKLINE_LOG")
             .stdout(Stdio::piped())
             .stderr(log);
-        let mut relay = Relay(relay.spawn().unwrap());
+        let mut relay = relay.spawn().unwrap();
         let mut said = String::new();
-        BufReader::new(relay.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        BufReader::new(relay.stdout.take().unwrap()).read_line(&mut said).unwrap();
         let address =
             said.trim().strip_prefix("relay at tcp://").unwrap_or_else(|| panic!("{said}")).to_owned();
         let mut told = [0; 64];
         let told = manager.recv(&mut told).map(|bytes| String::from_utf8_lossy(&told[..bytes]).into_owned());
         assert!(told.unwrap().starts_with("READY=1\n"), "the service manager is told");
-        Self { _server: server, relay, _host: host, keys, address }
+        Self { _server: server, relay: relay.into(), _host: host, keys, address }
     }
 
     /// A verb through the relay, without a certificate.
@@ -92,7 +83,7 @@ impl Beside {
     }
 
     fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.relay.0.id())).unwrap().count()
+        std::fs::read_dir(format!("/proc/{}/fd", self.relay.pid())).unwrap().count()
     }
 }
 
@@ -128,7 +119,7 @@ fn a_crowd_takes_no_descriptor_from_who_has_a_certificate() {
     assert!(log.contains("fewer descriptors than relay.connections_max needs"), "{log}");
     assert!(log.contains("gave way to a newer one (relay.handshakes_max)"), "{log}");
     assert!(!log.contains(" ERROR "), "{log}");
-    assert_eq!(beside.relay.0.try_wait().unwrap(), None, "the relay is there");
+    assert_eq!(beside.relay.ended(), None, "the relay is there");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! of them. One mechanism for every study.
 
 use super::children::Failure;
-use super::stats::short;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use trunkline_measure::short;
 
 /// How long and how often, and who.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -129,16 +130,14 @@ impl<'p> Turns<'p> {
         let empty = |entrant: &Entrant<S>| (entrant.name.clone(), vec![Vec::new(); columns.len()]);
         let mut all: Vec<Measured> = entrants.iter().map(empty).collect();
         for round in 1..=self.plan.rounds {
-            let mut taken = Vec::new();
+            let mut taken: BTreeMap<String, Vec<R>> = BTreeMap::new();
             for _ in 0..slices.max(1) {
-                taken.extend(self.pass(entrants, |stage| turn(stage, round)));
+                for (name, piece) in self.pass(entrants, |stage| turn(stage, round)) {
+                    taken.entry(name).or_default().push(piece);
+                }
             }
             for (name, values) in &mut all {
-                let pieces: Vec<R>;
-                (pieces, taken) = split_off(taken, name);
-                if pieces.is_empty() {
-                    continue;
-                }
+                let Some(pieces) = taken.remove(name) else { continue };
                 let round_values = joined(pieces);
                 let shown =
                     columns.iter().zip(&round_values).map(|(c, value)| format!("{c} {}", short(*value)));
@@ -160,12 +159,6 @@ impl<'p> Turns<'p> {
     ) -> Vec<Measured> {
         self.rounds(1, columns, entrants, turn, |pieces| pieces.into_iter().flatten().collect())
     }
-}
-
-/// Somebody's pieces, and the rest.
-fn split_off<R>(taken: Vec<(String, R)>, name: &str) -> (Vec<R>, Vec<(String, R)>) {
-    let (own, rest): (Vec<_>, Vec<_>) = taken.into_iter().partition(|(of, _)| of == name);
-    (own.into_iter().map(|(_, piece)| piece).collect(), rest)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! as the last waits make it worthwhile, then block on doorbell and socket together. What a call costs above this is
 //! ours to answer for; this itself is the machine's.
 
-use crate::harness::children::{Child, Failure, once_there, text, wait_for_file, write_file};
+use crate::harness::children::{Child, Failure, once_there, role, text, wait_for_file, write_file};
 use crate::harness::orders::{Answer, Caller, Order, one_at_a_time};
 use rustix::fd::AsFd;
 use std::io::{ErrorKind, Read, Write};
@@ -27,13 +27,13 @@ pub fn start(dir: &Path, tcp: bool) -> Result<(Vec<Child>, PathBuf), Failure> {
     let mut processes = Vec::new();
     if tcp {
         let port_file = dir.join("port");
-        processes.push(Child::role(&["relay-listen", text(&far), text(&port_file)])?);
+        processes.push(role(&["relay-listen", text(&far), text(&port_file)])?);
         let port = wait_for_file(&port_file)?;
-        processes.push(Child::role(&["relay-connect", text(&near), &port])?);
+        processes.push(role(&["relay-connect", text(&near), &port])?);
     } else {
-        processes.push(Child::role(&["relay-rings", text(&near), text(&far)])?);
+        processes.push(role(&["relay-rings", text(&near), text(&far)])?);
     }
-    processes.push(Child::role(&["echo", text(&far)])?);
+    processes.push(role(&["echo", text(&far)])?);
     Ok((processes, near))
 }
 
@@ -89,13 +89,11 @@ pub fn relay_rings(near: &Path, far: &Path) -> Result<(), Failure> {
     relay(&mut waiter, move |arm| {
         let mut moved = move_entries(&mut client.submissions, &mut server)?;
         moved |= move_entries(&mut server.submissions, &mut client)?;
-        if arm && (!client.submissions.arm()? | !server.submissions.arm()?) {
-            moved = true;
-        }
-        if arm && !moved {
-            sleep_on(&[client.own_doorbell.as_fd(), server.own_doorbell.as_fd()], None)?;
-        }
         if arm {
+            moved |= !client.submissions.arm()? | !server.submissions.arm()?;
+            if !moved {
+                sleep_on(&[client.own_doorbell.as_fd(), server.own_doorbell.as_fd()], None)?;
+            }
             for end in [&mut client, &mut server] {
                 end.submissions.disarm();
                 end.own_doorbell.quiet()?;
@@ -155,21 +153,17 @@ fn relay_tcp(
 fn relay(waiter: &mut Waiter, mut step: impl FnMut(bool) -> Result<bool, Failure>) -> Result<(), Failure> {
     loop {
         waiter.begin(monotonic_ns());
-        loop {
-            if step(false)? {
-                waiter.arrived(monotonic_ns());
-                break;
-            }
+        while !step(false)? {
             match waiter.decide(monotonic_ns()) {
                 Decision::Spin => std::hint::spin_loop(),
                 Decision::Yield => rustix::thread::sched_yield(),
                 Decision::Block => {
                     step(true)?;
-                    waiter.arrived(monotonic_ns());
                     break;
                 }
             }
         }
+        waiter.arrived(monotonic_ns());
     }
 }
 

@@ -5,11 +5,11 @@
 use super::cpp;
 use super::debian::{self, Debian, Peers, SOURCES, libraries_below};
 use super::large_proto;
-use crate::harness::children::{Child, Failure, Serving, text, wait_for_file, write_changed};
+use crate::harness::children::{self, Child, Failure, Serving, text, wait_for_file, write_changed};
 use crate::harness::shell::{Make, output, run, said_anywhere};
 use crate::harness::work::{Work, filled, word};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -90,12 +90,12 @@ struct Had {
 /// What could be had, or why it could not.
 #[derive(Debug)]
 pub struct Foreign {
-    had: Vec<(String, Result<Had, String>)>,
+    had: BTreeMap<&'static str, Result<Had, String>>,
 }
 
 impl Foreign {
     /// Builds and fetches what of `wanted` can be had, below the folder this program lies in.
-    pub fn build(wanted: &[&str], peers: Peers) -> Result<Self, Failure> {
+    pub fn build(wanted: &BTreeSet<&'static str>, peers: Peers) -> Result<Self, Failure> {
         let out = std::env::current_exe()?.with_file_name("peers");
         std::fs::create_dir_all(&out)?;
         if peers == Peers::Install
@@ -103,18 +103,13 @@ impl Foreign {
         {
             eprintln!("packages are unpacked instead of installed: {why}");
         }
-        let mut had: Vec<(String, Result<Had, String>)> = Vec::new();
-        for &name in wanted {
-            if had.iter().any(|(other, _)| other == name) {
-                continue;
-            }
+        let get = |name| {
             eprintln!("getting {name}");
             let got = library(name).ok_or("libraries.toml has none".into());
             let got = got.and_then(|library| library.get(&out, peers)).map_err(|why| why.to_string());
-            let _ = got.as_ref().inspect_err(|why| eprintln!("{name} is absent: {why}"));
-            had.push((name.to_owned(), got));
-        }
-        Ok(Self { had })
+            (name, got.inspect_err(|why| eprintln!("{name} is absent: {why}")))
+        };
+        Ok(Self { had: wanted.iter().copied().map(get).collect() })
     }
 
     /// Starts a server and waits until it serves, if it says so in a file. With the address it got.
@@ -166,7 +161,7 @@ impl Foreign {
     pub fn command(&self, name: &str, words: &[String], values: &[(&str, &str)]) -> Result<Command, Failure> {
         let (program, words) = words.split_first().ok_or_else(|| nothing(name))?;
         let place = self.at(name)?;
-        let mut command = Command::new(place.join(program));
+        let mut command = children::program(&place.join(program))?;
         command.args(words.iter().map(|word| filled(word, values)));
         if library(name).is_some_and(|library| library.make.is_empty()) {
             command.env("LD_LIBRARY_PATH", libraries_below(place));
@@ -175,23 +170,16 @@ impl Foreign {
     }
 
     /// Versions of what was had.
-    pub fn versions(&self) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
-        for line in
-            self.had.iter().filter_map(|(_, had)| had.as_ref().ok()).flat_map(|had| had.versions.lines())
-        {
-            if !all.iter().any(|other| other == line) {
-                all.push(line.to_owned());
-            }
-        }
-        all
+    pub fn versions(&self) -> BTreeSet<String> {
+        let had = self.had.values().filter_map(|had| had.as_ref().ok());
+        had.flat_map(|had| had.versions.lines()).map(str::to_owned).collect()
     }
 
     /// The folder of its programs.
     pub fn at(&self, name: &str) -> Result<&Path, Failure> {
-        match self.had.iter().find(|(other, _)| other == name) {
-            Some((_, Ok(had))) => Ok(&had.place),
-            Some((_, Err(why))) => Err(why.clone().into()),
+        match self.had.get(name) {
+            Some(Ok(had)) => Ok(&had.place),
+            Some(Err(why)) => Err(why.clone().into()),
             None => Err(format!("{name} was not asked for").into()),
         }
     }
@@ -202,7 +190,7 @@ fn nothing(name: &str) -> String {
 }
 
 /// Installs the packages of these libraries.
-fn install(wanted: &[&str]) -> Result<(), Failure> {
+fn install(wanted: &BTreeSet<&str>) -> Result<(), Failure> {
     let packages = wanted.iter().filter_map(|name| library(name)).flat_map(|library| &library.packages);
     debian::install(&packages.map(|name| Debian::of(name)).collect::<Result<Vec<_>, _>>()?)
 }

@@ -3,7 +3,7 @@
 use super::data::policies;
 use super::ours::OurClient;
 use crate::harness::children::{
-    Child, Failure, Serving, free_port, text, wait_for_file, wait_until_it_listens, write_file,
+    Child, Failure, Serving, free_port, role, text, wait_for_file, wait_until_it_listens, write_file,
 };
 use crate::harness::work::{Work, word};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub fn configure(dir: &Path, name: &str, keys: &str, rest: &str) -> Result<(Path
 pub fn start_host(dir: &Path, name: &str, keys: &str, rest: &str) -> Result<HostProcess, Failure> {
     let (file, socket) = configure(dir, name, keys, rest)?;
     let endpoints_file = dir.join(format!("{name}.endpoints"));
-    let process = Child::role(&["daemon", text(&file), text(&endpoints_file)])?;
+    let process = role(&["daemon", text(&file), text(&endpoints_file)])?;
     let endpoints = wait_for_file(&endpoints_file)?.lines().map(str::to_owned).collect();
     Ok(HostProcess { process, socket, endpoints })
 }
@@ -93,7 +93,7 @@ pub fn daemon(config: &Path, endpoints_file: &Path) -> Result<(), Failure> {
 /// Starts daemons with such policies and a server of `work` in `dir`: on one host, on two, or on two that speak gRPC
 /// with each other.
 pub fn start(dir: &Path, hosts: &str, policies: &str, work: Work) -> Result<Started, Failure> {
-    start_with(dir, hosts, policies, |socket| Child::role(&["serve", text(socket), &word(work)]))
+    start_with(dir, hosts, policies, |socket| role(&["serve", text(socket), &word(work)]))
 }
 
 /// The same with another server, started at the socket of its daemon.

@@ -143,18 +143,16 @@ impl OurClient {
     fn named(&mut self, order: Order) -> Result<Answer, Failure> {
         let first = self.named;
         let payload = vec![7; order.request_bytes];
-        let mut made = 0;
         let call = |call: u64| {
-            made = call + 1;
             let request = self.channel.build::<Named>(|request| {
                 request.set_name(name_of(first + call)).set_data(&payload);
             })?;
             Ok(self.client.guarded(request))
         };
         let guarded = self.work == Work::Guarded;
-        let answer = many(order, call, |call, answer| sound(guarded, first + call, answer));
-        self.named += made;
-        answer
+        let answer = many(order, call, |call, answer| sound(guarded, first + call, answer))?;
+        self.named += answer.calls;
+        Ok(answer)
     }
 
     fn hello(&self, order: Order) -> Result<Answer, Failure> {

@@ -6,14 +6,14 @@ use super::data::{PeerData, part};
 use super::foreign::{CommandWords, Foreign};
 use super::hosts::{self, HEAP, Started};
 use super::proxies::{self, Upstreams};
-use crate::harness::children::{Child, Failure, Talker, text, wait_for_file};
+use crate::harness::children::{Child, Failure, Talker, role, role_command, text, wait_for_file};
 use crate::harness::orders::{Answer, Order};
-use crate::harness::processes::{Machine, cpu_ns};
 use crate::harness::work::{Work, word};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
+use trunkline_measure::{Machine, cpu_ns};
 
 /// Beyond an order's own time: the slowest peer here empties its queue in under a second.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -107,7 +107,7 @@ impl PeerRoute<'_> {
             }
             ("tcp", _) => {
                 let port_file = self.dir.join("port");
-                let sink = Child::role(&["sink", text(&port_file)])?;
+                let sink = role(&["sink", text(&port_file)])?;
                 Ok(Started::of((sink, wait_for_file(&port_file)?)))
             }
             ("trunkline", "") => hosts::start_for_grpc(self.dir),
@@ -147,9 +147,9 @@ impl PeerRoute<'_> {
     /// How who calls is started.
     fn driver(&self, of: &str, Started { address, socket, .. }: &Started) -> Result<Command, Failure> {
         match part(of) {
-            ("chain", _) => Child::role_command(&["drive-chain", text(socket)]),
-            ("tcp", habits) => Child::role_command(&["drive-tcp", address, habits]),
-            ("trunkline", _) => Child::role_command(&["drive-ours", text(socket), address, &word(self.work)]),
+            ("chain", _) => role_command(&["drive-chain", text(socket)]),
+            ("tcp", habits) => role_command(&["drive-tcp", address, habits]),
+            ("trunkline", _) => role_command(&["drive-ours", text(socket), address, &word(self.work)]),
             (library, "") if self.work == Work::Large => {
                 self.foreign.client(library, self.told("large", address, socket))
             }

@@ -38,7 +38,8 @@ pub struct Methods {
     /// The one message every call and every answer carries, in linear form.
     message: Vec<u8>,
     services: Vec<String>,
-    paths: Vec<String>,
+    /// The paths of all.
+    pub paths: Vec<String>,
 }
 
 impl Methods {
@@ -59,11 +60,6 @@ impl Methods {
         let schema = Schema::from_proto_source("raw.proto", &proto)?;
         let (set, message) = (schema.descriptor_set().to_vec(), small_message(schema)?);
         Ok(Self { set, message, services, paths })
-    }
-
-    /// The paths of all.
-    pub fn paths(&self) -> &[String] {
-        &self.paths
     }
 }
 
@@ -136,8 +132,7 @@ impl RawApp {
         match exchange(&self.control, request::Kind::Bind(bind), Some(&blob))?.0 {
             reply::Kind::Bound(bound) if bound.error.is_empty() => Ok(bound),
             reply::Kind::Bound(bound) => Err(bound.error.into()),
-            reply::Kind::Detached(detached) => Err(detached.reason.into()),
-            reply::Kind::Attached(_) | reply::Kind::Moved(_) => Err("a bind was not answered".into()),
+            other => Err(format!("a bind was answered with {other:?}").into()),
         }
     }
 

@@ -2,7 +2,7 @@
 //! A worker is a host of its own, a daemon and a server in one process, or a server at somebody else's daemon.
 
 use super::hosts::{self, LISTEN};
-use crate::harness::children::{Child, Failure, Talker, text, wait_for_file, write_file};
+use crate::harness::children::{Failure, Talker, role_command, text, wait_for_file, write_file};
 use crate::harness::orders::answer_lines;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU64;
@@ -31,29 +31,23 @@ const DELAY_NS_MAX: u64 = 30_000_000_000;
 /// Longer than anything waits at a worker here.
 const LEASE_NS: u64 = 60_000_000_000;
 
-/// Starts a worker in `dir` that is a host of its own, with what is said there of R2P2; with its daemon's endpoints.
+/// Starts a worker in `dir` at the socket of a daemon, or as a host of its own, with what is said there of R2P2. With
+/// the endpoints of its own daemon.
 pub fn start(
     dir: &Path,
     name: &str,
+    daemon: Option<&Path>,
     r2p2: &str,
     threads: usize,
     slow_us: u64,
 ) -> Result<(Talker, Vec<String>), Failure> {
-    let (config, socket) = hosts::configure(dir, name, &format!("node = {name:?}\n{LISTEN}"), r2p2)?;
-    start_at(dir, name, [&config, &socket], threads, slow_us)
-}
-
-/// Starts a worker at the socket of a daemon; with a configuration, that is its own.
-pub fn start_at(
-    dir: &Path,
-    name: &str,
-    [config, socket]: [&Path; 2],
-    threads: usize,
-    slow_us: u64,
-) -> Result<(Talker, Vec<String>), Failure> {
+    let (config, socket) = match daemon {
+        Some(socket) => ("none".into(), socket.to_owned()),
+        None => hosts::configure(dir, name, &format!("node = {name:?}\n{LISTEN}"), r2p2)?,
+    };
     let (file, [threads, slow_us]) = (dir.join(name), [threads as u64, slow_us].map(|n| n.to_string()));
-    let role = ["sleeper", text(config), text(&file), text(socket), &threads, &slow_us];
-    let worker = Talker::start(&mut Child::role_command(&role)?)?;
+    let role = ["sleeper", text(&config), text(&file), text(&socket), &threads, &slow_us];
+    let worker = Talker::start(&mut role_command(&role)?)?;
     Ok((worker, wait_for_file(&file)?.lines().map(str::to_owned).collect()))
 }
 

@@ -24,12 +24,14 @@ pub struct StreamClient {
     filled: bool,
     /// Kept from order to order: the first touch of a page is not what is measured.
     region: Vec<u8>,
+    /// What fills a request.
+    payload: Vec<u8>,
 }
 
 impl StreamClient {
     /// A client of the sink at `port`.
     pub fn new(port: &str, habits: &str) -> Result<Self, Failure> {
-        Ok(Self { port: port.parse()?, filled: habits == "filled", region: Vec::new() })
+        Ok(Self { port: port.parse()?, filled: habits == "filled", region: Vec::new(), payload: Vec::new() })
     }
 }
 
@@ -42,63 +44,48 @@ impl Caller for StreamClient {
             stream.write_all(&u64::try_from(number)?.to_le_bytes())?;
         }
         self.region.resize(order.request_bytes * places, 0);
-        let payload = self.filled.then(|| vec![7; order.request_bytes]);
-        let mut sender = Sender { stream, order, place: 0, payload };
-        let mut replies = Replies { bytes: vec![0; order.outstanding * REPLY_BYTES], half: 0 };
+        self.payload.resize(order.request_bytes, 7);
+        let (mut replies, mut place, mut half) = (vec![0; order.outstanding * REPLY_BYTES], 0, 0);
         let mut times = Times::start(order)?;
         while times.go_on() || times.under_way() > 0 {
-            sender.send(&mut self.region, &mut times)?;
-            replies.receive(&mut sender.stream, &mut times)?;
+            place = self.send(&mut stream, order, place, &mut times)?;
+            half += read_some(&mut stream, &mut replies)?;
+            for _ in 0..half / REPLY_BYTES {
+                times.answered()?;
+            }
+            // Bytes of a reply of which the rest is still to come.
+            half %= REPLY_BYTES;
         }
         Ok(times.answer())
     }
 }
 
-struct Sender {
-    stream: TcpStream,
-    order: Order,
-    /// Next place of the region to fill and send, counted in requests.
-    place: usize,
-    payload: Option<Vec<u8>>,
-}
-
-impl Sender {
-    /// Sends as much as may be outstanding, as many requests in one write as lie side by side.
-    fn send(&mut self, region: &mut [u8], times: &mut Times) -> Result<(), Failure> {
-        let bytes = self.order.request_bytes;
-        let places = region.len() / bytes;
-        while times.go_on() && times.under_way() < self.order.outstanding {
-            let free = (self.order.outstanding - times.under_way()).min(places - self.place);
+impl StreamClient {
+    /// Sends as much as may be outstanding, from a place of the region on, as many requests in one write as lie side by
+    /// side. With the next place, all counted in requests.
+    fn send(
+        &mut self,
+        stream: &mut TcpStream,
+        order: Order,
+        mut place: usize,
+        times: &mut Times,
+    ) -> Result<usize, Failure> {
+        let bytes = order.request_bytes;
+        let places = self.region.len() / bytes;
+        while times.go_on() && times.under_way() < order.outstanding {
+            let free = (order.outstanding - times.under_way()).min(places - place);
             let batch = free.min((CHUNK_BYTES_MAX / bytes).max(1));
-            let requests = &mut region[self.place * bytes..(self.place + batch) * bytes];
+            let requests = &mut self.region[place * bytes..(place + batch) * bytes];
             for request in requests.chunks_exact_mut(bytes) {
                 times.sent();
-                if let Some(payload) = &self.payload {
-                    request.copy_from_slice(payload);
+                if self.filled {
+                    request.copy_from_slice(&self.payload);
                 }
             }
-            self.stream.write_all(requests)?;
-            self.place = (self.place + batch) % places;
+            stream.write_all(requests)?;
+            place = (place + batch) % places;
         }
-        Ok(())
-    }
-}
-
-struct Replies {
-    bytes: Vec<u8>,
-    /// Bytes of a reply of which the rest is still to come.
-    half: usize,
-}
-
-impl Replies {
-    /// Waits for replies and counts them.
-    fn receive(&mut self, stream: &mut TcpStream, times: &mut Times) -> Result<(), Failure> {
-        self.half += read_some(stream, &mut self.bytes)?;
-        for _ in 0..self.half / REPLY_BYTES {
-            times.answered()?;
-        }
-        self.half %= REPLY_BYTES;
-        Ok(())
+        Ok(place)
     }
 }
 

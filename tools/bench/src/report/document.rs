@@ -39,7 +39,7 @@ pub struct About {
 
 impl About {
     /// As it is now; the load at the end is still to come. `versions` are those of what is not ours.
-    pub fn now(plan: &Plan, versions: Vec<String>) -> Self {
+    pub fn now(plan: &Plan, versions: impl IntoIterator<Item = String>) -> Self {
         let mut all = vec![format!("trunkline {}", env!("CARGO_PKG_VERSION"))];
         let commit = output("git", &["rev-parse", "--short", "HEAD"]);
         all.extend(commit.map(|commit| format!("commit {commit}")));

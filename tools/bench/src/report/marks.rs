@@ -3,8 +3,8 @@
 
 use super::sheet::Sheet;
 use crate::harness::children::Failure;
-use crate::harness::stats::Spread;
 use serde::{Deserialize, Serialize};
+use trunkline_measure::Spread;
 
 const TARGETS: &str = include_str!("../../../../docs/targets.toml");
 
@@ -43,13 +43,11 @@ struct Wanted {
 /// Every mark this run says something about.
 pub fn marks(sheets: &[Sheet]) -> Result<Vec<Mark>, Failure> {
     let targets: Targets = toml::from_str(TARGETS)?;
-    let of = |target: Target| {
-        let marks = target.marks.into_iter();
-        marks
-            .filter_map(move |mark| Some(mark.judged(&target.id, mark.measured(sheets)?)))
-            .collect::<Vec<_>>()
-    };
-    Ok(targets.target.into_iter().flat_map(of).collect())
+    let mut all = Vec::new();
+    for Target { id, marks } in targets.target {
+        all.extend(marks.iter().filter_map(|mark| Some(mark.judged(&id, mark.measured(sheets)?))));
+    }
+    Ok(all)
 }
 
 impl Mark {

@@ -1,7 +1,7 @@
 //! Plots of a sheet: bars with whiskers, and lines over steps.
 
 use super::sheet::{Plot, Row, Sheet};
-use crate::harness::stats::{Spread, short};
+use trunkline_measure::{Spread, short};
 use trunkline_plot::{Axis, BarChart, BarRow, ChartLine, LineChart};
 
 /// A name, and where it is at each step.

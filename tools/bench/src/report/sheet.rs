@@ -2,8 +2,8 @@
 //! and tables, plots and marks are made from these alone.
 
 use crate::harness::rounds::{Absent, Measured};
-use crate::harness::stats::cell;
 use serde::Serialize;
+use trunkline_measure::cell;
 
 /// What a study hands in.
 #[derive(Debug, Default)]

@@ -3,16 +3,16 @@
 //! streams alone have theirs.
 
 use super::data::sheet;
-use crate::harness::children::{Child, Failure, Talker, text};
+use crate::harness::children::{Child, Failure, Talker, role, role_command, text};
 use crate::harness::orders::{Answer, Order};
 use crate::harness::rounds::{Plan, Turns};
-use crate::harness::stats::us;
 use crate::harness::work::{Work, word};
 use crate::peers::foreign::Foreign;
 use crate::peers::hosts::{self, Started};
 use crate::report::sheet::Results;
 use std::time::Duration;
 use tempfile::TempDir;
+use trunkline_measure::us;
 
 const STREAMS: usize = 8;
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -23,6 +23,7 @@ const PLACED_MILLIS: u64 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Policies, by what the table calls them.
 const CLASSES: [(&str, &str); 2] = [("no classes", "bare"), ("`priority`: latency and batch", "classes")];
+
 /// Measures it.
 pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let mut turns = Turns::new("beside", plan);
@@ -45,10 +46,10 @@ impl Stage {
         let dir = tempfile::tempdir()?;
         let Started { mut processes, address, socket } =
             hosts::start(dir.path(), "two-hosts", policies, Work::Bytes)?;
-        processes.push(Child::role(&["serve-bulk", text(&dir.path().join("far.sock"))])?);
+        processes.push(role(&["serve-bulk", text(&dir.path().join("far.sock"))])?);
         let small = ["drive-ours", text(&socket), &address, &word(Work::Bytes)];
-        let mut small = Talker::start(&mut Child::role_command(&small)?)?;
-        let mut bulk = Talker::start(&mut Child::role_command(&["pour", text(&socket), &address])?)?;
+        let mut small = Talker::start(&mut role_command(&small)?)?;
+        let mut bulk = Talker::start(&mut role_command(&["pour", text(&socket), &address])?)?;
         // What is touched, dialled and agreed on first is not counted.
         small.ask(&Order { millis: plan.warm_up_millis, ..call(plan) }.to_string(), PATIENCE)?;
         bulk.ask(&pour_of(plan).to_string(), PATIENCE)?;

@@ -4,12 +4,12 @@
 use super::data::sheet;
 use crate::harness::children::Failure;
 use crate::harness::rounds::{Plan, Turns};
-use crate::harness::stats::us;
 use crate::peers::foreign::Foreign;
 use crate::peers::hosts;
 use crate::peers::raw::RawApp;
 use crate::report::sheet::Results;
 use std::path::Path;
+use trunkline_measure::us;
 use trunkline_schema::Schema;
 use trunkline_shm::monotonic_ns;
 

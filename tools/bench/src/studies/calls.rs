@@ -5,12 +5,12 @@ use super::data::CallsData;
 use crate::harness::children::Failure;
 use crate::harness::orders::Order;
 use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
-use crate::harness::stats::{Spread, us};
 use crate::harness::work::{Work, named};
 use crate::peers::data::{PeerData, peer};
 use crate::peers::foreign::Foreign;
 use crate::peers::peer::{Peer, Sample};
 use crate::report::sheet::{Plot, Results, Row, Sheet};
+use trunkline_measure::{Spread, us};
 
 /// What is known of a round.
 const FIGURES: [&str; 8] = ["p50 µs", "p99 µs", CPU, CALLS_PER_SECOND, "Gbit/s", "calls", STOLEN, OTHERS];

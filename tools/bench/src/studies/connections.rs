@@ -5,8 +5,7 @@
 //! memory for a socket is not.
 
 use super::data::sheet;
-use crate::harness::children::{Child, Failure, Talker};
-use crate::harness::processes::pss_bytes;
+use crate::harness::children::{Failure, Talker, role_command};
 use crate::harness::rounds::{Plan, Turns};
 use crate::harness::work::Work;
 use crate::peers::foreign::Foreign;
@@ -20,6 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use trunkline_measure::pss_bytes;
 
 /// Connections before it is counted: what a server needs once is there then.
 const FIRST: usize = 10;
@@ -37,9 +37,6 @@ const SERVERS: [(&str, &[&str]); 5] = [
     ("gRPC C++", &["grpc-cpp"]),
     ("tonic", &["tonic"]),
 ];
-
-/// What of the field's those need.
-pub const LIBRARIES: &[&str] = &["envoy", "grpc-go", "grpc-cpp", "tonic"];
 
 /// Holds connections to one server after the other.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
@@ -69,7 +66,7 @@ fn kib_each(route: &[&str], foreign: &Foreign, connections: usize) -> Result<f64
 
 /// A process that holds connections; it has them all when this returns.
 fn holder(address: &str, count: usize) -> Result<Talker, Failure> {
-    let mut holder = Talker::start(&mut Child::role_command(&["hold", address, &count.to_string()])?)?;
+    let mut holder = Talker::start(&mut role_command(&["hold", address, &count.to_string()])?)?;
     holder.hear(PATIENCE)?;
     Ok(holder)
 }

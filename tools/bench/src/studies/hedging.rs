@@ -4,15 +4,15 @@
 //! workers have seen beyond those that were made, as the workers count them.
 
 use super::data::sheet;
-use crate::harness::children::{Child, Failure, Talker, text};
+use crate::harness::children::{Child, Failure, Talker, role_command, text};
 use crate::harness::rounds::{Plan, Turns};
-use crate::harness::stats::{Spread, us};
 use crate::peers::foreign::Foreign;
 use crate::peers::open::{self, Answer, Load, Shape};
 use crate::peers::{hosts, sleepers};
 use crate::report::sheet::Results;
 use std::path::Path;
 use std::time::Duration;
+use trunkline_measure::{Spread, us};
 
 const WORKERS: usize = 8;
 /// Calls a worker has at work at once: more than ever are.
@@ -73,7 +73,7 @@ impl Workers {
         for worker in 0..WORKERS {
             let name = format!("worker{worker}");
             let slow_us = if worker == 0 { SLOW_US } else { 0 };
-            let (talker, mut all) = sleepers::start(dir, &name, "", THREADS, slow_us)?;
+            let (talker, mut all) = sleepers::start(dir, &name, None, "", THREADS, slow_us)?;
             talkers.push(talker);
             endpoints.append(&mut all);
         }
@@ -107,7 +107,7 @@ impl Side {
              {{\"loadBalancingConfig\": [{{\"least_request_experimental\": {{}}}}]{hedging}}}'''\n"
         );
         let host = hosts::start_host(dir, name, "", &config)?;
-        let driver = Talker::start(&mut Child::role_command(&["drive-open", text(&host.socket), ""])?)?;
+        let driver = Talker::start(&mut role_command(&["drive-open", text(&host.socket), ""])?)?;
         Ok(Self { driver, _daemon: host.process })
     }
 

@@ -1,8 +1,7 @@
 //! What it costs that applications are attached and do nothing.
 
 use super::data::sheet;
-use crate::harness::children::{Child, Failure, Talker, text};
-use crate::harness::processes::{idle_cpu_ns, pss_bytes};
+use crate::harness::children::{Failure, Talker, role, role_command, text};
 use crate::harness::rounds::Plan;
 use crate::harness::work::{Work, word};
 use crate::peers::foreign::Foreign;
@@ -10,6 +9,7 @@ use crate::peers::hosts;
 use crate::report::sheet::Results;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use trunkline_measure::{idle_cpu_ns, pss_bytes};
 
 /// Applications attached.
 const APPLICATIONS: usize = 100;
@@ -18,11 +18,12 @@ const HEAP: &str = "64 MiB";
 /// For the last attachment's work to be over.
 const SETTLE: Duration = Duration::from_secs(3);
 const START_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Attaches idle applications to a daemon and watches.
 pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let dir = tempfile::tempdir()?;
     let host = hosts::start_daemon(dir.path(), "idle", HEAP)?;
-    let _server = Child::role(&["serve", text(&host.socket), &word(Work::Bytes)])?;
+    let _server = role(&["serve", text(&host.socket), &word(Work::Bytes)])?;
     // The first only makes sure that what the daemon needs once is there before it is counted.
     let _first = attach(&host.socket)?;
     let daemon = [host.process.pid()];
@@ -47,7 +48,7 @@ pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
 }
 
 fn attach(socket: &Path) -> Result<Talker, Failure> {
-    let mut application = Talker::start(&mut Child::role_command(&["idle", text(socket)])?)?;
+    let mut application = Talker::start(&mut role_command(&["idle", text(socket)])?)?;
     application.hear(START_PATIENCE)?;
     Ok(application)
 }

@@ -9,7 +9,7 @@
 
 use super::data;
 use super::split::{CORES, Callee, SERVERS, Stage, payloads};
-use crate::harness::children::{Child, Failure, on_core};
+use crate::harness::children::{Failure, on_core, role};
 use crate::harness::rounds::{Entrant, Plan, Turns};
 use crate::harness::work::{named, word};
 use crate::peers::foreign::Foreign;
@@ -29,6 +29,7 @@ const THREADS: usize = 2;
 const BURST: Duration = Duration::from_millis(5);
 /// Memory that is mapped, touched and given back.
 const MAPPED_BYTES: usize = 4 << 20;
+
 /// What comes to the application's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Disturbance {
@@ -81,7 +82,7 @@ pub fn row_name(server: &str, disturbance: Disturbance) -> String {
 fn disturbed(plan: &Plan, stage: &mut Stage, disturbance: Disturbance) -> Result<Vec<f64>, Failure> {
     let _child = match disturbance {
         Disturbance::Alone => None,
-        other => Some(on_core(CORES[1], || Child::role(&["disturb", &word(other)]))?),
+        other => Some(on_core(CORES[1], || role(&["disturb", &word(other)]))?),
     };
     std::thread::sleep(BEGINS);
     stage.round_of(plan.warm_up_millis, 1, Callee::Business)?;

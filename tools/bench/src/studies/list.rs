@@ -8,6 +8,7 @@ use crate::peers::data::peer;
 use crate::peers::foreign::Foreign;
 use crate::peers::messages::message_names;
 use crate::report::sheet::Results;
+use std::collections::BTreeSet;
 
 /// What can be asked for, by name.
 pub fn runs() -> &'static [RunData] {
@@ -28,7 +29,11 @@ struct Study {
 
 const OWN: [Study; 10] = [
     Study { name: "idle", measure: idle::measure, libraries: &[] },
-    Study { name: "connections", measure: connections::measure, libraries: connections::LIBRARIES },
+    Study {
+        name: "connections",
+        measure: connections::measure,
+        libraries: &["envoy", "grpc-go", "grpc-cpp", "tonic"],
+    },
     Study { name: "scaling", measure: scaling::measure, libraries: &[] },
     Study { name: "beside", measure: beside::measure, libraries: &[] },
     Study { name: "hedging", measure: hedging::measure, libraries: &[] },
@@ -62,10 +67,11 @@ pub fn names(study: &str) -> Vec<&'static str> {
     }
 }
 
-/// What of the field's a study needs.
-pub fn libraries(study: &str, plan: &Plan) -> Result<Vec<&'static str>, Failure> {
-    let mut libraries = own(study).map_or_else(Vec::new, |own| own.libraries.to_vec());
-    let peers = calls(study).into_iter().flat_map(|calls| &calls.peers);
+/// What of the field's these studies need.
+pub fn libraries(studies: &[&str], plan: &Plan) -> Result<BTreeSet<&'static str>, Failure> {
+    let own = studies.iter().filter_map(|study| own(study)).flat_map(|own| own.libraries);
+    let mut libraries: BTreeSet<&'static str> = own.copied().collect();
+    let peers = studies.iter().filter_map(|study| calls(study)).flat_map(|calls| &calls.peers);
     for name in peers.filter(|name| plan.wants(name)) {
         libraries.extend(peer(name)?.libraries());
     }

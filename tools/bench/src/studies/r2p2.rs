@@ -7,10 +7,8 @@
 //! Peers take turns, load by load and round by round, and are asked the same at the same times (`open.rs`).
 
 use super::data::{self, ChooserData, STUDIES};
-use crate::harness::children::{Child, Failure, Talker, text, wait_for_file};
-use crate::harness::processes::{Machine, cpu_ns};
+use crate::harness::children::{Child, Failure, Talker, role, role_command, text, wait_for_file};
 use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
-use crate::harness::stats::{Spread, us};
 use crate::harness::work::{named, word};
 use crate::peers::foreign::Foreign;
 use crate::peers::hosts::{self, HEAP, HostProcess, LISTEN, tcp};
@@ -19,9 +17,9 @@ use crate::peers::proxies::{self, Upstreams};
 use crate::peers::sleepers;
 use crate::report::sheet::{Results, Sheet};
 use clap::ValueEnum;
-use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
+use trunkline_measure::{Machine, Spread, cpu_ns, us};
 
 /// Percent of what the workers can do.
 const PERCENTS: [u32; 3] = [50, 70, 90];
@@ -188,7 +186,7 @@ impl Scene {
         let policies: Vec<&str> =
             policies.map(|of| of.name.as_str()).filter(|name| plan.wants(name)).collect();
         let port_file = dir.path().join("routers");
-        let routers_process = Child::role(&[&["routers", text(&port_file)][..], &policies].concat())?;
+        let routers_process = role(&[&["routers", text(&port_file)][..], &policies].concat())?;
         let lines = wait_for_file(&port_file)?;
         let ports: Vec<(&str, &str)> = lines.lines().filter_map(|line| line.split_once(' ')).collect();
         let controls: Vec<&str> = ports.iter().map(|(_, control)| *control).collect();
@@ -197,13 +195,13 @@ impl Scene {
         );
         let (mut workers, mut upstreams) = (Vec::new(), Vec::new());
         for worker in 0..WORKERS {
-            let (worker, endpoints) = sleepers::start(dir.path(), &format!("worker{worker}"), &r2p2, 1, 0)?;
+            let (worker, endpoints) =
+                sleepers::start(dir.path(), &format!("worker{worker}"), None, &r2p2, 1, 0)?;
             workers.push(worker);
             upstreams.push(tcp(&endpoints)?.to_owned());
         }
         let near = hosts::start_host(dir.path(), "near", LISTEN, &hosts::rest(HEAP, true, "bare")?)?;
-        let own = [Path::new("none"), &near.socket];
-        workers.push(sleepers::start_at(dir.path(), "here", own, WORKERS, 0)?.0);
+        workers.push(sleepers::start(dir.path(), "here", Some(&near.socket), "", WORKERS, 0)?.0);
         let targets = ports.iter().map(|(listen, _)| format!("r2p2://{listen}"));
         let routers = policies.into_iter().map(str::to_owned).zip(targets).collect();
         Ok(Self { dir, near, routers, routers_process, upstreams, _workers: workers })
@@ -226,7 +224,7 @@ impl Scene {
                 (Some(proxy), format!("tcp://{address}"), pid)
             }
         };
-        let mut driver = Child::role_command(&["drive-open", text(&self.near.socket), &target])?;
+        let mut driver = role_command(&["drive-open", text(&self.near.socket), &target])?;
         driver.args((by == "host" && !rule.is_empty()).then_some(rule));
         Ok(Peer { driver: Talker::start(&mut driver)?, pid, daemon: near_pid, _proxy: proxy })
     }

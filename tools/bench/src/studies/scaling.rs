@@ -3,11 +3,9 @@
 
 use super::connections::allow_descriptors;
 use super::data::sheet;
-use crate::harness::children::{Child, Failure, text, wait_for_file, write_file};
+use crate::harness::children::{Child, Failure, role, text, wait_for_file, write_file};
 use crate::harness::orders::{Answer, Order, Times};
-use crate::harness::processes::idle_cpu_ns;
 use crate::harness::rounds::{Plan, Turns};
-use crate::harness::stats::us;
 use crate::peers::foreign::Foreign;
 use crate::peers::hosts;
 use crate::peers::raw::{Methods, RawApp};
@@ -16,6 +14,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use tempfile::TempDir;
 use trunkline_call::CallId;
+use trunkline_measure::{idle_cpu_ns, us};
 use trunkline_shm::monotonic_ns;
 
 /// Small calls at once, over whatever there is.
@@ -84,10 +83,10 @@ impl Ground {
             daemons.push(far.process);
         }
         let served = dir.path().join("served");
-        let servers = vec![Child::role(&["serve-raw", text(&at), &methods.to_string(), text(&served)])?];
+        let servers = vec![role(&["serve-raw", text(&at), &methods.to_string(), text(&served)])?];
         wait_for_file(&served)?;
         let methods = Methods::new(methods)?;
-        let paths: Vec<&str> = methods.paths().iter().map(String::as_str).collect();
+        let paths: Vec<&str> = methods.paths.iter().map(String::as_str).collect();
         let calls: Vec<(&str, &str)> =
             paths.iter().flat_map(|path| targets.iter().map(|target| (*path, target.as_str()))).collect();
         let attach = |_| -> Result<RawApp, Failure> {
@@ -188,7 +187,7 @@ mod tests {
         let mut server = RawApp::attach(&socket, HEAP_BYTES).unwrap();
         server.serve(&methods).unwrap();
         std::thread::spawn(move || server.answer_all(&Methods::new(3).unwrap()).map_err(|_| ()));
-        let calls: Vec<(&str, &str)> = methods.paths().iter().map(|path| (path.as_str(), "")).collect();
+        let calls: Vec<(&str, &str)> = methods.paths.iter().map(|path| (path.as_str(), "")).collect();
         let attach = |_| {
             let mut app = RawApp::attach(&socket, HEAP_BYTES).unwrap();
             app.call_at(&methods, &calls).unwrap();

@@ -52,20 +52,17 @@ enum Part {
     Other,
 }
 
-/// An application, by how it makes its answer, and how its rows end.
-const APPLICATIONS: [(Application, &str); 4] = [
-    (Application::Linked, "gRPC C++ linked"),
-    (Application::Cpp, "C++"),
-    (Application::Rust(Making::Struct), "struct"),
-    (Application::Rust(Making::InPlace), "in-place"),
-];
+/// How an application is started.
+type Start = fn(&Foreign, &SplitMessage) -> Result<Stage, Failure>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Application {
-    Linked,
-    Cpp,
-    Rust(Making),
-}
+/// Applications, by how they make their answer: how their rows end.
+const APPLICATIONS: [(&str, Start); 4] = [
+    ("gRPC C++ linked", Stage::linked),
+    ("C++", Stage::split),
+    ("struct", |foreign, payload| Stage::in_rust(foreign, payload, Making::Struct)),
+    (IN_PLACE, |foreign, payload| Stage::in_rust(foreign, payload, Making::InPlace)),
+];
+const IN_PLACE: &str = "in-place";
 
 /// Measures small and large messages, each made both ways; what cannot be had, without `perf` say, is named.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
@@ -74,15 +71,15 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     for payload in payloads(plan).into_iter().filter(|payload| MESSAGES.contains(&payload.name)) {
         let is_ours = ["small", "large"].contains(&payload.name);
         // Applications in Rust are built for HyperProtoBench's messages where the build was told of them.
-        let is_there = |application| match application {
-            Application::Rust(Making::Struct) => is_ours || cfg!(hyperprotobench),
-            Application::Rust(Making::InPlace) => is_ours,
-            Application::Linked | Application::Cpp => true,
+        let is_there = |application: &str| match application {
+            "struct" => is_ours || cfg!(hyperprotobench),
+            IN_PLACE => is_ours,
+            _ => true,
         };
-        for (application, name) in APPLICATIONS.into_iter().filter(|(application, _)| is_there(*application))
-        {
-            let name = format!("{}, {name}", payload.name);
-            match shared(plan, foreign, &payload, application) {
+        for (application, start) in APPLICATIONS.into_iter().filter(|(name, _)| is_there(name)) {
+            let name = format!("{}, {application}", payload.name);
+            let stage = start(foreign, &payload);
+            match stage.and_then(|stage| shared(plan, stage, application == IN_PLACE)) {
                 Ok(percent) => sheet = sheet.with_row(&name, &percent),
                 Err(why) => turns.lack(&name, &why),
             }
@@ -91,19 +88,9 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     Ok(Results { sheets: vec![sheet], absent: turns.absent })
 }
 
-fn shared(
-    plan: &Plan,
-    foreign: &Foreign,
-    payload: &SplitMessage,
-    application: Application,
-) -> Result<Vec<f64>, Failure> {
+fn shared(plan: &Plan, mut stage: Stage, in_place: bool) -> Result<Vec<f64>, Failure> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("perf.data");
-    let mut stage = match application {
-        Application::Linked => Stage::linked(foreign, payload)?,
-        Application::Cpp => Stage::split(foreign, payload)?,
-        Application::Rust(making) => Stage::in_rust(foreign, payload, making)?,
-    };
     stage.round(plan.warm_up_millis)?;
     let seconds = (plan.round_millis * plan.rounds as u64) as f64 / 1e3;
     let pid = stage.business_pid();
@@ -112,7 +99,7 @@ fn shared(
     let stacks = stacks(&said(Command::new("perf").args(script))?);
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let mut parts = parts(&stacks, &objects(&maps)?)?;
-    if application == Application::Rust(Making::InPlace) {
+    if in_place {
         // What writes the answer where it is sent from is what makes it.
         let linearization = parts.iter_mut().filter(|part| **part == Part::Linearization);
         linearization.for_each(|part| *part = Part::Business);
@@ -136,9 +123,6 @@ fn record(pid: u32, seconds: f64, data: &Path) -> Result<(), Failure> {
 
 /// A place in a stack: its address, its function, and the file that holds it.
 type Place = (u64, String, String);
-
-/// Where a place is in an object of ours: which one, and its address there; `None` in another's.
-type OwnPlace = Option<(usize, u64)>;
 
 /// Samples, each with its places, the innermost first.
 fn stacks(script: &str) -> Vec<Vec<Place>> {
@@ -189,32 +173,29 @@ fn shift(maps: &str, object: &str) -> Result<u64, Failure> {
 
 /// What each sample went into.
 fn parts(stacks: &[Vec<Place>], objects: &[OurObject]) -> Result<Vec<Part>, Failure> {
-    // The caller's address is that after the call.
+    // Where a place is in an object of ours, if it is in one. The caller's address is that after the call.
     let own = |depth: usize, (address, _, file): &Place| {
-        let object = objects.iter().position(|(of, _)| of == file)?;
-        Some((object, address + objects.get(object)?.1 - u64::from(depth > 0)))
+        let (file, shift) = objects.iter().find(|(of, _)| of == file)?;
+        Some((file, address + shift - u64::from(depth > 0)))
     };
-    let places = |stack: &Vec<Place>| -> Vec<OwnPlace> {
-        stack.iter().enumerate().map(|(depth, place)| own(depth, place)).collect()
-    };
-    let addresses: Vec<Vec<OwnPlace>> = stacks.iter().map(places).collect();
-    let mut sources = Vec::new();
-    for (index, (file, _)) in objects.iter().enumerate() {
-        let wanted = addresses.iter().flatten().flatten().filter(|(object, _)| *object == index);
-        sources.push(self::sources(Path::new(file), &wanted.map(|(_, address)| *address).collect())?);
+    let mut wanted: BTreeMap<&String, BTreeSet<u64>> = BTreeMap::new();
+    for (depth, place) in stacks.iter().flat_map(|stack| stack.iter().enumerate()) {
+        own(depth, place).map(|(file, address)| wanted.entry(file).or_default().insert(address));
     }
-    let of = |(stack, addresses): (&Vec<Place>, &Vec<OwnPlace>)| {
-        let parts = stack.iter().zip(addresses).flat_map(|((_, symbol, _), place)| match place {
-            Some((object, address)) => {
-                let known = sources.get(*object).and_then(|sources| sources.get(address));
+    let sources = wanted.iter().map(|(file, addresses)| Ok((*file, sources(Path::new(file), addresses)?)));
+    let sources: BTreeMap<&String, Sources> = sources.collect::<Result<_, Failure>>()?;
+    let of = |stack: &Vec<Place>| {
+        let parts = stack.iter().enumerate().flat_map(|(depth, place)| match own(depth, place) {
+            Some((file, address)) => {
+                let known = sources.get(file).and_then(|sources| sources.get(&address));
                 known.into_iter().flatten().filter_map(|(function, file)| part(function, file)).collect()
             }
-            None => Vec::from_iter(foreign_part(symbol)),
+            None => Vec::from_iter(foreign_part(&place.1)),
         });
         let in_kernel = stack.first().is_some_and(|(_, _, object)| object.starts_with('['));
         counted(in_kernel, &parts.collect::<Vec<Part>>())
     };
-    Ok(stacks.iter().zip(&addresses).map(of).collect())
+    Ok(stacks.iter().map(of).collect())
 }
 
 /// What a sample counts for, whose functions belong there, the innermost first.
@@ -229,11 +210,10 @@ fn counted(in_kernel: bool, parts: &[Part]) -> Part {
 /// Where a function of protobuf's and gRPC's shared objects belongs.
 fn foreign_part(function: &str) -> Option<Part> {
     let of_protobuf = ["google::protobuf", "grpc::ProtoBuffer", "_InternalParse", "_InternalSerialize"];
-    match () {
-        () if of_protobuf.iter().any(|name| function.contains(name)) => Some(Part::Linearization),
-        () if function.starts_with("grpc") => Some(Part::Library),
-        () => None,
+    if of_protobuf.iter().any(|name| function.contains(name)) {
+        return Some(Part::Linearization);
     }
+    function.starts_with("grpc").then_some(Part::Library)
 }
 
 /// Functions at addresses with their files, the innermost inlined one first.
@@ -260,6 +240,16 @@ fn sources(program: &Path, addresses: &BTreeSet<u64>) -> Result<Sources, Failure
     Ok(sources)
 }
 
+/// Where functions belong, by what the names of their files have in them; the first counts.
+const FILES: [(&[&str], Part); 6] = [
+    (&["bench/src/peers/echo.rs", "bench/src/harness/business.rs"], Part::Business),
+    (&["split/business.h", "split/split.cc"], Part::Business),
+    (&["core/message/", "/out/", "trunkline_linear.hpp", ".linear.hpp"], Part::Linearization),
+    (&["google/protobuf/", ".pb.h", ".pb.cc", "grpcpp/support/proto_buffer"], Part::Linearization),
+    (&["host/shm/", "core/call/src/entry.rs"], Part::Rings),
+    (&["run/", "core/", "host/", "bindings/", "trunkline.hpp", "grpcpp/", "split/linked.cc"], Part::Library),
+];
+
 /// Where a function of ours belongs; `None` for the standard library's and others', whose caller decides.
 fn part(function: &str, file: &str) -> Option<Part> {
     if file.starts_with("/rustc/") || file.contains("/registry/src/") {
@@ -270,28 +260,10 @@ fn part(function: &str, file: &str) -> Option<Part> {
         // Of a message, by size; what is dropped with it is small.
         return file.contains("/out/").then_some(Part::Business);
     }
-    let places: [(&[&str], Part); 5] = [
-        (
-            &[
-                "bench/src/peers/echo.rs",
-                "bench/src/harness/business.rs",
-                "split/business.h",
-                "split/split.cc",
-            ],
-            Part::Business,
-        ),
-        (&["core/message/", "/out/", "trunkline_linear.hpp", ".linear.hpp"], Part::Linearization),
-        (&["google/protobuf/", ".pb.h", ".pb.cc", "grpcpp/support/proto_buffer"], Part::Linearization),
-        (&["host/shm/", "core/call/src/entry.rs"], Part::Rings),
-        (
-            &["run/", "core/", "host/", "bindings/", "trunkline.hpp", "grpcpp/", "split/linked.cc"],
-            Part::Library,
-        ),
-    ];
     if is_in(&["/out/"]) && function.contains("clone") {
         return Some(Part::Business);
     }
-    places.into_iter().find(|(folders, _)| is_in(folders)).map(|(_, part)| part)
+    FILES.into_iter().find(|(folders, _)| is_in(folders)).map(|(_, part)| part)
 }
 
 #[cfg(test)]

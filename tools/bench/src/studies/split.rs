@@ -13,11 +13,9 @@
 //! and always our own shapes, made after their figures.
 
 use super::data;
-use crate::harness::children::{Child, Failure, Talker, on_core, text, wait_for_file};
+use crate::harness::children::{self, Child, Failure, Talker, on_core, role_command, text, wait_for_file};
 use crate::harness::orders::{Order, numbers};
-use crate::harness::processes::idle_cpu_ns;
 use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
-use crate::harness::stats::{Spread, us};
 use crate::harness::work::word;
 use crate::peers::cpp::SHAPES;
 use crate::peers::echo::Making;
@@ -29,6 +27,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
+use trunkline_measure::{Spread, idle_cpu_ns, us};
 
 const OUTSTANDING: usize = 8;
 /// Microseconds of business work in a call.
@@ -209,7 +208,7 @@ impl Stage {
     /// With our daemon, and an application in Rust that makes its answers in a certain way.
     pub fn in_rust(foreign: &Foreign, payload: &SplitMessage, making: Making) -> Result<Self, Failure> {
         Self::with_daemon(foreign, payload, |socket| {
-            Child::role_command(&["serve-echo", socket, payload.name, text(&payload.wire), &word(making)])
+            role_command(&["serve-echo", socket, payload.name, text(&payload.wire), &word(making)])
         })
     }
 
@@ -288,7 +287,7 @@ impl Stage {
 
 /// A program of the message's.
 fn program(foreign: &Foreign, payload: &SplitMessage, name: &str) -> Result<Command, Failure> {
-    Ok(Command::new(foreign.at("split")?.join(payload.name).join(name)))
+    children::program(&foreign.at("split")?.join(payload.name).join(name))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What processes cost, read from `/proc` by pid.
 
-use super::children::Failure;
+use crate::Failure;
 use std::fs;
 
 /// Unit of the times in `stat`: hundredths of a second on every Linux there is.
@@ -9,12 +9,18 @@ const TICK_NS: u64 = 10_000_000;
 /// Processor time of `pids` so far, user and kernel, in nanoseconds, to 10 ms for each process.
 ///
 /// Threads that have ended count, too: gRPC starts and ends some all the time.
+///
+/// # Errors
+/// One of them is not there.
 pub fn cpu_ns(pids: &[u32]) -> Result<u64, Failure> {
     pids.iter().map(|pid| Ok(ticks(&fs::read_to_string(format!("/proc/{pid}/stat"))?)? * TICK_NS)).sum()
 }
 
 /// Processor time of the living threads of `pids` so far in nanoseconds: the scheduler's own account, exact to the last
 /// switch. For what is idle; a thread that ends takes its time along.
+///
+/// # Errors
+/// One of them is not there.
 pub fn idle_cpu_ns(pids: &[u32]) -> Result<u64, Failure> {
     let mut sum_ns = 0;
     for pid in pids {
@@ -39,6 +45,9 @@ pub struct Machine {
 
 impl Machine {
     /// Until now.
+    ///
+    /// # Errors
+    /// What `/proc/stat` says is not understood.
     pub fn now() -> Result<Self, Failure> {
         Self::parse(&fs::read_to_string("/proc/stat")?)
     }
@@ -69,6 +78,9 @@ impl Machine {
 
 /// Proportional resident memory of `pids` in bytes: a page shared by n processes counts 1/n for each, so that the sum
 /// over all that share it is what it takes.
+///
+/// # Errors
+/// One of them is not there.
 pub fn pss_bytes(pids: &[u32]) -> Result<u64, Failure> {
     let pss = |pid: &u32| field_kib(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, "Pss:");
     Ok(pids.iter().map(pss).sum::<Result<u64, Failure>>()? * 1024)
