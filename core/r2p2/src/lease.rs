@@ -1,5 +1,6 @@
 //! A lease for every request a router has sent on: it ends with FEEDBACK, or by itself.
 
+use crate::extension::Reason;
 use crate::history::History;
 use crate::horizon::Horizon;
 use crate::router_config::RouterConfig;
@@ -19,6 +20,8 @@ pub(crate) enum State {
     Out,
     /// Over. Remembered, so that a repetition is not taken for a new request.
     Done,
+    /// Over: no worker has had it, and its client was told so. Remembered, so that no repetition goes to one.
+    Refused(Reason),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,9 @@ pub(crate) struct Lease {
     /// It is out for less than the longest lease, and this ends it.
     timer: Option<TimerKey>,
 }
+
+/// In the place of a worker's address: there was none, and why is said in the place of its port.
+const NO_WORKER: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
 /// A request that goes to a worker.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +132,11 @@ impl Leases {
     pub fn find(&self, key: &RequestKey) -> Option<Lease> {
         self.leases.get(key).copied().or_else(|| {
             let worker = self.history.find(key)?;
-            Some(Lease { worker: Some(worker), ..Lease::new(State::Done, Instant::default()) })
+            let over = |state| Lease::new(state, Instant::default());
+            Some(match reason_at(worker) {
+                Some(reason) => over(State::Refused(reason)),
+                None => Lease { worker: Some(worker), ..over(State::Done) },
+            })
         })
     }
 
@@ -165,6 +175,11 @@ impl Leases {
     /// as the network holds datagrams may be the same once more.
     pub fn is_another(&self, came: Instant, lease: &Lease, print: u64) -> bool {
         came.since_ns(lease.since) > self.lifetime_ns || lease.print != print
+    }
+
+    /// One that is not known, or was taken out, goes nowhere.
+    pub fn refuse(&mut self, now: Instant, key: &RequestKey, reason: Reason) {
+        self.history.remember(now, key, SocketAddrV4::new(NO_WORKER, reason as u16));
     }
 
     /// Takes out one that never went anywhere.
@@ -289,6 +304,11 @@ impl Leases {
             self.live += 1;
         }
     }
+}
+
+/// Why a request went to no worker, where its history says that instead of one.
+fn reason_at(worker: SocketAddrV4) -> Option<Reason> {
+    Reason::ALL.get(usize::from(worker.port())).copied().filter(|_| *worker.ip() == NO_WORKER)
 }
 
 #[cfg(test)]

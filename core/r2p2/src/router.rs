@@ -141,6 +141,7 @@ impl Router {
                 self.counters.duplicates += 1;
                 self.forward_again(key, worker, datagram, now.since_ns(came), false);
             }
+            (Some((State::Refused(reason), _)), _) if again => self.send_drop(key, reason, 0),
             (Some(_), _) => self.counters.duplicates += 1,
             (None, _) => self.admit(now, came, key, &packet, part, datagram),
         }
@@ -173,14 +174,14 @@ impl Router {
 
     /// A request that [begins](Forward::begins) could not be sent on. Its place at the worker is free, and its client
     /// hears that the router is busy: nobody has it.
-    pub fn unsent(&mut self, key: RequestKey) {
+    pub fn unsent(&mut self, now: Instant, key: RequestKey) {
         let Some(lease) = self.leases.withdraw(&key) else { return };
         self.counters.unsent += 1;
         if let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) {
             worker.out -= 1;
             self.dispatcher.release(worker.key);
         }
-        self.refuse(key, Reason::Busy, 0);
+        self.refuse(now, key, Reason::Busy, 0);
     }
 
     /// Takes back what has been sent on, so that the next request needs no memory of the allocator.
@@ -229,21 +230,21 @@ impl Router {
         if self.leases.may_have_forgotten(now, came, age_ns) {
             // A first copy is repeated, and then its sender is told.
             return match part.filter(|part| part.again) {
-                Some(_) => self.refuse(key, Reason::Forgotten, 0),
+                Some(_) => self.send_drop(key, Reason::Forgotten, 0),
                 None => self.counters.unsure += 1,
             };
         }
         let extended = self.workers.are_all_extended();
         // Before the first worker has been heard of, a request waits for it.
         if key.is_extended() && !extended && !self.workers.is_empty() {
-            return self.refuse(key, Reason::NoWorker, 0);
+            return self.refuse(now, key, Reason::NoWorker, 0);
         }
         if self.leases.is_full() {
-            return self.refuse(key, Reason::Busy, 0);
+            return self.refuse(now, key, Reason::Busy, 0);
         }
         let deadline = part.map_or(Deadline::NONE, |part| deadline_of(came, &part));
         if deadline.has_passed(now) {
-            return self.refuse(key, Reason::Deadline, 0);
+            return self.refuse(now, key, Reason::Deadline, 0);
         }
         let (number, print) = (self.leases.next_waiting(), print_of(packet));
         let datagram = self.stamped(datagram, key.is_extended(), extended);
@@ -256,8 +257,8 @@ impl Router {
         match self.dispatcher.submit_of(now, class, sticky, held, source) {
             Verdict::To(worker, held) => self.forward(now, worker, held, 0),
             Verdict::Waits(_) => self.leases.queue(now, key, print),
-            Verdict::Refused(_, Refusal::QueueFull) => self.refuse(key, Reason::QueueFull, 0),
-            Verdict::Refused(_, Refusal::NoWorker) => self.refuse(key, Reason::NoWorker, 0),
+            Verdict::Refused(_, Refusal::QueueFull) => self.refuse(now, key, Reason::QueueFull, 0),
+            Verdict::Refused(_, Refusal::NoWorker) => self.refuse(now, key, Reason::NoWorker, 0),
         }
     }
 
@@ -271,20 +272,20 @@ impl Router {
                 Dispatch::Expired { item, .. } if !self.leases.waits(&item.key, item.number) => {}
                 Dispatch::To { worker, item, waited_ns } if item.deadline.has_passed(now) => {
                     self.dispatcher.release(worker);
-                    self.forget_queued(item.key, Reason::Deadline, waited_ns);
+                    self.forget_queued(now, item.key, Reason::Deadline, waited_ns);
                 }
                 Dispatch::To { worker, item, waited_ns }
                     if !item.key.is_extended() && !self.patience.lasts(now, waited_ns) =>
                 {
                     self.dispatcher.release(worker);
-                    self.forget_queued(item.key, Reason::QueueDelay, waited_ns);
+                    self.forget_queued(now, item.key, Reason::QueueDelay, waited_ns);
                 }
                 Dispatch::To { worker, item, waited_ns } => {
                     self.counters.note_wait(waited_ns);
                     self.forward(now, worker, item, waited_ns);
                 }
                 Dispatch::Expired { item, waited_ns } => {
-                    self.forget_queued(item.key, Reason::QueueDelay, waited_ns);
+                    self.forget_queued(now, item.key, Reason::QueueDelay, waited_ns);
                 }
             }
         }
@@ -295,7 +296,7 @@ impl Router {
         let (to, takes_on_behalf) = (found.address, found.takes_on_behalf);
         if self.config.on_behalf == OnBehalf::Only && !(takes_on_behalf && held.key.is_extended()) {
             self.dispatcher.release(worker);
-            return self.forget_queued(held.key, Reason::NoWorker, 0);
+            return self.forget_queued(now, held.key, Reason::NoWorker, 0);
         }
         found.out += 1;
         self.counters.forwarded += 1;
@@ -385,13 +386,19 @@ impl Router {
         datagram
     }
 
-    fn forget_queued(&mut self, key: RequestKey, reason: Reason, waited_ns: u64) {
+    fn forget_queued(&mut self, now: Instant, key: RequestKey, reason: Reason, waited_ns: u64) {
         self.leases.remove(&key);
-        self.refuse(key, reason, (waited_ns / 1000).min(u32::MAX.into()) as u32);
+        self.refuse(now, key, reason, (waited_ns / 1000).min(u32::MAX.into()) as u32);
     }
 
-    /// Tells the client that its request goes nowhere.
-    fn refuse(&mut self, key: RequestKey, reason: Reason, delay_us: u32) {
+    /// Tells the client that its request goes nowhere. A copy of it may lie in the socket, or be on its way until the
+    /// client hears that; it must not go to a worker.
+    fn refuse(&mut self, now: Instant, key: RequestKey, reason: Reason, delay_us: u32) {
+        self.leases.refuse(now, &key, reason);
+        self.send_drop(key, reason, delay_us);
+    }
+
+    fn send_drop(&mut self, key: RequestKey, reason: Reason, delay_us: u32) {
         self.counters.dropped[reason as usize] += 1;
         let mut flags = Flags::FIRST | Flags::LAST;
         let extension = key.identity.map(|identity: Identity| {

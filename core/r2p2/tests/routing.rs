@@ -604,7 +604,7 @@ fn a_request_that_could_not_be_sent_on_takes_no_place() {
         router.handle_request(now, now, address(1, 33_000), &request(id));
         let forward = router.poll_forward().unwrap();
         assert_eq!((router.workers()[0].outstanding, router.live()), (1, 1));
-        router.unsent(forward.begins.unwrap());
+        router.unsent(now, forward.begins.unwrap());
         assert_eq!((router.workers()[0].outstanding, router.live()), (0, 0));
         let said = router.poll_transmit().unwrap().to_vec();
         assert_eq!(Packet::parse(&said, true).unwrap().header.kind, PacketType::Drop);
@@ -615,7 +615,7 @@ fn a_request_that_could_not_be_sent_on_takes_no_place() {
     router.handle_request(now, now, address(1, 33_000), &request(9));
     let forward = router.poll_forward().unwrap();
     assert_eq!(router.poll_forward(), None);
-    router.unsent(forward.begins.unwrap());
+    router.unsent(now, forward.begins.unwrap());
     router.handle_timeout(now);
     assert_eq!(router.poll_forward().map(|forward| forward.datagram[5]), Some(9));
     let counters = router.counters();
@@ -641,7 +641,7 @@ fn a_repetition_that_could_not_be_sent_says_nothing() {
     let again = now.plus_ns(20 * MS);
     client.handle_timeout(again);
     assert_eq!(send(&mut client, again), None);
-    router.unsent(first);
+    router.unsent(now, first);
     let said = router.poll_transmit().unwrap().to_vec();
     let part = Packet::parse(&said, true).unwrap().extension.unwrap().part;
     assert!(matches!(part, Part::Drop { reason: Reason::Busy, .. }), "{part:?}");

@@ -257,7 +257,10 @@ impl RouterProcess {
                 for of_client in forwards.chunk_by(|one, next| one.client == next.client) {
                     if !proxy.send(now, &self.poller, of_client) {
                         self.has_unsent = true;
-                        of_client.iter().filter_map(|one| one.begins).for_each(|key| self.router.unsent(key));
+                        of_client
+                            .iter()
+                            .filter_map(|one| one.begins)
+                            .for_each(|key| self.router.unsent(now, key));
                     }
                 }
                 proxy.close_idle(now);
