@@ -209,6 +209,18 @@ impl R2p2 {
         }
     }
 
+    /// Whether calls wait to be sent.
+    pub fn client_sends(&self) -> bool {
+        self.client.as_ref().is_some_and(Client::sends)
+    }
+
+    /// Calls are sent now.
+    pub fn set_ages(&mut self, now: Instant) {
+        if let Some(client) = &mut self.client {
+            client.set_ages(now);
+        }
+    }
+
     /// The next datagram to send, and from which port.
     pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
         if let Some(transmit) = self.client.as_mut().and_then(Client::poll_transmit) {

@@ -45,6 +45,16 @@ impl Engine {
         self.go_on(turn);
     }
 
+    /// Whether requests wait to be sent, which [`Engine::set_datagram_ages`] is to be told of first.
+    pub fn sends_r2p2_requests(&self) -> bool {
+        self.r2p2.client_sends()
+    }
+
+    /// Datagrams are sent now: [`Client::set_ages`].
+    pub fn set_datagram_ages(&mut self, now: Instant) {
+        self.r2p2.set_ages(now);
+    }
+
     /// The next datagram to send, and from which port.
     pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
         self.r2p2.poll_datagram()

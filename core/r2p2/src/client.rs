@@ -16,6 +16,9 @@ use trunkline_call::{Execution, Instant, KeyedMap, KeyedSet, SERVER_TRAILER_BYTE
 
 /// Calls looked at in one go. What is left is due at once, after others had their turn.
 const PER_STEP_MAX: usize = 256;
+/// Requests that wait to be sent for so long say how old they are by then: a tenth of a datagram's longest time on its
+/// way, by which a server takes all to be older than they say.
+const AGED_NS: u64 = 1_000_000;
 
 /// The client's end of one UDP port.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Client {
     pub(crate) extended: KeyedSet<SocketAddrV4>,
     timers: TimerTable<(u16, u16)>,
     pub(crate) out: VecDeque<Transmit>,
+    /// Ages in `out` are of then, or later.
+    aged: Instant,
     events: VecDeque<ClientEvent>,
     /// For replies of which a part is here.
     pub(crate) held: PeerBytes,
@@ -153,6 +158,7 @@ impl Client {
             extended: KeyedSet::default(),
             timers: TimerTable::new(),
             out: VecDeque::new(),
+            aged: Instant::default(),
             events: VecDeque::new(),
             counters: ClientCounters::default(),
         }
@@ -212,8 +218,9 @@ impl Client {
         let Some(call) = Call::new(now, &self.config, new, id, identity, extended) else {
             return Err(Refused::TooLong { bytes, limit });
         };
-        self.out.push_back(call.first(now, false));
+        let first = call.first(now, false);
         self.calls.insert(id, call);
+        self.send_first(now, first);
         self.arm(id);
         Ok(CallName { id, round })
     }
@@ -229,6 +236,34 @@ impl Client {
     /// Forgets what a target speaks: nobody calls it any more.
     pub fn forget_target(&mut self, target: SocketAddrV4) {
         self.extended.remove(&target);
+    }
+
+    /// Whether something waits to be sent.
+    pub fn sends(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Requests that wait to be sent are as old as they are now: to be called just before they are sent, for a host
+    /// that had no processor since they were made. By what a copy says too little a server takes it for younger than
+    /// one that it may have forgotten.
+    pub fn set_ages(&mut self, now: Instant) {
+        if now.since_ns(self.aged) < AGED_NS {
+            return;
+        }
+        self.aged = now;
+        let Self { out, calls, .. } = self;
+        out.retain_mut(|one| {
+            let packet = Packet::parse(one.head.as_slice(), true).ok();
+            let id = packet.as_ref().map(|packet| packet.header.id);
+            let Some(Extension { identity, part: Part::Request(part) }) =
+                packet.and_then(|packet| packet.extension)
+            else {
+                return true;
+            };
+            // Nobody waits for one whose call has ended.
+            let call = id.and_then(|id| calls.get(&id)).filter(|call| call.identity == identity);
+            call.map(|call| one.head = call.first(now, part.again).head).is_some()
+        });
     }
 
     /// The next datagram to send.
@@ -412,7 +447,15 @@ impl Client {
         }
         call.silent += 1;
         self.counters.retransmitted += 1;
-        self.out.push_back(call.first(now, true));
+        let first = call.first(now, true);
+        self.send_first(now, first);
+    }
+
+    fn send_first(&mut self, now: Instant, first: Transmit) {
+        if self.out.is_empty() {
+            self.aged = now;
+        }
+        self.out.push_back(first);
     }
 
     /// Sends what may be sent of a request.

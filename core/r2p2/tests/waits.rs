@@ -149,6 +149,29 @@ fn a_copy_that_waited_in_a_router_is_older_at_its_worker() {
     assert_eq!(part(&mut router), (700_000, 4_300_000));
 }
 
+/// A request that waited in the router's queue for too long is dropped, and its client told that nobody has executed
+/// it. Copies of it that lie in the router's socket go to no worker, though one has time now.
+#[test]
+fn what_a_router_has_refused_goes_to_no_worker() {
+    let [first, copy] = request_and_copy(Deadline::NONE, START, 20 * MS);
+    let (from, worker, control) = (address(CLIENT, 33_000), address(101, 8000), address(9, 9000));
+    let join_from = vec![(Ipv4Addr::new(10, 77, 0, 0), 24)];
+    let mut router =
+        Router::new(RouterConfig { control, join_from, ..RouterConfig::default() }, Instant(START.0 - S));
+    // Nobody is there yet.
+    router.handle_request(START, START, from, &first);
+    router.handle_timeout(START.plus_ns(2 * S));
+    assert_eq!(dropped_for(&router.poll_transmit().unwrap()), Some(Reason::QueueDelay));
+    let worker_config = Config { routers: vec![control], ..extended() };
+    let mut joined = Server::new(Arc::new(worker_config), Instant(START.0 - S));
+    joined.handle_timeout(START.plus_ns(2 * S));
+    let beat = joined.poll_transmit().unwrap().to_vec();
+    router.handle_feedback(START.plus_ns(2 * S), worker, &beat);
+    router.handle_request(START.plus_ns(2 * S), START.plus_ns(20 * MS), from, &copy);
+    assert_eq!(router.poll_forward(), None);
+    assert_eq!(dropped_for(&router.poll_transmit().unwrap()), Some(Reason::QueueDelay), "and says so again");
+}
+
 #[test]
 fn what_waited_for_a_new_router_goes_nowhere() {
     let [_, copy] = request_and_copy(Deadline::NONE, START, 350 * MS);
@@ -158,6 +181,35 @@ fn what_waited_for_a_new_router_goes_nowhere() {
     router.handle_request(START.plus_ns(900 * MS), START.plus_ns(351 * MS), address(CLIENT, 33_000), &copy);
     assert_eq!(router.poll_forward(), None);
     assert_eq!(dropped_for(&router.poll_transmit().unwrap()), Some(Reason::Forgotten));
+}
+
+/// The other end: what waits to be sent while the client's host has no processor.
+#[test]
+fn a_copy_that_waited_for_its_sender_is_older() {
+    let mut client = Client::new(Arc::new(extended()), 7);
+    let mut call = |tag: u64| {
+        let (body, deadline) = (pattern(tag, 8).into(), Deadline::at(START.plus_ns(S)));
+        client
+            .call(START, NewCall { tag, target: address(101, 8000), sticky: false, class: 0, deadline, body })
+    };
+    let (_, given_up) = (call(1).unwrap(), call(2).unwrap());
+    client.set_ages(START.plus_ns(MS / 2));
+    client.handle_timeout(START.plus_ns(20 * MS));
+    client.cancel(given_up);
+    client.set_ages(START.plus_ns(500 * MS));
+    let mut sent = Vec::new();
+    while let Some(transmit) = client.poll_transmit() {
+        let datagram = transmit.to_vec();
+        let packet = Packet::parse(&datagram, true).unwrap();
+        match packet.extension.unwrap().part {
+            Part::Request(part) => {
+                assert_eq!(packet.payload, pattern(1, 8));
+                sent.push((part.again, part.age_us, part.budget_us));
+            }
+            part => assert!(matches!(part, Part::Drop { reason: Reason::Cancelled, .. }), "{part:?}"),
+        }
+    }
+    assert_eq!(sent, [(false, 500_000, 500_000), (true, 500_000, 500_000)], "and none that nobody waits for");
 }
 
 proptest! {

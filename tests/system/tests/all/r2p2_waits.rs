@@ -3,6 +3,7 @@
 //! byte, for no daemon would say that it sent them when this wants it.
 
 use crate::support::{Host, until};
+use std::cell::Cell;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// A client that sends what it wants when it wants.
 struct Client {
     socket: UdpSocket,
+    /// The next request's id: as a number of the log it has two bytes.
+    next: Cell<u16>,
 }
 
 impl Client {
@@ -28,13 +31,14 @@ impl Client {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         socket.connect(host.datagrams().unwrap()).unwrap();
-        Self { socket }
+        Self { socket, next: Cell::new(128) }
     }
 
     /// Sends the request of this id, which writes it into the server's log; and again, if it was sent so long before.
-    fn send(&self, id: u8, again: Option<Duration>) {
+    fn send(&self, id: u16, again: Option<Duration>) {
         let (bits, age_us) = again.map_or((0, 0), |age| (1, age.as_micros() as u32));
-        let mut datagram = vec![0xcc, 8, 0, 0xf0, 0, id, 0, 1, 6, bits, 0, 0, 0x11, 0x22, 0x33, 0x44];
+        let [high, low] = id.to_be_bytes();
+        let mut datagram = vec![0xcc, 8, 0, 0xf0, high, low, 0, 1, 6, bits, 0, 0, 0x11, 0x22, 0x33, 0x44];
         datagram.extend([0; 8]);
         datagram.extend(age_us.to_be_bytes());
         datagram.extend([0xff; 4]);
@@ -43,34 +47,33 @@ impl Client {
         datagram.extend([0; 20]);
         datagram.extend(path.as_bytes());
         // Order.log.
-        datagram.extend([0x40, id]);
+        datagram.extend([0x40, id as u8 | 0x80, (id >> 7) as u8]);
         // While there is no daemon its host says so.
         let _ = self.socket.send(&datagram);
     }
 
-    /// Sends a request until it is answered, as clients do: the first copy may come too soon after the daemon's start.
-    /// When it was sent first.
-    fn calls(&self, id: u8) -> Instant {
-        let (sent, mut copies) = (Instant::now(), 0);
-        until("a reply", || {
-            self.send(id, (copies > 0).then(|| sent.elapsed()));
-            copies += 1;
-            self.hear(id).filter(|(kind, _)| *kind == REPLY)
-        });
-        while self.hear(id).is_some() {}
-        sent
+    /// Sends requests, each a new one, until one is executed: what comes just after a daemon's start, or before its
+    /// server is there, is not. Its id, and when it was sent.
+    fn until_served(&self, host: &Host) -> (u16, Instant) {
+        until("a request that is executed", || {
+            let (id, sent) = (self.next.get(), Instant::now());
+            self.next.set(id + 1);
+            self.send(id, None);
+            while self.hear(id).is_some() {}
+            (times_executed(host, id) > 0).then_some((id, sent))
+        })
     }
 
     /// What comes about the request of this id: the type, and why it was dropped.
-    fn hear(&self, id: u8) -> Option<(u8, u8)> {
+    fn hear(&self, id: u16) -> Option<(u8, u8)> {
         let mut answer = [0; 2000];
         let bytes = self.socket.recv(&mut answer).ok()?;
-        let is_of_it = bytes > REASON_AT && answer[4..6] == [0, id];
+        let is_of_it = bytes > REASON_AT && answer[4..6] == id.to_be_bytes();
         is_of_it.then(|| (answer[2] & 0xf0, answer[REASON_AT]))
     }
 }
 
-fn times_executed(host: &Host, id: u8) -> usize {
+fn times_executed(host: &Host, id: u16) -> usize {
     let log = std::fs::read_to_string(host.log()).unwrap_or_default();
     log.lines().filter(|line| *line == id.to_string()).count()
 }
@@ -81,27 +84,19 @@ fn a_copy_that_waited_for_a_new_daemon_is_not_executed_again() {
     let mut far = Host::over_r2p2(None, "127.0.0.1:0", &[]);
     let _server = far.server("server");
     let client = Client::of(&far);
-    let sent = client.calls(1);
-    assert_eq!(times_executed(&far, 1), 1);
-
+    let (id, sent) = client.until_served(&far);
     far.kill_daemon();
     far.start();
-    let mut id = 2;
-    until("it is served again", || {
-        client.send(id, None);
-        id += 1;
-        while client.hear(id - 1).is_some() {}
-        (times_executed(&far, id - 1) > 0).then_some(())
-    });
+    client.until_served(&far);
     far.daemon().stop_for(|| {
         let age = sent.elapsed();
-        client.send(1, Some(age));
+        client.send(id, Some(age));
         std::thread::sleep(age + PAUSE);
     });
-    until("an answer", || client.hear(1));
-    assert_eq!(times_executed(&far, 1), 1, "and not by this daemon, too");
-    client.send(1, Some(sent.elapsed()));
-    until("it is forgotten", || client.hear(1).filter(|answer| *answer == (DROP, FORGOTTEN)));
+    until("an answer", || client.hear(id));
+    assert_eq!(times_executed(&far, id), 1, "and not by this daemon, too");
+    client.send(id, Some(sent.elapsed()));
+    until("it is forgotten", || client.hear(id).filter(|answer| *answer == (DROP, FORGOTTEN)));
 }
 
 /// The host stops for longer than a server remembers what is over.
@@ -110,12 +105,12 @@ fn a_copy_that_waited_for_longer_than_anything_is_remembered_is_not_executed_aga
     let mut far = Host::over_r2p2(None, "127.0.0.1:0", &[]);
     let _server = far.server("server");
     let client = Client::of(&far);
-    let sent = client.calls(1);
+    let (id, sent) = client.until_served(&far);
     far.daemon().stop_for(|| {
-        client.send(1, Some(sent.elapsed()));
+        client.send(id, Some(sent.elapsed()));
         std::thread::sleep(REMEMBERED + PAUSE);
     });
-    let (kind, _) = until("an answer", || client.hear(1));
-    assert_eq!(times_executed(&far, 1), 1);
+    let (kind, _) = until("an answer", || client.hear(id));
+    assert_eq!(times_executed(&far, id), 1);
     assert_eq!(kind, REPLY, "it came while the request was remembered");
 }
