@@ -600,6 +600,35 @@ fn calls_made_by_a_handler_end_with_its_call() {
     assert_eq!(world.leftovers(), (0, 0));
 }
 
+/// The calls its handler makes stay known with a call whose client moves: they end with it.
+#[test]
+fn calls_made_by_a_handler_end_with_the_call_of_a_client_that_moved() {
+    let mut world = world();
+    let mut client = attach(&mut world, 0, false);
+    let mut middle = attach(&mut world, 0, true);
+    let outer_call = open(&mut world, &mut client, 0, b"x", true);
+    world.settle(&mut [&mut client, &mut middle]);
+    let outer = take(&mut world, &mut middle).0[0];
+    // The only server is called by its own handler.
+    let payload = world.blob(&mut middle, b"nested");
+    let mut call = middle.call(0, Some(payload), true);
+    call.parent = outer;
+    world.submit(&middle, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut middle]);
+    let inner = take(&mut world, &mut middle).0[0];
+    assert!(world.migrate(&mut client, 2));
+    world.settle(&mut [&mut client, &mut middle]);
+    world.submit(&client, Submission::Cancel { call: outer_call }).unwrap();
+    world.settle(&mut [&mut client, &mut middle]);
+    let mut ended = take(&mut world, &mut middle).2;
+    ended.sort_by_key(|(call, _)| call.0);
+    let mut told = vec![(call.call, Code::Cancelled), (outer, Code::Cancelled), (inner, Code::Cancelled)];
+    told.sort_by_key(|(call, _)| call.0);
+    assert_eq!(ended, told);
+    world.settle(&mut [&mut client, &mut middle]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
 /// A session that dies, and a deadline that passes, after a move end what they would have ended before it.
 #[test]
 fn calls_end_as_before_after_a_move() {

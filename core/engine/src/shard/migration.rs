@@ -142,11 +142,6 @@ pub fn release_session(
     for call in &calls {
         moved.extend(split_delivered(engine, key, *call, to, &mut parked));
     }
-    for call in calls {
-        if let Some(call) = engine.calls.find_mut(call) {
-            call.children.clear();
-        }
-    }
     let owners = engine.sessions.find(key).map_or_else(Vec::new, |session| {
         services.iter().map(|service| (service.clone(), session.identity.clone())).collect()
     });
