@@ -343,6 +343,9 @@ impl Engine {
         self.workers.forget(|method| registry.knows(method));
         self.gateway.methods.retain(|method, _| registry.knows(*method));
         self.remotes.forget_methods(|method| registry.knows(method));
+        for (_, peer) in self.peers.iter_mut() {
+            peer.forget_methods(|method| registry.knows(method));
+        }
         self.forget_series();
     }
 

@@ -407,11 +407,12 @@ impl Call {
         steps.note(&mut self.last_step, Step { at: now, back, message: item.body().is_some() });
     }
 
-    /// An item waited so long here before it went on.
+    /// An item waited so long here before it went on. What is there already a peer may have said, who may say anything.
     pub fn note_wait(&mut self, direction: Direction, waited_ns: u64) {
+        let add = |sum: &mut u64| *sum = sum.saturating_add(waited_ns);
         match direction {
-            Direction::Response => self.server_stamps.wait_ns += waited_ns,
-            Direction::Request if self.is_made_here() => self.client_stamps.wait_ns += waited_ns,
+            Direction::Response => add(&mut self.server_stamps.wait_ns),
+            Direction::Request if self.is_made_here() => add(&mut self.client_stamps.wait_ns),
             Direction::Request => self.note_receive_wait(waited_ns),
         }
     }
@@ -419,7 +420,7 @@ impl Call {
     /// Its request waited so long in front of the server. What comes after it was delivered is the application's time.
     pub fn note_receive_wait(&mut self, waited_ns: u64) {
         if self.server_stamps.d9 == Instant::default() {
-            self.receive_wait_ns += waited_ns;
+            self.receive_wait_ns = self.receive_wait_ns.saturating_add(waited_ns);
         }
     }
 

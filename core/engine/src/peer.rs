@@ -144,6 +144,15 @@ impl Peer {
         Some(assembly)
     }
 
+    /// Forgets methods that are not known here any more. If one is called again it has another key: it is announced
+    /// anew, and what the peer has announced is found by its path.
+    pub(crate) fn forget_methods(&mut self, knows: impl Fn(MethodKey) -> bool) {
+        self.announced.retain(|(method, _), _| knows(*method));
+        for offered in self.offered.values_mut() {
+            offered.method = offered.method.filter(|method| knows(*method));
+        }
+    }
+
     /// So many bytes of large messages are to be held for it, if its source may have them.
     pub(crate) fn hold(&mut self, budget: &mut HeldBudget, held_bytes: usize) -> Result<(), Fault> {
         budget.book(&mut self.holding, held_bytes as u64).map_err(HeldFull::fault)?;

@@ -9,8 +9,8 @@ use trunkline_telemetry::Ask;
 use world::{App, Host, PROTO, World, finish, release};
 
 /// A session that names so many paths nobody else does.
-fn stranger(world: &mut World, first: usize, count: usize) -> SessionKey {
-    let engine = &mut world.hosts[0].engine;
+fn stranger(world: &mut World, host: usize, first: usize, count: usize) -> SessionKey {
+    let engine = &mut world.hosts[host].engine;
     let session = engine.attach("stranger".into(), 0);
     let paths = (first..first + count).map(|number| (format!("/strange.v1.S/M{number}"), None));
     let calls: Vec<(String, Option<String>)> = paths.collect();
@@ -18,8 +18,8 @@ fn stranger(world: &mut World, first: usize, count: usize) -> SessionKey {
     session
 }
 
-fn leave(world: &mut World, session: SessionKey) {
-    let Host { engine, heaps } = &mut world.hosts[0];
+fn leave(world: &mut World, host: usize, session: SessionKey) {
+    let Host { engine, heaps } = &mut world.hosts[host];
     engine.detach(&mut Turn { now: world.now, heaps }, session);
 }
 
@@ -39,6 +39,70 @@ fn call(world: &mut World, client: &mut App, server: &mut App) {
     world.settle(&mut [client, server]);
 }
 
+/// Many names come and go on a host, so that it forgets those that nobody uses.
+fn names_come_and_go(world: &mut World, host: usize) {
+    for first in [0, 3000] {
+        let other = stranger(world, host, first, 3000);
+        leave(world, host, other);
+    }
+}
+
+fn links_up(world: &World) -> usize {
+    world.links.iter().filter(|link| link.up).count()
+}
+
+/// A connection outlives the names that were called over it, and so does the host that has it: it can be replaced, and
+/// they are called again.
+#[test]
+fn a_method_that_was_forgotten_is_called_again_over_the_same_connection() {
+    for replaced in [false, true] {
+        let mut world = World::new();
+        let far = ["tcp://127.0.0.1:1".to_owned()];
+        world.hosts[0].engine.configure_service("world.Echo", &far).unwrap();
+        let mut client = world.attach(0, PROTO, None, false);
+        let mut server = world.attach(1, PROTO, None, true);
+        call(&mut world, &mut client, &mut server);
+        world.detach(&client);
+        world.settle(&mut [&mut server]);
+        names_come_and_go(&mut world, 0);
+        if replaced {
+            world.replace_engines();
+        }
+        client = world.attach(0, PROTO, None, false);
+        call(&mut world, &mut client, &mut server);
+        assert_eq!((world.links.len(), links_up(&world)), (1, 1));
+    }
+}
+
+/// What a peer has announced is found again, too.
+#[test]
+fn a_method_that_was_forgotten_is_served_again_over_the_same_connection() {
+    for replaced in [false, true] {
+        let mut world = World::new();
+        let mut client = world.attach(0, PROTO, Some("tcp://127.0.0.1:1"), false);
+        // It calls the method there, and nobody serves it.
+        let knows = world.attach(1, PROTO, None, false);
+        let ask = |world: &mut World, client: &mut App| {
+            let payload = world.blob(client, b"x");
+            let made = client.call(0, Some(payload), true);
+            world.submit(client, Submission::Call(made)).unwrap();
+            world.settle(&mut [client]);
+            client.take_finish().code
+        };
+        assert_ne!(ask(&mut world, &mut client), Code::Ok);
+        world.detach(&knows);
+        names_come_and_go(&mut world, 1);
+        assert_ne!(ask(&mut world, &mut client), Code::Ok);
+        if replaced {
+            world.replace_engines();
+        }
+        assert_ne!(ask(&mut world, &mut client), Code::Ok);
+        let mut server = world.attach(1, PROTO, None, true);
+        call(&mut world, &mut client, &mut server);
+        assert_eq!((world.links.len(), links_up(&world)), (1, 1));
+    }
+}
+
 /// The methods there are figures of.
 fn counted(world: &mut World) -> Vec<String> {
     let now = world.now;
@@ -52,19 +116,19 @@ fn counted(world: &mut World) -> Vec<String> {
 #[test]
 fn whoever_fills_the_figures_and_leaves_gives_them_back() {
     let mut world = World::new();
-    let strangers = [stranger(&mut world, 0, 1500), stranger(&mut world, 1500, 1500)];
+    let strangers = [stranger(&mut world, 0, 0, 1500), stranger(&mut world, 0, 1500, 1500)];
     assert!(world.hosts[0].engine.telemetry().is_full());
     let mut client = world.attach(0, PROTO, None, false);
     let mut server = world.attach(0, PROTO, None, true);
     call(&mut world, &mut client, &mut server);
     assert_eq!(counted(&mut world), ["(other)"]);
-    strangers.into_iter().for_each(|session| leave(&mut world, session));
+    strangers.into_iter().for_each(|session| leave(&mut world, 0, session));
     assert!(!world.hosts[0].engine.telemetry().is_full());
     call(&mut world, &mut client, &mut server);
     assert_eq!(counted(&mut world), ["(other)", "/world.Echo/Once"]);
     // Those who go on keep what they have.
-    let more = stranger(&mut world, 0, 3000);
-    leave(&mut world, more);
+    let more = stranger(&mut world, 0, 0, 3000);
+    leave(&mut world, 0, more);
     call(&mut world, &mut client, &mut server);
     assert_eq!(counted(&mut world), ["(other)", "/world.Echo/Once"]);
 }

@@ -6,7 +6,7 @@ mod world;
 
 use proptest::prelude::*;
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Span, Submission};
+use trunkline_call::entry::{Completion, Finish, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
     BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey,
@@ -219,6 +219,28 @@ fn whose_connection_did_not_come_along_hears_so() {
     *old = engine;
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(finished(&client), [Code::Unavailable]);
+}
+
+/// What a server says of its times may be anything. It is only told, and no reason not to go on.
+#[test]
+fn a_host_is_replaced_whatever_a_server_says_of_its_times() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let payload = world.blob(&mut client, b"question");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let served = delivered(&mut server);
+    let told = Finish { cpu_ns: WILD_CPU_NS, ..finish(served.call, Code::Ok, None) };
+    world.submit(&server, Submission::Finish(told)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(finished(&client), [Code::Ok]);
+    assert_eq!(world.wild_trailers, 1);
+    world.replace_engines();
+    world.submit(&client, release(call.call, None, Span::default(), 5)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers().0, 0);
 }
 
 /// A client of a host, and a service of the daemon's own there.

@@ -8,7 +8,7 @@ mod world;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Payload, Span, Submission};
+use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata};
 use trunkline_engine::{
     BoundSchema, GatewaySettings, Limits, R2p2Settings, SampleRule, ShardIndex, Turn, has_crossings,
@@ -589,7 +589,10 @@ impl History {
         self.delivered.remove(&(app, id));
         let code = if ok { Code::Ok } else { Code::Aborted };
         self.ledger.call(number).served[place].ended = Some(code);
-        self.submit(app, Submission::Finish(finish(CallId(id), code, payload)));
+        // Some servers are hostile.
+        let cpu_ns = if id % 3 == 0 { WILD_CPU_NS } else { 0 };
+        let finish = Finish { cpu_ns, ..finish(CallId(id), code, payload) };
+        self.submit(app, Submission::Finish(finish));
     }
 
     fn ask(&mut self, step: &Step) {

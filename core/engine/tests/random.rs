@@ -5,7 +5,7 @@ mod world;
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use trunkline_call::entry::{Completion, Payload, Span, Submission};
+use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Instant};
 use trunkline_engine::Limits;
 use world::*;
@@ -255,7 +255,10 @@ impl History {
         let method = self.books.delivered.remove(&(app, id)).unwrap();
         let payload = (ok && method < 2).then(|| self.blob(app, bytes));
         let code = if ok { Code::Ok } else { Code::Aborted };
-        self.submit(app, Submission::Finish(finish(CallId(id), code, payload)));
+        // Some servers are hostile.
+        let cpu_ns = if id % 3 == 0 { WILD_CPU_NS } else { 0 };
+        let finish = Finish { cpu_ns, ..finish(CallId(id), code, payload) };
+        self.submit(app, Submission::Finish(finish));
     }
 
     fn cancel(&mut self, app: usize, id: u64) {

@@ -10,7 +10,7 @@ use crate::table::Table;
 /// More than any host counts of anything; sums of two stay within 64 bits.
 const COUNT_MAX: u64 = 1 << 62;
 /// Bytes no heap, stream or connection here holds.
-const BYTES_MAX: u64 = 1 << 40;
+const BYTES_MAX: i64 = 1 << 40;
 /// Routes and calls of a session are bounded by limits far below this.
 const CALLS_MAX: u32 = 1 << 24;
 
@@ -44,41 +44,48 @@ impl Sound<'_> {
             Route::Serves => true,
         };
         session.routes.iter().all(known)
-            && session.parked_bytes.used() <= BYTES_MAX
-            && session.answer_bytes as u64 <= BYTES_MAX
-            && session.delivered.used() <= BYTES_MAX
+            && session.parked_bytes.used() <= BYTES_MAX as u64
+            && session.answer_bytes as u64 <= BYTES_MAX as u64
+            && session.delivered.used() <= BYTES_MAX as u64
             && session.is_sound()
     }
 
     fn peer_is_sound(&self, peer: &Peer) -> bool {
-        let offered = peer.offered.values().filter_map(|offered| offered.method);
-        let announced = peer.announced.keys().map(|(method, _)| *method);
         let small = |assembly: &crate::assembly::Assembly| {
             assembly.total <= i32::MAX as u32 && assembly.ahead <= i32::MAX as u32
         };
-        offered.chain(announced).all(|method| self.registry.knows(method))
-            && peer.assembling_bytes as u64 <= BYTES_MAX
+        peer.assembling_bytes as u64 <= BYTES_MAX as u64
             && peer.assemblies.values().all(small)
     }
 
     fn call_is_sound(&self, call: &Call) -> bool {
-        let waited = call.client_stamps.wait_ns.max(call.server_stamps.wait_ns);
         self.registry.knows(call.method)
-            && waited <= COUNT_MAX
-            && call.resent <= CALLS_MAX
             && half_is_sound(&call.request)
             && half_is_sound(&call.response)
             && call.attempts.as_ref().is_none_or(|attempts| attempts.is_sound())
     }
 }
 
+/// Brings what is only counted, and told, within the bounds of any honest count. Some of it peers have said, who may
+/// say anything: none of it is worth that a host stays with the program it has.
+pub(super) fn clip(calls: &mut Table<Call>) {
+    for (_, call) in calls.iter_mut() {
+        let waits =
+            [&mut call.client_stamps.wait_ns, &mut call.server_stamps.wait_ns, &mut call.receive_wait_ns];
+        waits.into_iter().for_each(|waited| *waited = (*waited).min(COUNT_MAX));
+        call.resent = call.resent.min(CALLS_MAX);
+        for half in [&mut call.request, &mut call.response] {
+            half.charged = half.charged.clamp(-BYTES_MAX, BYTES_MAX);
+            for count in [&mut half.released_bytes, &mut half.bytes, &mut half.messages] {
+                *count = (*count).min(COUNT_MAX);
+            }
+        }
+    }
+}
+
 fn half_is_sound(half: &Half) -> bool {
     let items = || half.backlog.iter().chain(half.gathered.as_deref());
-    half.charged.unsigned_abs() <= BYTES_MAX
-        && half.released_bytes <= COUNT_MAX
-        && half.bytes <= COUNT_MAX
-        && half.messages <= COUNT_MAX
-        && items().filter_map(Item::body).all(body_is_sound)
+    items().filter_map(Item::body).all(body_is_sound)
 }
 
 fn body_is_sound(body: &Body<'_>) -> bool {

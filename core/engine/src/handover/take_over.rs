@@ -1,6 +1,6 @@
 //! Reading the state into a fresh engine.
 
-use super::sound::Sound;
+use super::sound::{Sound, clip};
 use super::types::{Known, TypesState, Using};
 use crate::call::Call;
 use crate::cluster::Clusters;
@@ -112,6 +112,7 @@ impl Engine {
         self.limits.stream_window_bytes = self.limits.stream_window_bytes.max(arriving.stream_window_bytes);
         self.types_bound = arriving.types_bound;
         (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
+        clip(&mut self.calls);
         self.nested = arriving.nested;
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
@@ -132,6 +133,11 @@ impl Engine {
         let telemetry = &mut self.telemetry;
         if !self.registry.take_up(|path| telemetry.method(path)) {
             return Err(HandoverError::Unsound("two methods of one path"));
+        }
+        let Self { peers, registry, .. } = &mut self;
+        for (_, peer) in peers.iter_mut() {
+            // Older programs forgot methods that connections had announced.
+            peer.forget_methods(|method| registry.knows(method));
         }
         self.count_routes();
         self.clusters.take_up(&self.remotes, arriving.clusters);

@@ -73,6 +73,9 @@ pub struct World {
     pub is_native: bool,
     /// Who the near host and the far one prove to be to each other.
     pub identities: [PeerIdentity; 2],
+    /// Trailers in which a handler says that it took [`WILD_CPU_NS`], changed on their way as a hostile peer would have
+    /// them: every time is as large as can be.
+    pub wild_trailers: usize,
     /// Dialling fails while this is set.
     pub unreachable: bool,
     /// Endpoints that cannot be dialled.
@@ -193,6 +196,7 @@ impl World {
             in_line: Vec::new(),
             piece_bytes: usize::MAX,
             identities: Default::default(),
+            wild_trailers: 0,
             unreachable: false,
             down: BTreeSet::new(),
             foreign: false,
@@ -651,6 +655,7 @@ impl World {
         }
         engine.transmitted(&mut Turn { now: self.now, heaps }, peer, bytes.len());
         self.links[link].pipes[side].extend(&bytes);
+        self.wild_trailers += make_trailers_wild(self.links[link].pipes[side].make_contiguous());
         self.links[link].carried += bytes.len();
         !bytes.is_empty()
     }
@@ -820,6 +825,21 @@ pub fn udp_address(host: usize, port: R2p2Port) -> SocketAddrV4 {
         R2p2Port::Server => 8000,
     };
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host as u8 + 1), number)
+}
+
+/// By this a handler has its trailer changed on the way to the other host.
+pub const WILD_CPU_NS: u64 = 0x5713_5713_5713_5713;
+
+/// How many there were.
+fn make_trailers_wild(bytes: &mut [u8]) -> usize {
+    let cpu_ns = WILD_CPU_NS.to_le_bytes();
+    let places: Vec<usize> = (40..bytes.len()).filter(|at| bytes[*at..].starts_with(&cpu_ns)).collect();
+    for at in &places {
+        if let Some(trailer) = bytes.get_mut(at - 40..at + 24) {
+            trailer.fill(0xff);
+        }
+    }
+    places.len()
 }
 
 /// A handler's end of a call.
