@@ -54,8 +54,7 @@ impl Sound<'_> {
         let small = |assembly: &crate::assembly::Assembly| {
             assembly.total <= i32::MAX as u32 && assembly.ahead <= i32::MAX as u32
         };
-        peer.assembling_bytes as u64 <= BYTES_MAX as u64
-            && peer.assemblies.values().all(small)
+        peer.assembling_bytes as u64 <= BYTES_MAX as u64 && peer.assemblies.values().all(small)
     }
 
     fn call_is_sound(&self, call: &Call) -> bool {
