@@ -50,9 +50,9 @@ impl Engine {
         let limit = self.limits.assembling_bytes_per_peer;
         let Some(found) = self.peers.find_mut(peer) else { return };
         if matches!(place, AssemblyPlace::Private(_)) {
-            let held_bytes = found.assembling_bytes + total as usize;
             let full = Fault::Limit { name: ARRIVING, limit: limit as u64 };
-            let may = if held_bytes > limit { Err(full) } else { found.hold(&mut self.held, held_bytes) };
+            let fits = found.assembling_bytes + total as usize <= limit;
+            let may = if fits { found.await_bytes(&mut self.held, total as usize) } else { Err(full) };
             if let Err(fault) = may {
                 return self.fail(turn, call, fault);
             }
@@ -160,10 +160,14 @@ impl Engine {
         bytes: &[u8],
         last: bool,
     ) {
-        let Some(assembly) = self.peers.find_mut(peer).and_then(|peer| peer.assemblies.get_mut(&stream))
-        else {
-            return;
-        };
+        let Self { peers, held, .. } = self;
+        let Some(found) = peers.find_mut(peer) else { return };
+        let may = found.take_bytes(held, stream, offset as usize + bytes.len());
+        let Some(assembly) = found.assemblies.get_mut(&stream) else { return };
+        if let Err(fault) = may {
+            let call = assembly.call;
+            return self.fail(turn, call, fault);
+        }
         if let Some(into) = assembly.room(turn.heaps, offset, bytes.len()) {
             into.copy_from_slice(bytes);
         }
@@ -188,7 +192,8 @@ impl Engine {
         self.pass_shape(turn, key, direction, shape, Some(body));
     }
 
-    /// The memory the next `len` bytes of a message belong in, for the host to read the socket into.
+    /// The memory the next `len` bytes of a message belong in, for the host to read the socket into. None where nothing
+    /// more may be held for its sender: what comes ends the call.
     pub(crate) fn assembly_room<'a>(
         &'a mut self,
         heaps: &'a mut dyn Heaps,
@@ -197,8 +202,10 @@ impl Engine {
         offset: u32,
         len: u32,
     ) -> Option<&'a mut [u8]> {
-        let assembly = self.peers.find_mut(peer)?.assemblies.get_mut(&stream)?;
-        assembly.room(heaps, offset, len as usize)
+        let Self { peers, held, .. } = self;
+        let found = peers.find_mut(peer)?;
+        found.take_bytes(held, stream, offset as usize + len as usize).ok()?;
+        found.assemblies.get_mut(&stream)?.room(heaps, offset, len as usize)
     }
 
     /// Gives up a message that is arriving: its call is gone.

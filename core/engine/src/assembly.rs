@@ -144,6 +144,22 @@ impl Assembly {
         if matches!(self.place, AssemblyPlace::Private(_)) { self.total as usize } else { 0 }
     }
 
+    /// How many of those have not come.
+    pub fn missing_bytes(&self) -> usize {
+        match &self.place {
+            AssemblyPlace::Private(bytes) => (self.total as usize).saturating_sub(bytes.len()),
+            AssemblyPlace::Heap { .. } => 0,
+        }
+    }
+
+    /// How many of those come with what ends so far from the beginning.
+    pub fn coming_bytes(&self, end: usize) -> usize {
+        match &self.place {
+            AssemblyPlace::Private(bytes) if end <= self.total as usize => end.saturating_sub(bytes.len()),
+            _ => 0,
+        }
+    }
+
     /// Its block has another name.
     pub fn rename(&mut self, heaps: &dyn Heaps) {
         if let AssemblyPlace::Heap { session, block, .. } = &mut self.place {

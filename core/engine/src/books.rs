@@ -124,6 +124,8 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
         return Err(format!("peer {}: {why}", peer.label));
     }
     let private = peer.assemblies.values().map(crate::assembly::Assembly::private_bytes).sum::<usize>();
+    let missing = peer.assemblies.values().map(crate::assembly::Assembly::missing_bytes).sum::<usize>();
+    agree(&format!("peer {}: missing bytes", peer.label), peer.missing_bytes, missing)?;
     let gathered =
         halves(engine).filter(|(_, call, direction, _)| call.native_sender(*direction) == Some(key));
     let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()).map(Item::parked_bytes);

@@ -173,8 +173,8 @@ impl Engine {
         if let Some(peer) = self.sending_peer(key, direction) {
             let Self { peers, held, .. } = self;
             let Some(peer) = peers.find_mut(peer) else { return Ok(()) };
-            let held_bytes = peer.assembling_bytes + item.parked_bytes();
-            return if held_bytes > limit { Err(full) } else { peer.hold(held, held_bytes) };
+            let more = item.parked_bytes();
+            return if peer.assembling_bytes + more > limit { Err(full) } else { peer.hold(held, more) };
         }
         match self.held_for_client(key, direction, item) {
             Some((held, bytes)) if bytes > 0 && *held + bytes > limit => Err(full),
@@ -208,7 +208,8 @@ impl Engine {
     pub(crate) fn holds_less(&mut self, peer: PeerKey, bytes: usize) {
         if let Some(peer) = self.peers.find_mut(peer) {
             peer.assembling_bytes = peer.assembling_bytes.saturating_sub(bytes);
-            self.held.settle(&mut peer.holding, peer.assembling_bytes as u64);
+            let held_bytes = peer.held_bytes();
+            self.held.settle(&mut peer.holding, held_bytes);
         }
     }
 

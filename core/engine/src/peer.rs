@@ -55,8 +55,11 @@ pub struct Peer {
     pub(crate) offered: KeyedMap<MethodIndex, Offered>,
     /// Large messages on their way in.
     pub(crate) assemblies: KeyedMap<StreamId, Assembly>,
-    /// Bytes of those that the daemon holds itself.
+    /// Bytes of those that the daemon holds itself, once they are whole.
     pub(crate) assembling_bytes: usize,
+    /// How many of them have not come: they are announced, and not booked.
+    #[serde(skip)]
+    pub(crate) missing_bytes: usize,
     /// Somebody looks in a while whether large messages go on.
     #[serde(skip)]
     pub(crate) is_looked_at: bool,
@@ -141,6 +144,7 @@ impl Peer {
     pub(crate) fn take_assembly(&mut self, stream: StreamId) -> Option<Assembly> {
         let assembly = self.assemblies.remove(&stream)?;
         self.assembling_bytes = self.assembling_bytes.saturating_sub(assembly.private_bytes());
+        self.missing_bytes = self.missing_bytes.saturating_sub(assembly.missing_bytes());
         Some(assembly)
     }
 
@@ -153,10 +157,45 @@ impl Peer {
         }
     }
 
-    /// So many bytes of large messages are to be held for it, if its source may have them.
-    pub(crate) fn hold(&mut self, budget: &mut HeldBudget, held_bytes: usize) -> Result<(), Fault> {
-        budget.book(&mut self.holding, held_bytes as u64).map_err(HeldFull::fault)?;
-        self.assembling_bytes = held_bytes;
+    /// Bytes of large messages that are held for it.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.assembling_bytes.saturating_sub(self.missing_bytes) as u64
+    }
+
+    /// So many bytes more are held for it, if its source may have them.
+    pub(crate) fn hold(&mut self, budget: &mut HeldBudget, more: usize) -> Result<(), Fault> {
+        let held_bytes = self.held_bytes() + more as u64;
+        budget.book(&mut self.holding, held_bytes).map_err(HeldFull::fault)?;
+        self.assembling_bytes += more;
+        Ok(())
+    }
+
+    /// It announces a large message of so many bytes, which are to be held for it when they come. One for which there
+    /// would be no room now is not to come at all.
+    pub(crate) fn await_bytes(&mut self, budget: &mut HeldBudget, bytes: usize) -> Result<(), Fault> {
+        let held_bytes = self.held_bytes();
+        let may = budget.book(&mut self.holding, held_bytes + bytes as u64);
+        budget.settle(&mut self.holding, held_bytes);
+        may.map_err(HeldFull::fault)?;
+        self.assembling_bytes += bytes;
+        self.missing_bytes += bytes;
+        Ok(())
+    }
+
+    /// Bytes of a large message come, up to so far from its beginning, if its source may have them.
+    pub(crate) fn take_bytes(
+        &mut self,
+        budget: &mut HeldBudget,
+        stream: StreamId,
+        end: usize,
+    ) -> Result<(), Fault> {
+        let coming_bytes = self.assemblies.get(&stream).map_or(0, |assembly| assembly.coming_bytes(end));
+        if coming_bytes > 0 {
+            let held_bytes = self.held_bytes() + coming_bytes as u64;
+            budget.book(&mut self.holding, held_bytes).map_err(HeldFull::fault)?;
+            self.missing_bytes = self.missing_bytes.saturating_sub(coming_bytes);
+        }
         Ok(())
     }
 
@@ -182,7 +221,8 @@ impl Peer {
         index: MethodIndex,
         offered: Offered,
     ) -> Result<(), HeldFull> {
-        budget.keep(&mut self.holding, self.assembling_bytes as u64, offered.held_bytes())?;
+        let held_bytes = self.held_bytes();
+        budget.keep(&mut self.holding, held_bytes, offered.held_bytes())?;
         self.offered.insert(index, offered);
         Ok(())
     }
@@ -192,7 +232,8 @@ impl Peer {
     pub(crate) fn book_again(&mut self, budget: &mut HeldBudget) {
         self.holding = Holding::of(source_of_peer(&self.label, self.lane.is_some()));
         self.holding.keeps(self.offered.values().map(Offered::held_bytes).sum());
-        let _ = budget.book(&mut self.holding, self.assembling_bytes as u64);
+        let held_bytes = self.held_bytes();
+        let _ = budget.book(&mut self.holding, held_bytes);
     }
 
     /// Whether another has taken its place, and nothing is left of its calls.

@@ -265,7 +265,8 @@ impl Engine {
             self.unblock_peer(turn, key);
         }
         let Some(peer) = self.peers.find_mut(key) else { return };
-        self.held.settle(&mut peer.holding, peer.assembling_bytes as u64);
+        let held_bytes = peer.held_bytes();
+        self.held.settle(&mut peer.holding, held_bytes);
         if peer.connection.wants_write() {
             self.transmit(key);
         }
@@ -324,6 +325,7 @@ impl Engine {
             offered: KeyedMap::default(),
             assemblies: KeyedMap::default(),
             assembling_bytes: 0,
+            missing_bytes: 0,
             is_looked_at: false,
             holding,
             blocked: VecDeque::new(),

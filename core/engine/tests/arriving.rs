@@ -4,7 +4,7 @@
 mod world;
 
 use trunkline_call::entry::{Call, Completion, Submission};
-use trunkline_call::{Code, Metadata};
+use trunkline_call::{Code, Encoding, Metadata};
 use trunkline_engine::Limits;
 use world::*;
 
@@ -151,4 +151,54 @@ fn metadata_of_calls_that_are_not_whole_counts() {
     world.detach(&client);
     world.settle(&mut [&mut server]);
     world.audit();
+}
+
+/// Two connections' worth of what comes is more than a source may have; what is only announced takes nothing of that.
+#[test]
+fn what_a_peer_announces_takes_nothing_until_it_comes() {
+    const MESSAGES: usize = 8;
+    const BYTES: usize = 400_000;
+    for piece_bytes in [20_000, usize::MAX] {
+        let limits = Limits { held_bytes_per_source: 1 << 20, ..Limits::default() };
+        let mut world = World::with_limits(limits);
+        // Without types: the daemon puts the message together itself, since it has to be converted.
+        let mut client = world.attach_opaque(0, TARGET, false);
+        let mut server = world.attach_sized(1, PROTO, None, true, 16 << 20);
+        let send = |world: &mut World, client: &mut App| {
+            let payload = world.put(client, &wire_of(&vec![7; BYTES]), Encoding::Protobuf);
+            let call = client.call(0, Some(payload), true);
+            world.submit(client, Submission::Call(call)).unwrap();
+        };
+        send(&mut world, &mut client);
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(server.take_call().payload.is_some_and(|payload| payload.span.len as usize > BYTES));
+
+        world.piece_bytes = piece_bytes;
+        (0..MESSAGES).for_each(|_| send(&mut world, &mut client));
+        let mut ended = Vec::new();
+        let mut delivered = 0;
+        for _ in 0..6 {
+            world.step(&mut [&mut client, &mut server]);
+            world.audit();
+        }
+        if piece_bytes < BYTES {
+            assert!(client.take().is_empty() && server.take().is_empty(), "all of them have begun");
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        delivered += server.take().len();
+        for completion in client.take() {
+            let Completion::Finish(finish) = completion else { continue };
+            let said = String::from_utf8_lossy(world.received(&client, finish.metadata)).into_owned();
+            assert!(said.contains("limits.held_bytes_per_source"), "{said}");
+            ended.push(finish.code);
+        }
+        assert_eq!(ended.len() + delivered, MESSAGES, "{piece_bytes}: {ended:?}");
+        assert!(delivered >= 2 && ended.iter().all(|code| *code == Code::ResourceExhausted));
+        world.audit();
+
+        // Nothing of it is left.
+        send(&mut world, &mut client);
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(server.take_call().payload.is_some());
+    }
 }

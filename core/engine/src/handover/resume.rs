@@ -110,9 +110,10 @@ impl Engine {
             (session.answer_bytes, session.arriving_bytes) = (0, 0);
         }
         for (_, peer) in peers.iter_mut() {
-            peer.assembling_bytes = 0;
+            (peer.assembling_bytes, peer.missing_bytes) = (0, 0);
             for assembly in peer.assemblies.values_mut() {
                 peer.assembling_bytes += assembly.private_bytes();
+                peer.missing_bytes += assembly.missing_bytes();
                 let Some((session, bytes)) = assembly.place.usual_bytes(turn.heaps) else { continue };
                 let Some(session) = sessions.find_mut(session) else { continue };
                 session.arriving_bytes += bytes;
