@@ -50,6 +50,13 @@ impl Engine {
         self.insert_peer(Side::Acceptor, config, now, label, None)
     }
 
+    /// A connection has its socket: the other end is asked from now on.
+    pub fn peer_connected(&mut self, now: Instant, key: PeerKey) {
+        if let Some(peer) = self.peers.find_mut(key) {
+            peer.connection.connected(now);
+        }
+    }
+
     /// Says who the other end of a connection has proved to be, by its certificate or the kernel's word.
     pub fn peer_identified(&mut self, key: PeerKey, identity: PeerIdentity) {
         if let Some(peer) = self.peers.find_mut(key) {

@@ -102,6 +102,28 @@ fn new_calls_take_the_new_connection_and_what_is_under_way_stays() {
     assert_eq!(scene.ups(), [false, true], "its last call is over");
 }
 
+/// Its SYNs were lost, or the backlog was full: there is a socket after 15 s, and the other end has the time of a HELLO
+/// from then on.
+#[test]
+fn a_connection_that_took_long_to_make_is_heard() {
+    let mut world = World::new();
+    world.dial_ns = 15 * 1_000_000_000;
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, Some("tcp://10.0.0.2:7878"), false);
+    let payload = world.blob(&mut client, b"patience");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    while world.dials == 0 {
+        world.step(&mut [&mut client, &mut server]);
+    }
+    world.fire();
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = server.take_call().call;
+    world.submit(&server, Submission::Finish(finish(delivered, Code::Ok, None))).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!((client.take_finish().code, world.dials), (Code::Ok, 1));
+}
+
 #[test]
 fn a_connection_without_calls_is_closed_at_once() {
     let mut scene = Scene::new();

@@ -216,6 +216,15 @@ impl Connection {
         self.check_time(now).map_err(|error| self.fail(error))
     }
 
+    /// There is a socket: the time of the peer's HELLO, and its silence, count from here. Until then its host is being
+    /// asked for a connection, which has a limit of its own.
+    pub fn connected(&mut self, now: Instant) {
+        if let Some(hello) = &mut self.hello {
+            hello.begin(&self.config, now);
+        }
+        self.keepalive.heard(now);
+    }
+
     /// When `handle_timeout` has something to do next.
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.failed.is_some() {

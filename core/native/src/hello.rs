@@ -48,6 +48,11 @@ impl AwaitHello {
         Self { offered: config.features, give_up_at: now.plus_ns(config.hello_timeout_ns) }
     }
 
+    /// It can be heard from now on.
+    pub fn begin(&mut self, config: &Config, now: Instant) {
+        self.give_up_at = now.plus_ns(config.hello_timeout_ns);
+    }
+
     /// The length of a HELLO body, checked before any of it has arrived.
     ///
     /// # Errors

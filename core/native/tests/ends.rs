@@ -154,6 +154,17 @@ fn hello_has_to_come_in_time() {
     assert_eq!(error, ProtocolError::HelloTimeout { after_ns: 100 });
 }
 
+/// A connection is made when it is dialled, and its socket may be there much later.
+#[test]
+fn hello_has_its_time_from_the_connection_on() {
+    let config = Config { hello_timeout_ns: 100, keepalive_ns: 1000, ..Config::default() };
+    let mut end = End::new(Side::Initiator, config);
+    end.connection.connected(NOW.plus_ns(150));
+    assert_eq!(end.connection.handle_timeout(NOW.plus_ns(249)), Ok(()));
+    let error = end.connection.handle_timeout(NOW.plus_ns(250)).unwrap_err();
+    assert_eq!(error, ProtocolError::HelloTimeout { after_ns: 100 });
+}
+
 #[test]
 fn a_half_open_connection_is_found_out() {
     let config = Config { keepalive_ns: 100, keepalive_timeout_ns: 50, ..Config::default() };

@@ -483,6 +483,7 @@ impl Shard {
 
     fn begin_native(&mut self, peer: PeerKey, stream: Stream, first: &[u8], known: Option<UnidentifiedKey>) {
         give_rights(&mut self.engine, peer, &stream, &self.pending.call_rules);
+        self.engine.peer_connected(now(), peer);
         self.with_natives(|natives, lent| natives.begin(lent, peer, stream, first, known));
     }
 

@@ -88,6 +88,8 @@ pub struct World {
     pub accepts: usize,
     /// Connections asked for so far, native or not.
     pub dials: usize,
+    /// How long it takes until a connection that is dialled has its socket.
+    pub dial_ns: u64,
     /// Datagrams between the hosts, as they were sent.
     pub datagrams: Vec<Vec<u8>>,
     /// Says which datagrams arrive, by their number.
@@ -203,6 +205,7 @@ impl World {
             foreign_at: BTreeSet::new(),
             accepts: 1,
             dials: 0,
+            dial_ns: 0,
         }
     }
 
@@ -560,6 +563,7 @@ impl World {
         while let Some(dial) = self.hosts[host].engine.poll_dial() {
             moved = true;
             self.dials += 1;
+            self.now = self.now.plus_ns(self.dial_ns);
             let Host { engine, heaps } = &mut self.hosts[host];
             let mut turn = Turn { now: self.now, heaps };
             let is_foreign = self.foreign || self.foreign_at.contains(&*dial.endpoint);
@@ -571,6 +575,7 @@ impl World {
                     engine.peer_lost(&mut turn, near, "closed")
                 }
                 Dialled::Native(near) => {
+                    engine.peer_connected(self.now, near);
                     engine.peer_identified(near, self.identities[1].clone());
                     let acceptor = &mut self.hosts[self.accepts].engine;
                     let far = acceptor.accept_peer(self.now, "near".into());
