@@ -563,6 +563,44 @@ fn an_idle_connection_is_asked_to_leave() {
     until(&mut server, &mut client, |server, client| server.over.clone().zip(client.over.clone()));
 }
 
+/// A connection that is left ends after 20 s without a stream; but not over a request that lies in its socket because
+/// the server's thread was away, sent before the client could hear of the end. Who merely says something now and then
+/// is given the time once more.
+#[test]
+fn a_connection_that_is_left_ends_over_no_request() {
+    let left = || {
+        let mut raw = Raw::new(Http2Settings::server());
+        raw.server.as_mut().unwrap().command(Command::GoAway);
+        raw.hears(GOAWAY);
+        raw
+    };
+    let write = |raw: &mut Raw, bytes: &[u8]| {
+        let until = Clock::now() + WATCHDOG;
+        while !matches!(raw.socket.write_vectored(&[IoSlice::new(bytes)]), Ok(Transfer::Bytes(_))) {
+            assert!(Clock::now() < until);
+        }
+    };
+    let mut raw = left();
+    write(&mut raw, &frame(HEADERS, END_HEADERS | END_STREAM, 1, HEAD));
+    raw.now = Instant(20 * SECOND_NS);
+    raw.turn();
+    assert_eq!(raw.over, None);
+    assert!(matches!(raw.events[..], [.., Event::Request { .. }]), "{:?}", raw.events);
+
+    let mut raw = left();
+    raw.now = Instant(20 * SECOND_NS);
+    raw.turn();
+    assert!(raw.over.is_some(), "nobody says anything");
+
+    let mut raw = left();
+    for seconds in [20, 39, 40] {
+        write(&mut raw, &frame(SETTINGS, 0, 0, &[]));
+        raw.now = Instant(seconds * SECOND_NS);
+        raw.turn();
+        assert_eq!(raw.over.is_some(), seconds == 40, "after {seconds} s");
+    }
+}
+
 /// The same in an answer: its call hears of it and others go on. An answer that is a head alone has them by right.
 #[test]
 fn pseudo_headers_in_an_answers_trailers_are_told() {

@@ -54,6 +54,8 @@ pub struct Http2 {
     /// GOAWAY is said, and since when no stream is open then.
     pub(super) is_leaving: bool,
     pub(super) left_alone: Option<Instant>,
+    /// That time was given once more.
+    pub(super) is_left_longer: bool,
     pub(super) had_calls: bool,
     /// What the peer's GOAWAY said.
     pub(super) leaving: Leaving,
@@ -147,7 +149,7 @@ impl Http2 {
         self.wire.boxes().borrow(buffers);
         self.portions.begin_turn();
         // Time that is up says nothing about what lies in the socket: this thread may have been away for longer.
-        self.is_readable |= self.meter.handle_timeout(now).is_err();
+        self.is_readable |= self.meter.handle_timeout(now).is_err() || self.is_left_alone_by(now);
         let is_silent = self.read(now, buffers);
         self.fire_timers(now, is_silent);
         let state = self.drive(now, events);
@@ -193,6 +195,11 @@ impl Http2 {
             // What was read waits for room in the outbox: to read more would only pile it up.
             (false, _) => Interest::Write,
         }
+    }
+
+    /// Whether no stream has been open for so long after GOAWAY that the other end waits for nothing any more.
+    pub(super) fn is_left_alone_by(&self, now: Instant) -> bool {
+        self.left_alone.is_some_and(|since| since.plus_ns(LEAVING_NS_MAX) <= now)
     }
 
     /// When the next turn is due, whatever the poller says.
@@ -247,6 +254,7 @@ impl Http2 {
             life: Lifetime::new(settings.age, now, random),
             is_leaving: false,
             left_alone: None,
+            is_left_longer: false,
             had_calls: false,
             leaving: Leaving::default(),
             too_many_pings: false,

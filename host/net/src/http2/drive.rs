@@ -48,8 +48,13 @@ impl Http2 {
             Ending::Leave => self.leave(),
             Ending::Close => self.set_fault(Reason::NO_ERROR, "max_age"),
         }
-        if self.next_timeout().is_some_and(|at| at <= now) && self.left_alone.is_some() {
-            self.set_fault(Reason::NO_ERROR, "");
+        if self.is_left_alone_by(now) {
+            // A request that was on its way may have come just now, or lain there while this thread was away: it is
+            // looked at first. Once, for a client that says something now and then would stay for ever.
+            match is_silent || self.is_left_longer {
+                true => self.set_fault(Reason::NO_ERROR, ""),
+                false => (self.left_alone, self.is_left_longer) = (Some(now), true),
+            }
         }
     }
 
@@ -275,6 +280,7 @@ impl Http2 {
         if self.is_leaving {
             self.life.handle_leaving(now);
             self.left_alone = if has_calls { None } else { self.left_alone.or(Some(now)) };
+            self.is_left_longer &= !has_calls;
         }
     }
 
