@@ -31,6 +31,13 @@ pub fn program(path: &Path) -> Result<Command, Failure> {
     Ok(command)
 }
 
+/// What a role does that is measured, or ended, from outside.
+pub fn stay() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Has the kernel kill this process when the thread that started it ends.
 pub fn end_with_parent() -> Result<(), Failure> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)

@@ -65,10 +65,8 @@ pub fn answer_lines<T: fmt::Display>(
     mut answer: impl FnMut(&str) -> Result<T, Failure>,
 ) -> Result<(), Failure> {
     for line in std::io::stdin().lines() {
-        let answer = answer(&line?)?;
-        let mut output = std::io::stdout().lock();
-        writeln!(output, "{answer}")?;
-        output.flush()?;
+        // A line is flushed as it ends.
+        writeln!(std::io::stdout(), "{}", answer(&line?)?)?;
     }
     Ok(())
 }

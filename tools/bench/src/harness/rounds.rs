@@ -86,11 +86,8 @@ impl<'p> Turns<'p> {
     /// Says that somebody is absent.
     pub fn lack(&mut self, name: &str, why: &Failure) {
         eprintln!("{}: {name} is absent: {why}", self.study);
-        self.absent.push(Absent {
-            study: self.study.clone(),
-            name: name.to_owned(),
-            reason: why.to_string(),
-        });
+        let (study, name, reason) = (self.study.clone(), name.to_owned(), why.to_string());
+        self.absent.push(Absent { study, name, reason });
     }
 
     /// One turn for everybody. Who fails is absent from then on; the next pass begins with another, because whoever

@@ -108,7 +108,7 @@ pub fn relay_connect(near: &Path, port: &str) -> Result<(), Failure> {
     let near = ControlListener::bind(near, 0o600)?;
     let stream = TcpStream::connect(("127.0.0.1", port.parse::<u16>()?))?;
     let session = offer(&near)?;
-    relay_tcp(session, stream, REQUEST_BYTES, REPLY_BYTES)
+    relay_tcp(session, stream, [REQUEST_BYTES, REPLY_BYTES])
 }
 
 /// The relay at the server's side of the TCP hop.
@@ -118,16 +118,12 @@ pub fn relay_listen(far: &Path, port_file: &Path) -> Result<(), Failure> {
     write_file(port_file, &listener.local_addr()?.port().to_string())?;
     let (stream, _) = listener.accept()?;
     let session = offer(&far)?;
-    relay_tcp(session, stream, REPLY_BYTES, REQUEST_BYTES)
+    relay_tcp(session, stream, [REPLY_BYTES, REQUEST_BYTES])
 }
 
-/// Ring entries out as `out_bytes` on the stream, `in_bytes` from the stream in as ring entries.
-fn relay_tcp(
-    mut session: DaemonEnd,
-    mut stream: TcpStream,
-    out_bytes: usize,
-    in_bytes: usize,
-) -> Result<(), Failure> {
+/// Ring entries out as so many bytes on the stream, so many bytes from the stream in as ring entries.
+fn relay_tcp(mut session: DaemonEnd, mut stream: TcpStream, bytes: [usize; 2]) -> Result<(), Failure> {
+    let [out_bytes, in_bytes] = bytes;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     let mut waiter = Waiter::new(WaitLimits::of_this_process());

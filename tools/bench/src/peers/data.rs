@@ -35,10 +35,8 @@ pub fn peer(name: &str) -> Result<&'static PeerData, Failure> {
 
 /// What a daemon's configuration says of such policies.
 pub fn policies(name: &str) -> Result<&'static str, Failure> {
-    FILE.policies
-        .get(name)
-        .map(String::as_str)
-        .ok_or_else(|| format!("peers.toml has no policies {name:?}").into())
+    let policies = FILE.policies.get(name).map(String::as_str);
+    policies.ok_or_else(|| format!("peers.toml has no policies {name:?}").into())
 }
 
 /// A part of a route, and how it is to be.
@@ -49,7 +47,7 @@ pub fn part(of: &str) -> (&str, &str) {
 impl PeerData {
     /// What of the field's it needs.
     pub fn libraries(&self) -> impl Iterator<Item = &str> {
-        self.route.iter().map(|of| part(of).0).filter(|name| library(name).is_some())
+        self.route.iter().map(|of| part(of).0).filter(|name| library(name).is_ok())
     }
 }
 
@@ -65,7 +63,7 @@ mod tests {
         for (name, peer) in &FILE.peers {
             assert!(peer.route.len() >= 2, "{name}");
             for (part, how) in peer.route.iter().map(|of| part(of)) {
-                assert!(OWN.contains(&part) || library(part).is_some(), "{name}: {part}");
+                assert!(OWN.contains(&part) || library(part).is_ok(), "{name}: {part}");
                 let named = how.split_once(':').filter(|_| part == "trunkline").map_or("bare", |(_, of)| of);
                 assert!(policies(named).is_ok(), "{name}: {named}");
             }

@@ -61,9 +61,9 @@ enum Given {
     Messages,
 }
 
-/// The library of a name, if there is one.
-pub fn library(name: &str) -> Option<&'static Library> {
-    LIBRARIES.get(name)
+/// The library of a name.
+pub fn library(name: &str) -> Result<&'static Library, Failure> {
+    LIBRARIES.get(name).ok_or_else(|| format!("libraries.toml has no {name:?}").into())
 }
 
 /// What a process of a library's is told: what stands for the words between `@` in its command.
@@ -105,8 +105,8 @@ impl Foreign {
         }
         let get = |name| {
             eprintln!("getting {name}");
-            let got = library(name).ok_or("libraries.toml has none".into());
-            let got = got.and_then(|library| library.get(&out, peers)).map_err(|why| why.to_string());
+            let got = library(name).and_then(|library| library.get(&out, peers));
+            let got = got.map_err(|why| why.to_string());
             (name, got.inspect_err(|why| eprintln!("{name} is absent: {why}")))
         };
         Ok(Self { had: wanted.iter().copied().map(get).collect() })
@@ -114,7 +114,7 @@ impl Foreign {
 
     /// Starts a server and waits until it serves, if it says so in a file. With the address it got.
     pub fn server(&self, name: &str, dir: &Path, told: CommandWords<'_>) -> Result<Serving, Failure> {
-        let Library { server: words, .. } = library(name).ok_or_else(|| nothing(name))?;
+        let Library { server: words, .. } = library(name)?;
         let (file, unix) = (dir.join("server.port"), format!("unix:{}/server.sock", text(dir)));
         let (how, address) = match told.how.strip_suffix("-unix") {
             Some(how) => (how, unix.as_str()),
@@ -128,7 +128,7 @@ impl Foreign {
 
     /// How a client is started.
     pub fn client(&self, name: &str, told: CommandWords<'_>) -> Result<Command, Failure> {
-        let Library { client: words, .. } = library(name).ok_or_else(|| nothing(name))?;
+        let Library { client: words, .. } = library(name)?;
         self.told(name, words, Path::new(""), told)
     }
 
@@ -159,11 +159,11 @@ impl Foreign {
 
     /// A program of a library's with its words.
     pub fn command(&self, name: &str, words: &[String], values: &[(&str, &str)]) -> Result<Command, Failure> {
-        let (program, words) = words.split_first().ok_or_else(|| nothing(name))?;
+        let (program, words) = words.split_first().ok_or_else(|| format!("{name} has no such process"))?;
         let place = self.at(name)?;
         let mut command = children::program(&place.join(program))?;
         command.args(words.iter().map(|word| filled(word, values)));
-        if library(name).is_some_and(|library| library.make.is_empty()) {
+        if library(name)?.make.is_empty() {
             command.env("LD_LIBRARY_PATH", libraries_below(place));
         }
         Ok(command)
@@ -185,13 +185,9 @@ impl Foreign {
     }
 }
 
-fn nothing(name: &str) -> String {
-    format!("libraries.toml has no such process of {name:?}")
-}
-
 /// Installs the packages of these libraries.
 fn install(wanted: &BTreeSet<&str>) -> Result<(), Failure> {
-    let packages = wanted.iter().filter_map(|name| library(name)).flat_map(|library| &library.packages);
+    let packages = wanted.iter().filter_map(|name| library(name).ok()).flat_map(|library| &library.packages);
     debian::install(&packages.map(|name| Debian::of(name)).collect::<Result<Vec<_>, _>>()?)
 }
 
@@ -272,5 +268,21 @@ impl Library {
         let said = said_anywhere(version.arg("-v").env("LD_LIBRARY_PATH", libraries_below(&place)));
         let versions = said.map_err(|error| format!("does not start: {error}"))?;
         Ok(Had { place, versions: versions.lines().next().unwrap_or_default().to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What libraries are built of is there.
+    use super::*;
+
+    #[test]
+    fn libraries_name_what_there_is() {
+        for (name, library) in &*LIBRARIES {
+            assert!(library.packages.iter().all(|name| Debian::of(name).is_ok()), "{name}");
+            let makefile = |folder: &String| Path::new(SOURCES).join(folder).join("Makefile").exists();
+            assert!(library.make.first().is_none_or(makefile), "{name}");
+            assert!(library.server.is_empty() == library.client.is_empty(), "{name}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::data::policies;
 use super::ours::OurClient;
 use crate::harness::children::{
-    Child, Failure, Serving, free_port, role, text, wait_for_file, wait_until_it_listens, write_file,
+    Child, Failure, Serving, free_port, role, stay, text, wait_for_file, wait_until_it_listens, write_file,
 };
 use crate::harness::work::{Work, word};
 use std::path::{Path, PathBuf};
@@ -36,13 +36,6 @@ pub struct HostProcess {
     pub process: Child,
     pub socket: PathBuf,
     pub endpoints: Vec<String>,
-}
-
-impl HostProcess {
-    /// Where it is called over TCP, without the scheme.
-    pub fn tcp(&self) -> Result<&str, Failure> {
-        tcp(&self.endpoints)
-    }
 }
 
 /// That of endpoints which is over TCP, without the scheme.
@@ -85,9 +78,7 @@ pub fn rest(heap: &str, grpc: bool, policies_named: &str) -> Result<String, Fail
 pub fn daemon(config: &Path, endpoints_file: &Path) -> Result<(), Failure> {
     let daemon = Daemon::start(Config::from_toml(&std::fs::read_to_string(config)?, "bench")?)?;
     write_file(endpoints_file, &daemon.endpoints().join("\n"))?;
-    loop {
-        std::thread::park();
-    }
+    stay()
 }
 
 /// Starts daemons with such policies and a server of `work` in `dir`: on one host, on two, or on two that speak gRPC

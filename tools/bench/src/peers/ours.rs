@@ -1,7 +1,7 @@
 //! Trunkline's own applications: a server, a calling driver, one that pours streams, idle ones.
 
 use super::large::{self, LargeClient, LargeData, LargeServer};
-use crate::harness::children::{Failure, once_there};
+use crate::harness::children::{Failure, once_there, stay};
 use crate::harness::orders::{Answer, Caller, Order, SMALL_BYTES_MAX, Times, one_at_a_time};
 use crate::harness::work::{FORBIDDEN, Work, is_forbidden, name_of};
 use std::collections::VecDeque;
@@ -350,7 +350,5 @@ impl Caller for Pourer {
 pub fn idle(socket: &Path) -> Result<(), Failure> {
     let _client = OurClient::connect(socket, "", Work::Bytes)?;
     println!("idle");
-    loop {
-        std::thread::park();
-    }
+    stay()
 }

@@ -53,8 +53,8 @@ impl Peer {
         let (caller, called) = peer.route.split_first().ok_or("a route without a beginning")?;
         let started = route.start(called)?;
         let mut driver = route.driver(caller, &started)?;
-        let drivers: Result<Vec<_>, Failure> = (0..drivers).map(|_| Talker::start(&mut driver)).collect();
-        let (drivers, others) = (drivers?, started.processes);
+        let drivers = (0..drivers).map(|_| Talker::start(&mut driver)).collect::<Result<Vec<_>, _>>()?;
+        let others = started.processes;
         let pids = others.iter().map(Child::pid).chain(drivers.iter().map(Talker::pid)).collect();
         Ok(Self { drivers, pids, _others: others, _dir: dir })
     }

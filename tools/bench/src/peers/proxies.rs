@@ -31,7 +31,7 @@ pub fn start(
     folder: &str,
     upstreams: Upstreams<'_>,
 ) -> Result<Serving, Failure> {
-    let proxy = library(name).ok_or_else(|| format!("there is no proxy {name:?}"))?;
+    let proxy = library(name)?;
     let (listens_at, folder) = (free_port()?, dir.join(folder));
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("config"), config(proxy, listens_at, upstreams)?)?;

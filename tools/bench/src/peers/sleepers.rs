@@ -2,7 +2,7 @@
 //! A worker is a host of its own, a daemon and a server in one process, or a server at somebody else's daemon.
 
 use super::hosts::{self, LISTEN};
-use crate::harness::children::{Failure, Talker, role_command, text, wait_for_file, write_file};
+use crate::harness::children::{Failure, Talker, role_command, stay, text, wait_for_file, write_file};
 use crate::harness::orders::answer_lines;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU64;
@@ -75,9 +75,7 @@ pub fn sleeper(
     let endpoints = daemon.as_ref().map_or(&[][..], Daemon::endpoints);
     write_file(endpoints_file, &endpoints.join("\n"))?;
     answer_lines(|_| Ok(seen.load(Ordering::Relaxed)))?;
-    loop {
-        std::thread::park();
-    }
+    stay()
 }
 
 struct Sleeper {
@@ -134,7 +132,5 @@ pub fn routers(port_file: &Path, policies: &[&str]) -> Result<(), Failure> {
             .spawn(move || process.run(&AtomicBool::new(false)))?;
     }
     write_file(port_file, &lines)?;
-    loop {
-        std::thread::park();
-    }
+    stay()
 }

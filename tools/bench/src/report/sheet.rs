@@ -107,12 +107,6 @@ impl Sheet {
     }
 }
 
-impl From<Sheet> for Results {
-    fn from(sheet: Sheet) -> Self {
-        Self { sheets: vec![sheet], absent: Vec::new() }
-    }
-}
-
 fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }

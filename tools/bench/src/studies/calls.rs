@@ -38,11 +38,6 @@ impl CallsData {
             self.keep(&mut sheet, rows, place);
         }
         sheet.rows.sort_by_key(|row| self.peers.iter().position(|name| *name == row.name));
-        if self.figure.is_none() {
-            for row in &mut sheet.rows {
-                row.what.clone_from(&peer(&row.name)?.what);
-            }
-        }
         sheet.notes.extend(quiet(&sheet));
         Ok(Results { sheets: vec![sheet], absent: turns.absent })
     }
@@ -77,8 +72,9 @@ impl CallsData {
     fn keep(&self, sheet: &mut Sheet, rows: Vec<Measured>, place: usize) {
         for (name, values) in rows {
             let row = sheet.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
-                let values = vec![Vec::new(); sheet.columns.len()];
-                sheet.rows.push(Row { name, what: String::new(), values });
+                let what = self.figure.is_none().then(|| peer(&name).map(|peer| peer.what.clone()));
+                let (what, values) = (what.and_then(Result::ok), vec![Vec::new(); sheet.columns.len()]);
+                sheet.rows.push(Row { name, what: what.unwrap_or_default(), values });
                 sheet.rows.len() - 1
             });
             for (figure, values) in FIGURES.iter().zip(values) {

@@ -28,9 +28,7 @@ pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let _first = attach(&host.socket)?;
     let daemon = [host.process.pid()];
     let before_bytes = pss_bytes(&daemon)?;
-    let applications: Result<Vec<Talker>, Failure> =
-        (0..APPLICATIONS).map(|_| attach(&host.socket)).collect();
-    let applications = applications?;
+    let applications = (0..APPLICATIONS).map(|_| attach(&host.socket)).collect::<Result<Vec<_>, _>>()?;
     std::thread::sleep(SETTLE);
     let pids: Vec<u32> = applications.iter().map(Talker::pid).collect();
     let each_kib = |bytes: u64| bytes as f64 / APPLICATIONS as f64 / 1024.0;
@@ -44,7 +42,8 @@ pub fn measure(plan: &Plan, _: &Foreign) -> Result<Results, Failure> {
     let [daemon, own] = [0, 1].map(|of: usize| (after_ns[of] - before_ns[of]) as f64 / elapsed_ns * 100.0);
     let values = [daemon, own, grown_kib, own_kib, (grown_kib + own_kib) / 1024.0];
     let sheet = sheet("idle", &[("count", &APPLICATIONS), ("seconds", &plan.idle_seconds)])?;
-    Ok(sheet.with_row(&APPLICATIONS.to_string(), &values).into())
+    let sheet = sheet.with_row(&APPLICATIONS.to_string(), &values);
+    Ok(Results { sheets: vec![sheet], ..Results::default() })
 }
 
 fn attach(socket: &Path) -> Result<Talker, Failure> {

@@ -106,10 +106,8 @@ fn finished(sheet: Sheet, rows: Vec<Measured>, stolen_percent_max: Option<f64>) 
         notes.push(format!("The host gave {stolen} % of the processors to others in a round{again}."));
     }
     for (name, values) in &rows {
-        match values[FAILED].iter().sum::<f64>() {
-            0.0 => {}
-            failed => notes.push(format!("{name}: {failed} calls failed.")),
-        }
+        let failed: f64 = values[FAILED].iter().sum();
+        notes.extend((failed > 0.0).then(|| format!("{name}: {failed} calls failed.")));
     }
     let bound = rows.first().map(|(_, values)| {
         let mut bound = values[BOUND..BOUND + 3].to_vec();

@@ -94,8 +94,7 @@ impl Ground {
             app.call_at(&methods, &calls)?;
             Ok(app)
         };
-        let apps: Result<Vec<RawApp>, Failure> = (0..applications).map(attach).collect();
-        let apps = apps?;
+        let apps = (0..applications).map(attach).collect::<Result<Vec<_>, _>>()?;
         let mut ground = Self { apps, methods, next: 0, daemons, servers, _dir: dir };
         ground.call_each_once()?;
         eprintln!("{count} {of} are there after {:.1} s", (monotonic_ns() - began_ns) as f64 / 1e9);

@@ -176,8 +176,7 @@ impl Stage {
     pub fn linked(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
         let port_file = dir.path().join("port");
-        let mut server = program(foreign, payload, "linked")?;
-        server.args([text(&port_file), text(&payload.wire)]);
+        let mut server = program(foreign, payload, "linked", &[text(&port_file)])?;
         let business = on_core(CORES[1], || Talker::start(&mut server))?;
         let address = wait_for_file(&port_file)?;
         Self::called(foreign, payload, &address, business, Vec::new(), dir)
@@ -185,20 +184,16 @@ impl Stage {
 
     /// With our daemon, and the application in C++.
     pub fn split(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
-        let mut server = program(foreign, payload, "split")?;
-        Self::with_daemon(foreign, payload, |socket| {
-            server.args([socket, text(&payload.wire)]);
-            Ok(server)
-        })
+        Self::with_daemon(foreign, payload, |socket| program(foreign, payload, "split", &[socket]))
     }
 
     /// With our daemon, and the linked application's source.
     fn unchanged(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
         let ports = tempfile::tempdir()?;
         let port_file = ports.path().join("port");
-        let mut server = program(foreign, payload, "unchanged")?;
         let stage = Self::with_daemon(foreign, payload, |socket| {
-            server.env("TRUNKLINE_SOCKET", socket).args([text(&port_file), text(&payload.wire)]);
+            let mut server = program(foreign, payload, "unchanged", &[text(&port_file)])?;
+            server.env("TRUNKLINE_SOCKET", socket);
             Ok(server)
         });
         // It names a port, which is the daemon's.
@@ -221,7 +216,7 @@ impl Stage {
         let host = on_core(CORES[0], || hosts::start_daemon(dir.path(), "daemon", HEAP))?;
         let mut server = application(text(&host.socket))?;
         let business = on_core(CORES[1], || Talker::start(&mut server))?;
-        let address = host.tcp()?.to_owned();
+        let address = hosts::tcp(&host.endpoints)?.to_owned();
         Self::called(foreign, payload, &address, business, vec![host.process], dir)
     }
 
@@ -233,8 +228,7 @@ impl Stage {
         infrastructure: Vec<Child>,
         dir: TempDir,
     ) -> Result<Self, Failure> {
-        let mut client = program(foreign, payload, "client")?;
-        client.args([address, text(&payload.wire)]);
+        let mut client = program(foreign, payload, "client", &[address])?;
         let client = on_core(CORES[0], || Talker::start(&mut client))?;
         let mut stage = Self { client, business, infrastructure, _dir: dir };
         stage.round(1)?;
@@ -285,9 +279,11 @@ impl Stage {
     }
 }
 
-/// A program of the message's.
-fn program(foreign: &Foreign, payload: &SplitMessage, name: &str) -> Result<Command, Failure> {
-    children::program(&foreign.at("split")?.join(payload.name).join(name))
+/// A program of the message's, with its words and the file of the message.
+fn program(foreign: &Foreign, of: &SplitMessage, name: &str, words: &[&str]) -> Result<Command, Failure> {
+    let mut command = children::program(&foreign.at("split")?.join(of.name).join(name))?;
+    command.args(words).arg(&of.wire);
+    Ok(command)
 }
 
 #[cfg(test)]
