@@ -49,6 +49,8 @@ struct Tally {
     traced: u64,
     lost: u64,
     kept: u64,
+    /// Shards that were there no more behind a replacement of the daemon.
+    shards_gone: usize,
     /// Calls the daemon sent that can be none.
     unsound: u64,
     blocks: u64,
@@ -78,13 +80,18 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
         true => Duration::ZERO,
         false => end.saturating_duration_since(Instant::now()),
     });
-    let Tally { seen, traced, lost, kept, unsound, blocks, bytes } = recording.tally;
+    let Tally { seen, traced, lost, kept, shards_gone, unsound, blocks, bytes } = recording.tally;
     println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.out.output.display());
     if traced > 0 {
         println!("{traced} of them belong to a trace");
     }
     if lost > 0 {
         println!("{lost} calls were overwritten in the daemon before they were looked at; the file says so");
+    }
+    if shards_gone > 0 {
+        println!(
+            "{shards_gone} shards went with a replacement of the daemon: calls of their last {INTERVAL:?} are missing"
+        );
     }
     if unsound > 0 {
         println!("{unsound} calls were left out: the daemon sent them as no call can be");
@@ -227,6 +234,8 @@ impl<'a, W: Write> Recording<'a, W> {
             self.stages[1] = stages(&answer);
             let next: Vec<u64> = answer.shards.iter().map(|shard| shard.next).collect();
             let (from, has_new) = from_where(&self.from, &next);
+            // What they had, nobody has any more, nor says how many calls that was.
+            self.tally.shards_gone += shards_gone(&self.from, &next);
             self.from = from;
             let more = has_new || answer.shards.iter().any(|shard| shard.more);
             for shard in answer.shards {
@@ -371,6 +380,11 @@ fn from_where(from: &[u64], next: &[u64]) -> (Vec<u64>, bool) {
     (goes_on.collect(), known.iter().any(|is_known| !is_known))
 }
 
+/// How many shards there are no more.
+fn shards_gone(from: &[u64], next: &[u64]) -> usize {
+    from.len().saturating_sub(next.len())
+}
+
 /// What the daemon's processor time has gone into, by stage.
 fn stages(answer: &CallsResponse) -> BTreeMap<String, u64> {
     answer.stages.iter().map(|one| (one.stage.clone(), one.cpu_ns)).collect()
@@ -453,6 +467,7 @@ mod tests {
         assert_eq!(from_where(&[10, 20], &[15, 3]), (vec![15, 0], true), "another daemon");
         assert_eq!(from_where(&[10], &[15, 7]), (vec![15, 0], true), "a shard more");
         assert_eq!(from_where(&[10, 20], &[12]), (vec![12], false));
+        assert_eq!((shards_gone(&[10, 20], &[12]), shards_gone(&[10], &[12, 5])), (1, 0));
     }
 
     #[test]
