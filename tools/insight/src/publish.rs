@@ -54,9 +54,8 @@ fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
         let names: Vec<&str> = clusters.iter().copied().collect();
         let one = format!("trunkline --socket $cluster.sock drive fleet.rec --cluster $cluster {servers}");
         let names = names.join(" ");
-        let drive = format!(
-            "for cluster in {names}; do\n  {one} \\\n    {options} -o driven-$cluster.rec\ndone"
-        );
+        let drive =
+            format!("for cluster in {names}; do\n  {one} \\\n    {options} -o driven-$cluster.rec\ndone");
         let hosts = (clusters.len() + 1).to_string();
         (hosts, "the daemon of the callers of each cluster", drive, "driven-*.rec")
     };
