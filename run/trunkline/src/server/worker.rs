@@ -25,6 +25,10 @@ const LEAVE_TICK_NS: u64 = 1_000_000;
 /// word do not say it.
 const UNANSWERED_NS: u64 = 1_000_000_000;
 
+/// Of the time between two looks so much counts for that: where this thread had no processor for longer, the daemon may
+/// have had none either, and its word be on its way.
+const LOOK_NS_MAX: u64 = 10 * LEAVE_TICK_NS;
+
 /// How long the daemon may take to take the last entries after the last answer.
 const LEAVE_NS: u64 = 100_000_000;
 
@@ -61,8 +65,17 @@ fn wasted(call: CallId, cpu_ns: u64) -> Finish {
 /// A worker that has said that it takes no new calls.
 #[derive(Debug, Default)]
 struct Leaving {
-    /// Since when it has had nothing to do.
-    idle_since: Option<Instant>,
+    /// When it last found that it has nothing to do, and for how long it has looked since it first did.
+    idle: Option<(Instant, u64)>,
+}
+
+impl Leaving {
+    /// It looks. Whether it has had nothing to do for so long that nobody will say so.
+    fn look(&mut self, now: Instant, is_idle: bool) -> bool {
+        let looked = |(before, idle_ns): (Instant, u64)| idle_ns + now.since_ns(before).min(LOOK_NS_MAX);
+        self.idle = is_idle.then(|| (now, self.idle.map_or(0, looked)));
+        self.idle.is_some_and(|(_, idle_ns)| idle_ns >= UNANSWERED_NS)
+    }
 }
 
 impl Worker {
@@ -236,10 +249,7 @@ impl Worker {
         let (idle, drained) = session
             .with(|books, _| (self.tasks.is_empty() && books.is_served_out(), books.has_drained()))
             .unwrap_or((true, true));
-        if !idle {
-            leaving.idle_since = None;
-        }
-        let unanswered = idle && now.since_ns(*leaving.idle_since.get_or_insert(now)) >= UNANSWERED_NS;
+        let unanswered = leaving.look(now, idle);
         idle && (drained || unanswered) || stop.is_overdue(now)
     }
 
@@ -259,5 +269,39 @@ impl Worker {
     fn tick(&self, after_ns: u64) {
         let at: Instant = clock::now().plus_ns(after_ns);
         self.reactor.kick_at(at, &self.kick);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows how long a worker waits for the daemon's word that nothing will come.
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Looks every so often; after how many it leaves.
+    fn looks(leaving: &mut Leaving, now: &mut Instant, every_ns: u64) -> u64 {
+        (1..)
+            .find(|_| {
+                *now = now.plus_ns(every_ns);
+                leaving.look(*now, true)
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_is_no_silence_of_the_daemon() {
+        let (mut leaving, mut now) = (Leaving::default(), Instant(0));
+        assert!(!leaving.look(now, true));
+        assert_eq!(looks(&mut leaving, &mut now, MS), 1000);
+
+        let mut leaving = Leaving::default();
+        assert!(!leaving.look(now, true));
+        now = now.plus_ns(5000 * MS);
+        assert!(!leaving.look(now, true), "the host stood still");
+        assert_eq!(looks(&mut leaving, &mut now, MS), 990);
+        assert!(!leaving.look(now, false), "a call has come");
+        assert!(!leaving.look(now, true));
+        assert_eq!(looks(&mut leaving, &mut now, 50 * MS), 100);
     }
 }
