@@ -177,6 +177,18 @@ impl Clusters {
         self.gather(remotes, key);
     }
 
+    /// Services have no endpoints any more but for these.
+    pub fn retain_services(&mut self, remotes: &Remotes, is_kept: impl Fn(&str) -> bool) {
+        let gone: Vec<ClusterKey> =
+            self.by_service.iter().filter(|(service, _)| !is_kept(service)).map(|(_, key)| *key).collect();
+        for key in gone {
+            if let Some(cluster) = self.table.find_mut(key) {
+                cluster.sources.clear();
+            }
+            self.gather(remotes, key);
+        }
+    }
+
     /// Takes clusters that were handed over: what is known of their endpoints begins anew.
     pub fn take_up(&mut self, remotes: &Remotes, moved: Self) {
         *self = Self { seed: self.seed, ..moved };

@@ -249,6 +249,7 @@ impl Remotes {
         is_bound: impl Fn(RemoteKey) -> bool,
     ) {
         let Self { table, unwanted, .. } = self;
+        unwanted.clear();
         for (key, remote) in table.iter_mut() {
             remote.passing = !is_configured(key);
             if remote.passing && !is_bound(key) {

@@ -243,6 +243,37 @@ fn a_host_is_replaced_whatever_a_server_says_of_its_times() {
     assert_eq!(world.leftovers().0, 0);
 }
 
+/// A service that the configuration does not name any more has no endpoints, and its connections are closed.
+#[test]
+fn a_service_that_is_not_configured_any_more_is_not_called() {
+    let mut world = World::new();
+    let far = [TARGET.unwrap().to_owned()];
+    world.hosts[0].engine.configure_service("world.Echo", &far).unwrap();
+    let mut client = world.attach(0, PROTO, None, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut ask = |world: &mut World, client: &mut App| {
+        let payload = world.blob(client, b"question");
+        let call = client.call(0, Some(payload), true);
+        world.submit(client, Submission::Call(call)).unwrap();
+        world.settle(&mut [client, &mut server]);
+        if server.inbox.iter().any(|one| matches!(one, Completion::Call(_))) {
+            let served = delivered(&mut server);
+            world.submit(&server, Submission::Finish(finish(served.call, Code::Ok, None))).unwrap();
+            world.settle(&mut [client, &mut server]);
+        }
+        finished(client)
+    };
+    assert_eq!(ask(&mut world, &mut client), [Code::Ok]);
+    world.replace_engines();
+    assert_eq!(ask(&mut world, &mut client), [Code::Ok; 2]);
+    assert_eq!(world.links.iter().filter(|link| link.up).count(), 1);
+    world.keeps_services = false;
+    world.replace_engines();
+    assert_eq!(ask(&mut world, &mut client)[2..], [Code::Unavailable]);
+    assert_eq!(world.links.iter().filter(|link| link.up).count(), 0);
+    assert_eq!(world.hosts[0].engine.snapshot().remotes.len(), 0);
+}
+
 /// A client of a host, and a service of the daemon's own there.
 struct House {
     world: World,

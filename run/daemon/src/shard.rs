@@ -22,6 +22,7 @@ use crate::sockets::NativeSockets;
 use crate::tenants::Tenants;
 use crate::token::Token;
 use crate::waker::Waker;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -133,16 +134,21 @@ impl Shard {
         }
     }
 
-    /// Does what the configuration says, and nothing else: what was asked besides is for afterwards.
+    /// Does what the configuration says, and nothing else: what was asked besides is for afterwards. Services it does
+    /// not name have no endpoints any more.
     pub fn take_configuration(&mut self) -> Vec<Command> {
         self.commands.waker.quiet();
-        let mut later = Vec::new();
+        let (mut later, mut services) = (Vec::new(), HashSet::new());
         while let Some(command) = self.commands.next() {
+            if let Command::ConfigureService { service, .. } = &command {
+                services.insert(service.clone());
+            }
             match command {
                 Command::ConfigureService { .. } | Command::ConfigureCalls { .. } => self.obey(command),
                 command => later.push(command),
             }
         }
+        self.engine.keep_services(|service| services.contains(service));
         later
     }
 

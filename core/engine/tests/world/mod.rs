@@ -76,6 +76,8 @@ pub struct World {
     /// Trailers in which a handler says that it took [`WILD_CPU_NS`], changed on their way as a hostile peer would have
     /// them: every time is as large as can be.
     pub wild_trailers: usize,
+    /// An engine that takes over finds services in the configuration as they were, and not none.
+    pub keeps_services: bool,
     /// Dialling fails while this is set.
     pub unreachable: bool,
     /// Endpoints that cannot be dialled.
@@ -199,6 +201,7 @@ impl World {
             piece_bytes: usize::MAX,
             identities: Default::default(),
             wild_trailers: 0,
+            keeps_services: true,
             unreachable: false,
             down: BTreeSet::new(),
             foreign: false,
@@ -339,6 +342,7 @@ impl World {
         share_limits(&mut fresh, &self.shared[host % 2]);
         fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
         let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
+        engine.keep_services(|_| self.keeps_services);
         let Host { engine: old, heaps } = &mut self.hosts[host];
         let ends = self.links.iter().flat_map(|link| link.hosts.into_iter().zip(link.ends));
         let carried: Vec<PeerKey> = ends.filter(|(at, _)| *at == host).map(|(_, end)| end).collect();
