@@ -44,9 +44,9 @@ pub(crate) enum AssemblyPlace {
 /// What the message is part of.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Shape {
-    Open { metadata: Vec<u8>, end: bool },
+    Open { #[serde(with = "serde_bytes")] metadata: Vec<u8>, end: bool },
     Message { end: bool },
-    Finish { metadata: Vec<u8> },
+    Finish { #[serde(with = "serde_bytes")] metadata: Vec<u8> },
 }
 
 impl Shape {

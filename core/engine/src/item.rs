@@ -295,6 +295,7 @@ impl<'a> Item<'a> {
 /// A message, private, shared by all attempts.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct KeptBody {
+    #[serde(with = "trunkline_call::octets")]
     pub bytes: Arc<[u8]>,
     pub encoding: Encoding,
     /// A gRPC peer has packed it.

@@ -284,6 +284,37 @@ fn a_budget_that_is_spent_leaves_calls_with_what_they_have() {
     assert_eq!((fleet.attempts(), fleet.count(Code::Unavailable)), (10, 10));
 }
 
+/// Requests that are kept to be sent again may be tens of megabytes, which are written down while nobody turns: byte by
+/// byte, and not as a list of numbers.
+#[test]
+fn requests_that_are_kept_are_handed_over_as_bytes() {
+    let mut world = World::new();
+    let engine = &mut world.hosts[0].engine;
+    engine.configure_service("world.Echo", &["tcp://10.1.1.1:1".to_owned()]).unwrap();
+    engine.configure_calls("world.Echo", ServiceConfig::parse(&retries(4)).unwrap());
+    let mut client = world.attach(0, PROTO, None, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    // Numbers above 23 are longer than a byte.
+    let data = vec![200; 200_000];
+    let payload = world.blob(&mut client, &data);
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let state = world.hosts[0].engine.export().unwrap().state;
+    assert!((data.len()..data.len() + 20_000).contains(&state.len()), "{}", state.len());
+    world.replace_engines();
+    // What was kept is sent again, by the engine that has read it.
+    let first = server.take_call();
+    world.submit(&server, Submission::Finish(finish(first.call, Code::Unavailable, None))).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    world.advance(100 * MS);
+    world.settle(&mut [&mut client, &mut server]);
+    let second = server.take_call();
+    for call in [first, second] {
+        assert!(world.data(&server, call.payload.unwrap()) == data);
+    }
+}
+
 #[test]
 fn a_deadline_and_a_cancellation_end_all_attempts() {
     let mut fleet =

@@ -12,6 +12,7 @@ pub(crate) struct CallPolicies {
     #[serde(skip)]
     pub(super) plans: [Option<Arc<Plan>>; 2],
     /// Kept for messages to come, if policies look at those.
+    #[serde(with = "trunkline_call::octets")]
     pub(super) metadata: Box<[u8]>,
     pub permits: Permits,
     pub(super) log: bool,

@@ -32,6 +32,8 @@ pub struct Exported {
 /// What is written.
 #[derive(Serialize)]
 struct Leaving<'a> {
+    /// In front: how many shards there must be is asked before the rest is read.
+    shards: &'a ShardLinks,
     types: Vec<TypesState>,
     types_bound: u32,
     stream_window_bytes: u32,
@@ -41,7 +43,6 @@ struct Leaving<'a> {
     calls: &'a Table<Call>,
     nested: &'a Nested,
     registry: &'a Registry,
-    shards: &'a ShardLinks,
     remotes: &'a Remotes,
     clusters: &'a Clusters,
     r2p2: &'a R2p2,
@@ -97,6 +98,7 @@ impl Engine {
         let mut schemas = Vec::new();
         let types = self.types();
         let leaving = Leaving {
+            shards: &self.shards,
             types: types.values().map(|types| TypesState::of(types, &mut schemas)).collect(),
             types_bound: self.types_bound,
             stream_window_bytes: self.limits.stream_window_bytes,
@@ -106,7 +108,6 @@ impl Engine {
             calls: &self.calls,
             nested: &self.nested,
             registry: &self.registry,
-            shards: &self.shards,
             remotes: &self.remotes,
             clusters: &self.clusters,
             r2p2: &self.r2p2,

@@ -10,6 +10,7 @@
 //! configs, compiled policies, transcoding tables) is made anew. Types are numbered: many calls share one.
 //!
 //! * `export.rs` and `take_over.rs` write and read; `types.rs` has the numbered types, `entries.rs` completions;
+//! * `front.rs` reads the little that is needed before the rest;
 //! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
 //!   refused, and never panics later;
 //! * `grpc.rs` empties connections of gRPC beforehand;
@@ -24,6 +25,7 @@
 pub(crate) mod awaited;
 pub(crate) mod entries;
 mod export;
+mod front;
 pub(crate) mod grpc;
 mod resume;
 mod sound;

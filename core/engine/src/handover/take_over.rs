@@ -1,5 +1,6 @@
 //! Reading the state into a fresh engine.
 
+use super::front::{Shards, Version};
 use super::sound::{Sound, clip};
 use super::types::{Known, TypesState, Using};
 use crate::call::Call;
@@ -18,7 +19,6 @@ use crate::vouching::CallersHeard;
 use crate::{CallKey, PeerKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::{CallId, TimerTable};
@@ -72,19 +72,12 @@ struct Arriving {
     owners_left: Vec<(SessionKey, Box<str>)>,
 }
 
-/// What of it says how many shards there must be.
-#[derive(Deserialize)]
-struct ArrivingShards {
-    #[serde(default)]
-    shards: ShardLinks,
-}
-
 impl Engine {
     /// How many shards a host must have where an engine goes on with this state: up to the last one it has calls with.
     /// `None`: the state cannot be read.
     pub fn shards_needed(state: &[u8]) -> Option<u16> {
-        let (_, arriving): (u32, ArrivingShards) = ciborium::from_reader(state).ok()?;
-        Some(arriving.shards.busy())
+        let Shards(shards) = ciborium::from_reader(state).ok()?;
+        Some(shards.busy())
     }
 
     /// Goes on with a state that another engine has written. To be called on a fresh one, configured as this host is
@@ -93,8 +86,7 @@ impl Engine {
     /// # Errors
     /// [`HandoverError`]. Whatever the bytes are, nothing panics.
     pub fn take_over(self, state: &[u8], schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
-        // The version first: what follows may be something else in another.
-        let (version, _): (u32, IgnoredAny) = ciborium::from_reader(state).map_err(malformed)?;
+        let Version(version) = ciborium::from_reader(state).map_err(malformed)?;
         if ![Self::STATE_VERSION, Self::WHOLE_STATE_VERSION].contains(&version) {
             return Err(HandoverError::Version(version));
         }
