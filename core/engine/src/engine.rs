@@ -25,7 +25,7 @@ use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::samples::{SampleCounts, SampleRule, Samples, TakenSample};
 use crate::services::ServiceState;
-use crate::session::{Route, Session};
+use crate::session::{Route, Session, ToldLimits};
 use crate::shard::ShardLinks;
 use crate::spans::SpanIds;
 use crate::table::Table;
@@ -248,7 +248,9 @@ impl Engine {
 
     /// Takes a session in. Its heaps answer to the returned key from now on.
     pub fn attach(&mut self, label: String, send_heap_bytes: u64) -> SessionKey {
-        self.sessions.insert(Session::new(label, send_heap_bytes))
+        let mut session = Session::new(label, send_heap_bytes);
+        session.told = ToldLimits::of(&self.limits);
+        self.sessions.insert(session)
     }
 
     /// Says who a session's process is, and which program it runs (empty if nobody knows), as the kernel has it: what

@@ -85,6 +85,9 @@ pub struct Session {
     /// It is draining, and is to be told when its last call has ended.
     #[serde(default)]
     awaits_drained: bool,
+    /// What it was told when it attached.
+    #[serde(default)]
+    pub(crate) told: ToldLimits,
     /// Serves only what nobody else serves.
     pub(crate) stands_by: bool,
     /// It is told who makes the calls that are delivered to it (`callers.rs`).
@@ -92,6 +95,29 @@ pub struct Session {
     pub(crate) told_callers: bool,
     /// Gone: the slot stays until no connection reads its heap any more.
     pub(crate) gone: bool,
+}
+
+/// The limits an application was told of, which it counts on for as long as it is attached, whatever daemons that take
+/// over are configured to tell others. None are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ToldLimits {
+    pub calls_max: usize,
+    pub stream_window_bytes: u32,
+}
+
+impl ToldLimits {
+    pub fn of(limits: &Limits) -> Self {
+        Self { calls_max: limits.calls_made_per_session, stream_window_bytes: limits.stream_window_bytes }
+    }
+
+    /// Calls a session may make: it queues none that it may by what it knows, and may find that there is more room now.
+    pub fn calls_max(&self, limits: &Limits) -> usize {
+        self.calls_max.max(limits.calls_made_per_session)
+    }
+
+    pub fn stream_window_bytes(&self, limits: &Limits) -> u32 {
+        self.stream_window_bytes.max(limits.stream_window_bytes)
+    }
 }
 
 /// To which shard most calls of a session cross, since it was asked last.
@@ -157,6 +183,7 @@ impl Session {
             lent: 0,
             draining: false,
             awaits_drained: false,
+            told: ToldLimits::default(),
             stands_by: false,
             told_callers: false,
             gone: false,

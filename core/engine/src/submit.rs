@@ -74,7 +74,7 @@ impl Engine {
         if made.call.is_delivered() {
             return Err(SessionFault::CallIdInUse(made.call));
         }
-        let limit = self.limits.calls_made_per_session;
+        let limit = from.told.calls_max(&self.limits);
         let full = from.made.len() >= limit;
         if from.made.len() >= limit + limit.max(REFUSED_MIN) {
             // Calls that are refused wait for their release like others; an application that goes on without reading
@@ -163,7 +163,7 @@ impl Engine {
         id: CallId,
         payload: Payload,
     ) -> Result<(), SessionFault> {
-        let window = i64::from(self.limits.stream_window_bytes);
+        let window = i64::from(self.session(session)?.told.stream_window_bytes(&self.limits));
         let (key, direction) = self.sends_on(session, id);
         let Some(call) = key.and_then(|key| self.calls.find_mut(key)) else { return Ok(()) };
         let half = call.half(direction);

@@ -274,6 +274,39 @@ fn a_service_that_is_not_configured_any_more_is_not_called() {
     assert_eq!(world.hosts[0].engine.snapshot().remotes.len(), 0);
 }
 
+/// What an application was told when it attached holds for as long as it is attached, whatever later daemons tell others.
+#[test]
+fn applications_keep_the_limits_they_were_told() {
+    let told = Limits { calls_made_per_session: 200, stream_window_bytes: 4 << 20, ..Limits::default() };
+    let mut world = World::with_limits(told.clone());
+    let mut early = world.attach(0, PROTO, None, false);
+    let mut server = world.attach(0, PROTO, None, true);
+    world.limits = Limits { calls_made_per_session: 20, stream_window_bytes: 64 << 10, ..told };
+    // The second takes over what the first did.
+    (0..2).for_each(|_| world.replace_engines());
+    let mut late = world.attach(0, PROTO, None, false);
+    for (client, refused) in [(&mut early, 0), (&mut late, 30)] {
+        for _ in 0..50 {
+            let payload = world.blob(client, b"question");
+            let call = client.call(0, Some(payload), true);
+            world.submit(client, Submission::Call(call)).unwrap();
+        }
+        world.settle(&mut [client, &mut server]);
+        assert_eq!(finished(client), vec![Code::ResourceExhausted; refused]);
+    }
+    for (client, in_vain) in [(&mut early, false), (&mut late, true)] {
+        let opening = client.call(1, None, false);
+        let stream = opening.call;
+        world.submit(client, Submission::Call(opening)).unwrap();
+        let payload = world.blob(client, &[7; 60 << 10]);
+        let sent = (0..20).try_for_each(|_| {
+            let message = Submission::Message { call: stream, payload, end: false, a1: Instant(1) };
+            world.submit(client, message)
+        });
+        assert_eq!(sent.is_err(), in_vain, "{sent:?}");
+    }
+}
+
 /// A client of a host, and a service of the daemon's own there.
 struct House {
     world: World,

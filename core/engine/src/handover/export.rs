@@ -84,6 +84,12 @@ impl Engine {
         Using { sessions, registry, peers, calls, shards }.in_use()
     }
 
+    /// The largest window that any session was told of: programs of older versions count with one for all.
+    fn stream_window_told(&self) -> u32 {
+        let told = self.sessions.iter().map(|(_, session)| session.told.stream_window_bytes);
+        told.fold(self.limits.stream_window_bytes, u32::max)
+    }
+
     /// Whose the services are that wait for their successors.
     fn owners_left(&self) -> Vec<(SessionKey, &str)> {
         let left = self.awaited.those_who_left();
@@ -101,7 +107,7 @@ impl Engine {
             shards: &self.shards,
             types: types.values().map(|types| TypesState::of(types, &mut schemas)).collect(),
             types_bound: self.types_bound,
-            stream_window_bytes: self.limits.stream_window_bytes,
+            stream_window_bytes: self.stream_window_told(),
             sessions: &self.sessions,
             peers: &self.peers,
             lent: &self.lent,

@@ -12,7 +12,8 @@ use crate::peer::{HostClaim, Lent, Peer, claim_of, reported_name};
 use crate::r2p2::R2p2State;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::{LaneIndex, Remotes};
-use crate::session::{Route, Session};
+use crate::limits::Limits;
+use crate::session::{Route, Session, ToldLimits};
 use crate::shard::ShardLinks;
 use crate::table::Table;
 use crate::vouching::CallersHeard;
@@ -100,11 +101,10 @@ impl Engine {
             let types = types.take_up(schemas).ok_or(HandoverError::Types)?;
             known.insert(types.number, Arc::new(types));
         }
-        // Applications count on the window they were told of.
-        self.limits.stream_window_bytes = self.limits.stream_window_bytes.max(arriving.stream_window_bytes);
         self.types_bound = arriving.types_bound;
         (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
         clip(&mut self.calls);
+        self.know_told_limits(arriving.stream_window_bytes);
         self.nested = arriving.nested;
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
@@ -164,6 +164,15 @@ impl Engine {
             call.known_as = Some(id);
             session.brought.insert(id, key);
         }
+    }
+
+    /// A program of an older version does not say what each session was told: it was its window of all, and the calls
+    /// that may be made unless an operator says otherwise.
+    fn know_told_limits(&mut self, stream_window_bytes: u32) {
+        let calls_max = Limits::default().calls_made_per_session;
+        let told = ToldLimits { calls_max, stream_window_bytes };
+        let untold = self.sessions.iter_mut().filter(|(_, session)| session.told == ToldLimits::default());
+        untold.for_each(|(_, session)| session.told = told);
     }
 
     fn take_up_peers(&mut self, mut peers: Table<Peer>) -> Result<(), HandoverError> {

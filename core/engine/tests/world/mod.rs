@@ -114,7 +114,8 @@ pub struct World {
     pub replaces: bool,
     /// How R2P2 is spoken on each host.
     pub r2p2: Vec<R2p2Settings>,
-    limits: Limits,
+    /// What engines are made with from now on.
+    pub limits: Limits,
     /// Applications in line for their completions.
     in_line: Vec<(usize, SessionKey)>,
 }
