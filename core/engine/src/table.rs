@@ -138,6 +138,19 @@ impl<T> Table<T> {
         })
     }
 
+    /// Of what is stored next in each slot, if all that is there goes: the generations.
+    pub(crate) fn next_generations(&self) -> Vec<u32> {
+        let next = |slot: &Slot<T>| if slot.is_live() { next_free(slot.generation) } else { slot.generation };
+        self.slots.iter().map(|slot| next(slot) & !FREE).collect()
+    }
+
+    /// An empty table that goes on after another: no key of that one is a key here.
+    pub(crate) fn after(next_generations: Vec<u32>) -> Self {
+        let free = (0..next_generations.len() as u32).rev().collect();
+        let slots = next_generations.into_iter().map(|next| Slot { generation: next | FREE, value: None });
+        Self { slots: slots.collect(), free }
+    }
+
     /// Number alive.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -270,6 +283,10 @@ mod tests {
         assert_eq!(table.remove(first), None);
         assert_eq!(Key::from_bits(second.to_bits()), second);
         assert_eq!(table.len(), 1);
+        let mut after = Table::after(table.next_generations());
+        let third = after.insert("c");
+        assert_eq!((after.find(second), after.find(third), after.len()), (None, Some(&"c"), 1));
+        assert!(third != first && third.index() == first.index());
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, Finish, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
-    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey,
-    Turn,
+    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, PeerIdentity,
+    SessionKey, Turn,
 };
 use trunkline_grpc::StreamTag;
 use world::web::blob;
@@ -304,6 +304,22 @@ fn applications_keep_the_limits_they_were_told() {
             world.submit(client, message)
         });
         assert_eq!(sent.is_err(), in_vain, "{sent:?}");
+    }
+}
+
+/// A connection that stays behind is not taken for one of those that come after it.
+#[test]
+fn connections_of_http_2_that_stayed_behind_share_no_key_with_later_ones() {
+    let mut world = World::new();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..3 {
+            let engine = &mut world.hosts[0].engine;
+            let key = engine.accept_grpc(world.now, "10.0.0.9:1".into(), PeerIdentity::default());
+            assert!(!seen.contains(&key), "{key:?}");
+            seen.push(key);
+        }
+        world.replace_engines();
     }
 }
 

@@ -52,6 +52,8 @@ struct Leaving<'a> {
     retired: &'a [SessionKey],
     abandoned: &'a [(SessionKey, u32)],
     owners_left: Vec<(SessionKey, &'a str)>,
+    /// HTTP/2 connections stay behind, and others must not be taken for them: so that no key is used twice.
+    grpc_generations: Vec<u32>,
 }
 
 /// Whom calls wait for is found out anew by the engine that takes over, which sets that timer itself. It is not
@@ -122,6 +124,7 @@ impl Engine {
             retired: &self.retired,
             abandoned: &self.abandoned,
             owners_left: self.owners_left(),
+            grpc_generations: self.grpc_peers.next_generations(),
         };
         let mut state = Vec::new();
         let version = match self.registry.has_whole() {

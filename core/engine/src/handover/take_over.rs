@@ -71,6 +71,8 @@ struct Arriving {
     abandoned: Vec<(SessionKey, u32)>,
     #[serde(default)]
     owners_left: Vec<(SessionKey, Box<str>)>,
+    #[serde(default)]
+    grpc_generations: Vec<u32>,
 }
 
 impl Engine {
@@ -105,7 +107,7 @@ impl Engine {
         (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
         clip(&mut self.calls);
         self.know_told_limits(arriving.stream_window_bytes);
-        self.nested = arriving.nested;
+        (self.nested, self.grpc_peers) = (arriving.nested, Table::after(arriving.grpc_generations));
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
         if !self.shards.take_up(arriving.shards) {
