@@ -136,7 +136,7 @@ impl Assembly {
     /// Looks whether the message goes on. `true`: hardly anything of it has come since the last look.
     pub fn has_stalled(&mut self) -> bool {
         let before = self.looked.replace(self.came);
-        before.is_some_and(|before| self.came - before < PROGRESS_BYTES)
+        before.is_some_and(|before| self.came.saturating_sub(before) < PROGRESS_BYTES)
     }
 
     /// Bytes of the daemon's own memory it may take.

@@ -25,8 +25,8 @@ pub(crate) struct SenderAccount {
 impl SenderAccount {
     #[inline(always)]
     fn charge_if_room(&mut self, bytes: u64, max: u64) -> bool {
-        let may_cross = self.bytes == 0 || self.bytes + bytes <= max;
-        self.bytes += if may_cross { bytes } else { 0 };
+        let may_cross = self.bytes == 0 || self.bytes.saturating_add(bytes) <= max;
+        self.bytes = self.bytes.saturating_add(if may_cross { bytes } else { 0 });
         may_cross
     }
 }

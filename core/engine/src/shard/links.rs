@@ -267,7 +267,8 @@ impl ShardLinks {
 
     /// So many bytes of a sender cross.
     pub fn charge(&mut self, payer: Payer, bytes: u32) {
-        self.accounts.of(payer).bytes += u64::from(bytes);
+        let account = self.accounts.of(payer);
+        account.bytes = account.bytes.saturating_add(bytes.into());
     }
 
     /// So many bytes more of a sender cross, if they may: one message may, however large, if nothing else of it does.
@@ -295,7 +296,7 @@ impl ShardLinks {
         }
         let Some(link) = self.link(body.from) else { return };
         match link.taken.iter_mut().find(|(payer, _)| *payer == body.payer) {
-            Some((_, taken)) => *taken += bytes,
+            Some((_, taken)) => *taken = taken.saturating_add(bytes),
             None => link.taken.push((body.payer, bytes)),
         }
     }
@@ -464,7 +465,7 @@ impl ShardLinks {
         }
         let load = |one: &ServingShard| {
             let made = self.links.get(usize::from(one.shard.0)).map_or(0, |link| link.made as u64);
-            (made + 1) * 1024 / u64::from(one.workers.max(1))
+            made.saturating_add(1).saturating_mul(1024) / u64::from(one.workers.max(1))
         };
         if let Some(one) = self.elsewhere.only_one(method) {
             return (one.stands_by == stands_by).then_some(one);
