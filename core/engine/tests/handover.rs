@@ -12,7 +12,7 @@ use trunkline_engine::{
     BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, PeerIdentity,
     SessionKey, Turn,
 };
-use trunkline_grpc::StreamTag;
+use trunkline_grpc::{Event, StreamTag};
 use world::web::blob;
 use world::*;
 
@@ -305,6 +305,36 @@ fn applications_keep_the_limits_they_were_told() {
         });
         assert_eq!(sent.is_err(), in_vain, "{sent:?}");
     }
+}
+
+/// An answer that is here is the call's, though the connection it came by stays behind.
+#[test]
+fn an_answer_of_a_grpc_server_that_waits_for_room_is_kept() {
+    let mut world = World::new();
+    world.foreign = true;
+    let mut client = world.attach_sized(0, PROTO, TARGET, false, 256 << 10);
+    for _ in 0..2 {
+        let payload = world.blob(&mut client, b"question");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+    }
+    world.settle(&mut [&mut client]);
+    world.http(0, Event::Ready { streams_max: 100 });
+    world.settle(&mut [&mut client]);
+    let streams: Vec<StreamTag> = world.webs[0].open().collect();
+    for tag in streams {
+        world.respond(0, tag, &[7; 150_000]);
+        world.settle(&mut [&mut client]);
+    }
+    let first = client.take_finish();
+    world.replace_engine(0);
+    world.settle(&mut [&mut client]);
+    assert_eq!(finished(&client), []);
+    world.submit(&client, release(first.call, first.payload, first.metadata, 9)).unwrap();
+    world.settle(&mut [&mut client]);
+    let second = client.take_finish();
+    assert_eq!((first.code, second.code), (Code::Ok, Code::Ok));
+    assert_eq!(world.data(&client, second.payload.unwrap()), [7; 150_000]);
 }
 
 /// A connection that stays behind is not taken for one of those that come after it.

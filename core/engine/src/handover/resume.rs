@@ -157,7 +157,8 @@ impl Engine {
                 _ => false,
             };
             let server_left = match call.server {
-                ServerEnd::Grpc { .. } => true,
+                // Its end may be here and wait for the application to have room.
+                ServerEnd::Grpc { .. } => !call.response.ended,
                 ServerEnd::R2p2 { name, .. } => !self.r2p2.makes(name),
                 _ => false,
             };
