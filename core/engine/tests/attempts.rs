@@ -288,7 +288,7 @@ fn a_budget_that_is_spent_leaves_calls_with_what_they_have() {
 /// byte, and not as a list of numbers.
 #[test]
 fn requests_that_are_kept_are_handed_over_as_bytes() {
-    let mut world = World::new();
+    let mut world = World::with_limits(generous());
     let engine = &mut world.hosts[0].engine;
     engine.configure_service("world.Echo", &["tcp://10.1.1.1:1".to_owned()]).unwrap();
     engine.configure_calls("world.Echo", ServiceConfig::parse(&retries(4)).unwrap());
