@@ -44,9 +44,18 @@ pub(crate) enum AssemblyPlace {
 /// What the message is part of.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Shape {
-    Open { #[serde(with = "serde_bytes")] metadata: Vec<u8>, end: bool },
-    Message { end: bool },
-    Finish { #[serde(with = "serde_bytes")] metadata: Vec<u8> },
+    Open {
+        #[serde(with = "serde_bytes")]
+        metadata: Vec<u8>,
+        end: bool,
+    },
+    Message {
+        end: bool,
+    },
+    Finish {
+        #[serde(with = "serde_bytes")]
+        metadata: Vec<u8>,
+    },
 }
 
 impl Shape {

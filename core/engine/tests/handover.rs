@@ -9,8 +9,8 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, Finish, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
-    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, PeerIdentity,
-    SessionKey, Turn,
+    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits,
+    PeerIdentity, SessionKey, Turn,
 };
 use trunkline_grpc::{Event, StreamTag};
 use world::web::blob;

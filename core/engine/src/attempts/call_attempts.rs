@@ -42,8 +42,16 @@ pub(crate) struct CallAttempts {
 /// An item of a request that can be sent again.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum KeptItem {
-    Open { #[serde(with = "trunkline_call::octets")] metadata: Arc<[u8]>, body: Option<KeptBody>, end: bool },
-    Message { body: KeptBody, end: bool },
+    Open {
+        #[serde(with = "trunkline_call::octets")]
+        metadata: Arc<[u8]>,
+        body: Option<KeptBody>,
+        end: bool,
+    },
+    Message {
+        body: KeptBody,
+        end: bool,
+    },
     HalfClose,
 }
 
