@@ -222,9 +222,9 @@ impl Engine {
         self.rebalance();
     }
 
-    /// Of the services that were handed over, no others have endpoints from now on than those the configuration names. To
-    /// be called between [`Engine::take_over`] and [`Engine::go_on_elsewhere`], once it has named all: what nothing has
-    /// any more is forgotten, and its connections are closed.
+    /// Of the services that were handed over, no others have endpoints from now on than those the configuration names.
+    /// To be called between [`Engine::take_over`] and [`Engine::go_on_elsewhere`], once it has named all: what nothing
+    /// has any more is forgotten, and its connections are closed.
     pub fn keep_services(&mut self, is_configured: impl Fn(&str) -> bool) {
         self.clusters.retain_services(&self.remotes, is_configured);
         let Self { clusters, targets, remotes, .. } = self;

@@ -274,7 +274,7 @@ fn a_service_that_is_not_configured_any_more_is_not_called() {
     assert_eq!(world.hosts[0].engine.snapshot().remotes.len(), 0);
 }
 
-/// What an application was told when it attached holds for as long as it is attached, whatever later daemons tell others.
+/// What an application was told when it attached holds while it is attached, whatever later daemons tell others.
 #[test]
 fn applications_keep_the_limits_they_were_told() {
     let told = Limits { calls_made_per_session: 200, stream_window_bytes: 4 << 20, ..Limits::default() };

@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) struct Version(pub u32);
 
 /// A state's shards. Where they stand in front, nothing behind them is looked at.
-pub(super) struct Shards(pub ShardLinks);
+pub(super) struct ShardsOfState(pub ShardLinks);
 
 /// What stands behind the version.
 struct Fields(ShardLinks);
@@ -24,7 +24,7 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-impl<'de> Deserialize<'de> for Shards {
+impl<'de> Deserialize<'de> for ShardsOfState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Second)
     }
@@ -49,16 +49,16 @@ impl<'de> Visitor<'de> for First {
 }
 
 impl<'de> Visitor<'de> for Second {
-    type Value = Shards;
+    type Value = ShardsOfState;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a version and a state")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Shards, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<ShardsOfState, A::Error> {
         let _version: Option<u32> = parts.next_element()?;
         let fields: Option<Fields> = parts.next_element()?;
-        fields.map(|fields| Shards(fields.0)).ok_or_else(|| A::Error::invalid_length(1, &self))
+        fields.map(|fields| ShardsOfState(fields.0)).ok_or_else(|| A::Error::invalid_length(1, &self))
     }
 }
 

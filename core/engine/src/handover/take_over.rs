@@ -1,6 +1,6 @@
 //! Reading the state into a fresh engine.
 
-use super::front::{Shards, Version};
+use super::front::{ShardsOfState, Version};
 use super::sound::{Sound, clip};
 use super::types::{Known, TypesState, Using};
 use crate::call::Call;
@@ -79,7 +79,7 @@ impl Engine {
     /// How many shards a host must have where an engine goes on with this state: up to the last one it has calls with.
     /// `None`: the state cannot be read.
     pub fn shards_needed(state: &[u8]) -> Option<u16> {
-        let Shards(shards) = ciborium::from_reader(state).ok()?;
+        let ShardsOfState(shards) = ciborium::from_reader(state).ok()?;
         Some(shards.busy())
     }
 
