@@ -10,7 +10,7 @@ use super::handle::{ReactorHandle, TimerAction};
 use super::lane::Lane;
 use crate::clock;
 use crate::refusals::unavailable;
-use crate::session::{IdMap, Session, SessionId, SessionIdentity, SessionListener};
+use crate::session::{EndedBy, IdMap, Session, SessionId, SessionIdentity, SessionListener};
 use crate::settings;
 use crate::wakers;
 use rustix::buffer::spare_capacity;
@@ -303,23 +303,24 @@ impl Reactor {
     /// Reads what the daemon says on a session's control socket.
     fn read_control(&mut self, token: u64) {
         let Some(member) = self.members.get(&token) else { return };
-        let reason = match member.session.read_control(&mut self.packet) {
+        let by_us = |why: String| (why, EndedBy::Us);
+        let (reason, end) = match member.session.read_control(&mut self.packet) {
             Ok(Some(())) => match decode_reply(&self.packet) {
                 Ok((tag, reply::Kind::Bound(bound))) => return member.session.bound(tag, bound),
-                Ok((_, reply::Kind::Detached(detached))) => detached.reason,
+                Ok((_, reply::Kind::Detached(detached))) => (detached.reason, EndedBy::Daemon),
                 // The heap that came with it is taken in already; calls go on.
                 Ok((_, reply::Kind::Moved(_))) => return,
-                Ok((_, reply::Kind::Attached(_))) => "the daemon attached a session twice".to_owned(),
-                Err(error) => error.to_string(),
+                Ok((_, reply::Kind::Attached(_))) => by_us("the daemon attached a session twice".to_owned()),
+                Err(error) => by_us(error.to_string()),
             },
-            Ok(None) => "the daemon went away".to_owned(),
+            Ok(None) => ("the daemon went away".to_owned(), EndedBy::Daemon),
             Err(error) if error.would_block() => return,
-            Err(error) => error.to_string(),
+            Err(error) => by_us(error.to_string()),
         };
-        self.detach(token, &reason);
+        self.detach(token, &reason, end);
     }
 
-    fn detach(&mut self, token: u64, reason: &str) {
+    fn detach(&mut self, token: u64, reason: &str, end: EndedBy) {
         let Some(member) = self.members.remove(&token) else { return };
         if member.watched {
             remove(&self.epoll, member.session.doorbell(), token);
@@ -327,7 +328,7 @@ impl Reactor {
         // What was in the ring when the daemon left is still true.
         member.session.look();
         member.lane.lost(&member.session);
-        member.session.lose(reason);
+        member.session.end(reason, end);
         // With it goes its place in the epoll set.
         member.session.close_control();
     }

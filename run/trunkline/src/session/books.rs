@@ -14,7 +14,7 @@ use super::inbox::{Inbox, Work};
 use super::order::{BindingId, Order, Refusal, Written, returned};
 use super::outbox::Outbox;
 use super::queues::{QueuePlace, Resource, Ticket, WaitQueues};
-use super::state::{Asker, CallState, End};
+use super::state::{Asker, CallState, End, EndedBy};
 use super::taken::TakenEnds;
 use crate::clock;
 use crate::kick::Kick;
@@ -367,13 +367,17 @@ impl Books {
         self.outbox.is_taken()
     }
 
-    /// Ends every call and wakes everybody: the session is over. A second time changes nothing.
-    pub(super) fn lose(&mut self, reason: &str, effects: &mut Effects) -> bool {
+    /// Ends every call and wakes everybody: the session is over. A second time changes nothing. Where the daemon takes
+    /// nothing any more, what it has not taken is known; otherwise it may take everything yet.
+    pub(super) fn lose(&mut self, reason: &str, end: EndedBy, effects: &mut Effects) -> bool {
         if matches!(self.phase, Phase::Lost(_)) {
             return false;
         }
         self.phase = Phase::Lost(reason.into());
-        let taken = self.outbox.taken();
+        let taken = match end {
+            EndedBy::Daemon => self.outbox.taken(),
+            EndedBy::Us => None,
+        };
         self.inbox.lose(self.calls.lose(taken, effects));
         self.queues.wake_all(effects);
         effects.wakes.extend(self.sleepers.dismiss().map(Waker::from));

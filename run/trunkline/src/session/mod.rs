@@ -53,5 +53,5 @@ pub(crate) use order::{BindingId, Order, Refusal, Written, returned};
 pub(crate) use queues::Resource;
 pub(crate) use received::{Received, metadata, named};
 pub(crate) use session::Session;
-pub(crate) use state::{Asker, End};
+pub(crate) use state::{Asker, End, EndedBy};
 pub(crate) use turn::{CreditWait, Turn, stop_receiving, wait_for};

@@ -9,6 +9,7 @@ use super::link::ControlLink;
 use super::listener::{HubId, SessionIdentity, SessionListener};
 use super::queues::Resource;
 use super::replies::Replies;
+use super::state::EndedBy;
 use crate::kick::Kick;
 use crate::refusals::unavailable;
 use crate::wakers;
@@ -134,11 +135,16 @@ impl Session {
 
     /// Ends the session: every call learns it, every waiter wakes, the daemon sees the socket closed.
     pub(crate) fn lose(&self, reason: &str) {
+        self.end(reason, EndedBy::Us);
+    }
+
+    /// The same when the daemon has ended it, if `end` says so.
+    pub(crate) fn end(&self, reason: &str, end: EndedBy) {
         let first = self.with(|books, effects| {
             // Before anybody is woken: who comes back must not find this session open.
             self.open.store(false, Ordering::Release);
             self.lost.store(true, Ordering::Release);
-            books.lose(reason, effects)
+            books.lose(reason, end, effects)
         });
         if first != Some(true) {
             return;

@@ -56,6 +56,15 @@ pub(crate) enum End {
     Overdue,
 }
 
+/// Who ended a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// The daemon, by its word or by closing the control socket: it reads the ring no more.
+    Daemon,
+    /// This side: until the daemon sees the socket closed, it takes what lies in the ring.
+    Us,
+}
+
 /// A task that waits for a call, if one does.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {

@@ -516,6 +516,24 @@ fn space_in_an_exactly_full_ring_is_found_while_the_leader_sleeps() {
     leader.join().unwrap();
 }
 
+/// Until the daemon has let go of the ring it takes what lies there: that was not executed only if it says so, or goes.
+#[test]
+fn what_the_daemon_may_still_take_is_not_said_to_be_left() {
+    for (end, left_behind) in [(EndedBy::Daemon, false), (EndedBy::Us, true)] {
+        let (session, mut daemon, _control) = session(2);
+        let (first, second) = (start(&session).unwrap(), start(&session).unwrap());
+        assert!(daemon.submissions.pop().unwrap().is_some());
+        session.end("over", end);
+        let taken = |call| session.with(|books, _| books.call(call).and_then(|state| state.end)).flatten();
+        assert!(matches!(taken(first), Some(End::SessionLost { taken: true })));
+        let second = taken(second);
+        assert!(
+            matches!(second, Some(End::SessionLost { taken }) if taken == left_behind),
+            "{end:?}: {second:?}"
+        );
+    }
+}
+
 /// A session that is attached when nobody will use it any more does not stay.
 #[test]
 fn a_lane_that_was_closed_meanwhile_ends_the_session_it_gets() {
