@@ -132,7 +132,7 @@ impl SessionHeaps {
         self.slots.iter().flatten().map(|slot| Lodged {
             key: slot.key,
             regions: &slot.regions,
-            number: (slot.number + 1) % HEAP_NUMBERS,
+            number: slot.number_behind(),
             blocks: slot.receive.blocks(),
             open: slot.open.iter().map(|open| (open.offset(), open.bytes().to_vec())).collect(),
         })
@@ -375,6 +375,12 @@ impl Slot {
         slot
     }
 
+    /// The number of a heap that no application can know yet. It may know one by the next number, which was to take this
+    /// heap's place: by the same number it would go on reading that one.
+    fn number_behind(&self) -> u32 {
+        (self.number + 1 + u32::from(self.successor.is_some())) % HEAP_NUMBERS
+    }
+
     /// Whether a message of so many bytes lies beyond what the usual ones share.
     fn is_large(&self, bytes: u32) -> bool {
         bytes > self.usual / 2 && self.usual < self.receive.capacity_bytes()
@@ -412,10 +418,15 @@ fn shm_span(span: Span) -> trunkline_shm::Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trunkline_shm::{SessionConfig, create_session};
+    use trunkline_shm::{SessionConfig, create_receive_heap, create_session};
 
     fn heaps() -> (SessionHeaps, SessionKey) {
-        let (end, _) = create_session(&SessionConfig::default()).unwrap();
+        heaps_of(SessionConfig::default().receive_heap_bytes)
+    }
+
+    fn heaps_of(receive_heap_bytes: u32) -> (SessionHeaps, SessionKey) {
+        let config = SessionConfig { receive_heap_bytes, ..SessionConfig::default() };
+        let (end, _) = create_session(&config).unwrap();
         let (mut heaps, key) = (SessionHeaps::default(), SessionKey::from_bits(1 << 32));
         heaps.insert(key, end.send_heap, end.receive_heap, end.regions);
         (heaps, key)
@@ -423,6 +434,30 @@ mod tests {
 
     fn open(heaps: &SessionHeaps) -> Vec<Vec<u8>> {
         heaps.lodged().flat_map(|lodged| lodged.open).map(|(_, bytes)| bytes).collect()
+    }
+
+    /// An application that knows of a heap by this number would go on reading that one.
+    #[test]
+    fn a_successors_heap_has_a_number_that_no_application_knows() {
+        // Of so much, large messages are what the usual ones do not share.
+        let (mut heaps, key) = heaps_of(256 << 20);
+        let number = |heaps: &SessionHeaps| heaps.lodged().map(|lodged| lodged.number).next();
+        assert_eq!(number(&heaps), Some(1));
+        let large = heaps.allocate(key, 48 << 20).unwrap();
+        heaps.publish(key, Span { offset: large, len: 48 << 20 });
+        heaps.release(key, large).unwrap();
+        assert_eq!(heaps.rest(key), Rest::Later, "it has just had a large message");
+        let Rest::Renew { bytes, number: offered } = heaps.rest(key) else { panic!("it is at rest") };
+        heaps.offer(key, create_receive_heap(bytes).unwrap().0);
+        for known in [false, true] {
+            if known {
+                // So long as this is out, the heap offered does not take the other's place.
+                heaps.allocate(key, 100).unwrap();
+                heaps.offered(key, true);
+                assert_eq!(heaps.rest(key), Rest::Later);
+            }
+            assert_ne!(number(&heaps), Some(offered), "told: {known}");
+        }
     }
 
     /// What nobody has written need not be sent: a peer says how large its message will be, and may never send it.
