@@ -53,6 +53,13 @@ pub(crate) struct AttachedSession {
     pub key: SessionKey,
 }
 
+/// A connection to the control socket that ends with its session.
+pub(crate) struct EndingConnection {
+    client: Client,
+    /// What its application is told, in answer to what.
+    told: Option<(u64, String)>,
+}
+
 /// What a connection had.
 pub(crate) enum ControlReceived {
     /// A packet, and its descriptors.
@@ -120,12 +127,14 @@ impl Clients {
     /// Takes a connection in, which may have a packet already.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn insert(&mut self, poller: &Poller, client: Client) -> io::Result<u64> {
+    /// What the kernel says, and the connection.
+    pub fn insert(&mut self, poller: &Poller, client: Client) -> Result<u64, (io::Error, Box<Client>)> {
         self.last += 1;
         let number = self.last;
-        client.socket.set_nonblocking(true).map_err(io::Error::other)?;
-        poller.add(&client.socket, Token(number), Interest::Read)?;
+        let watched = client.socket.set_nonblocking(true).map_err(io::Error::other);
+        if let Err(error) = watched.and_then(|()| poller.add(&client.socket, Token(number), Interest::Read)) {
+            return Err((error, Box::new(client)));
+        }
         let user = self.users.entry(self.user_of(&client)).or_default();
         match client.session {
             Some(session) => {
@@ -178,6 +187,11 @@ impl Clients {
     fn user_of(&self, client: &Client) -> UserKey {
         match &client.identity {
             Some(identity) => self.user_of_identity(identity),
+    /// Takes all out, for good: nobody asks for any of them again.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Client> {
+        std::mem::take(&mut self.all).into_values()
+    }
+
             None => client.peer.map_or(NOBODY, |peer| peer.uid.into()),
         }
     }
@@ -357,7 +371,7 @@ impl Clients {
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
         (client.heap_bytes, client.identity) = (heap_bytes, identity);
-        let counted_bytes = client.counted_heap_bytes();
+        let (counted_bytes, own) = (client.counted_heap_bytes(), usize::from(client.is_own_process()));
         self.heap_bytes += counted_bytes;
         self.of_session.insert(session, number);
         self.unattached.remove(&number);
@@ -530,15 +544,35 @@ mod tests {
     fn clients(unattached_max: usize) -> (Clients, Poller) {
         let limits = Sessions { unattached_per_user_max: unattached_max, ..Sessions::default() };
         (Clients::new(limits), Poller::new().unwrap())
+    /// As if it were another process's of the same user.
+    #[cfg(test)]
+    pub fn of_other_process(mut self) -> Self {
+        self.peer = self.peer.map(|peer| PeerCredentials { pid: u32::MAX, ..peer });
+        self
+    }
+
     }
 
     /// One of another process of this user's: one whose number nobody has.
     fn connect(clients: &mut Clients, poller: &Poller) -> (u64, ControlSocket) {
         let (ours, theirs) = ControlSocket::pair().unwrap();
-        let mut client = Client::new(ours);
-        client.peer = client.peer.map(|peer| PeerCredentials { pid: u32::MAX, ..peer });
-        (clients.insert(poller, client).unwrap(), theirs)
+        let client = Client::new(ours).of_other_process();
+        (clients.insert(poller, client).map_err(|(error, _)| error).unwrap(), theirs)
     }
+
+impl EndingConnection {
+    pub fn new(client: Client, told: Option<(u64, String)>) -> Self {
+        Self { client, told }
+    }
+
+    /// Its ring is read no more.
+    pub fn end(self) {
+        let Self { mut client, told } = self;
+        if let Some((tag, why)) = told {
+            client.dismiss(tag, why);
+        }
+    }
+}
 
     /// It is looked at, and has nothing.
     fn look(clients: &mut Clients, poller: &Poller) {
@@ -593,7 +627,7 @@ mod tests {
         let mut moved = Client::of_another(ours, Some((0, SessionKey::from_bits(2))), true, None);
         moved.peer = moved.peer.map(|peer| PeerCredentials { uid: peer.uid + 1, ..peer });
         moved.heap_bytes = 500;
-        let other = clients.insert(&poller, moved).unwrap();
+        let other = clients.insert(&poller, moved).map_err(|(error, _)| error).unwrap();
         let refused = clients.may_attach(numbers[1], None, 200).unwrap_err();
         assert!(refused.contains("sessions.receive_heap_bytes_max is 1000"), "{refused}");
         clients.remove(&poller, other);

@@ -1,6 +1,6 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
-use crate::clients::AttachedSession;
+use crate::clients::{AttachedSession, EndingConnection};
 use crate::handover::{Leave, Stand};
 use crate::keys::TlsKeys;
 use crate::listening::Listening;
@@ -14,8 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{
-    AccessRecord, BindError, Binding, Bound, BoundSchema, DeniedChange, GrpcLeft, PeerKey, ServiceState,
-    SessionKey, Snapshot, Stays,
+    AccessRecord, BindError, Binding, BoundSchema, DeniedChange, GrpcLeft, PeerKey, ServiceState, SessionKey,
+    Snapshot, Stays,
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
@@ -39,12 +39,13 @@ pub(crate) enum Command {
     Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
     /// Take in what other shards have said, and tell them all there is for them.
     Meet { reply: Sender<()> },
-    /// What a session has bound, and the schemas of that.
-    Bound { session: SessionKey, reply: Sender<(Bound, Vec<Arc<BoundSchema>>)> },
     /// Whether a session's application has been told of the heap that is to take its receive heap's place.
     Renewing { session: SessionKey, told: bool },
-    /// The application closed its control socket, or died.
-    Detach { session: SessionKey },
+    /// A session ends. Its connection does when nothing is read of its ring any more: an application takes what lies
+    /// there at that moment for *not executed*.
+    Detach { session: SessionKey, connection: Box<EndingConnection> },
+    /// The daemon ends, and a session with it: its connection is closed when nothing is read of its ring any more.
+    EndWithDaemon(Box<EndingConnection>),
     /// Let a session go to another shard, with all that it has.
     Release { session: SessionKey, to: usize, reply: Sender<Result<Box<MovingSession>, Stays>> },
     /// Take in a session that another shard has let go.
@@ -136,8 +137,8 @@ pub(crate) enum ControlMessage {
     TakeDenials(Sender<Option<Receiver<DeniedChange>>>),
     /// Hand everything over to another daemon.
     Leave(Box<Leave>),
-    /// End the thread.
-    Stop,
+    /// End the thread, when the shards have every session's connection; who waits is told of that.
+    Stop(Sender<()>),
 }
 
 /// What a shard tells the control thread unasked.

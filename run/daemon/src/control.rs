@@ -70,17 +70,17 @@ pub(crate) struct Control {
     pub placement: SessionPlacement,
     messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,
-    config: Arc<Config>,
+    pub config: Arc<Config>,
     pub clients: Clients,
     schemas: SchemaCache,
-    sets: BoundSets,
+    pub sets: BoundSets,
     pub sessions: u64,
     keys: KeySource,
     keys_looked: Instant,
     unwritten: Arc<AtomicUsize>,
-    memory: FreedMemory,
+    pub memory: FreedMemory,
     denials: Denials,
-    poller: Poller,
+    pub poller: Poller,
     ready: Vec<Ready>,
     /// Somebody may wait at the listener.
     connects: bool,
@@ -130,19 +130,22 @@ impl Control {
 
     /// Serves until told to stop.
     pub fn run(mut self) {
-        self.hold_to_rules();
         loop {
             self.wait();
             while let Ok(message) = self.messages.try_recv() {
                 match message {
                     ControlMessage::Notice(shard, notice) => self.handle_notice(shard, notice),
-                    ControlMessage::Adopt(socket) => self.take_in(Client::new(socket)),
+                    ControlMessage::Adopt(socket) => drop(self.take_in(Client::new(socket))),
                     ControlMessage::Move { session, to, reply } => {
                         let _ = reply.send(self.move_when_asked(session, to));
                     }
                     ControlMessage::TakeDenials(reply) => drop(reply.send(self.denials.take())),
                     ControlMessage::Leave(leave) => self.hand_over(&leave),
-                    ControlMessage::Stop => return,
+                    ControlMessage::Stop(given) => {
+                        self.give_connections_away();
+                        let _ = given.send(());
+                        return;
+                    }
                 }
             }
             self.accept();
@@ -151,43 +154,6 @@ impl Control {
             self.look_at_keys();
             self.look_after_shards();
             self.memory.look();
-        }
-    }
-
-    /// Takes a connection in; one that is not wanted is told why.
-    pub fn take_in(&mut self, client: Client) {
-        if client.is_closed() {
-            return;
-        }
-        match self.clients.insert(&self.poller, client) {
-            Ok(number) => self.have_one_give_way(number),
-            Err(error) => tracing::error!(%error, "cannot watch an application's control socket"),
-        }
-    }
-
-    /// Sessions that came from another daemon have bound what that one's configuration let them: those that may not by
-    /// this one's end, and hear why when they bind again.
-    fn hold_to_rules(&mut self) {
-        let bound_there: Vec<_> = self
-            .clients
-            .iter()
-            .filter_map(|(number, client)| Some((number, client.session()?, client.peer()?)))
-            .collect();
-        for (number, AttachedSession { shard, key }, peer) in bound_there {
-            let bound = self.shards[shard].ask(|reply| Command::Bound { session: key, reply });
-            let Some((bound, schemas)) = bound else { continue };
-            let (user, _) = self.clients.user(number);
-            schemas.iter().for_each(|schema| self.sets.enter(user, number, schema));
-            let identity = self.clients.find(number).and_then(Client::identity);
-            let permitted = identity.map_or(Ok(()), |identity| self.config.relay.permit(peer, identity));
-            if let Err(why) = permitted {
-                self.dismiss(number, 0, format!("the daemon's configuration has changed: {why}"));
-                continue;
-            }
-            let rights = Rights { config: &self.config, peer, identity };
-            if let Err(Refused { why, .. }) = rights.keeps(&bound) {
-                self.dismiss(number, 0, format!("the daemon's configuration has changed: {why}"));
-            }
         }
     }
 
@@ -262,7 +228,7 @@ impl Control {
             }
         }
         for socket in accepted {
-            self.take_in(Client::new(socket));
+            let _ = self.take_in(Client::new(socket));
         }
     }
 
@@ -298,7 +264,7 @@ impl Control {
     }
 
     /// Where connections that have not attached are too many, the oldest gives way to this one.
-    fn have_one_give_way(&mut self, number: u64) {
+    pub fn have_one_give_way(&mut self, number: u64) {
         if let Some((oldest, why)) = self.clients.one_to_give_way(number) {
             self.dismiss(oldest, 0, why);
         }
@@ -310,31 +276,6 @@ impl Control {
             let Some((number, why)) = self.clients.one_too_late() else { return };
             self.dismiss(number, 0, why);
         }
-    }
-
-    /// The application closed its socket, died, or was dismissed: its session ends.
-    fn end(&mut self, number: u64) {
-        let client = self.clients.remove(&self.poller, number);
-        self.sets.leave(number);
-        if let Some(AttachedSession { shard, key }) = client.and_then(|client| client.session()) {
-            self.shards[shard].send(Command::Detach { session: key });
-            self.memory.something_ended();
-        }
-    }
-
-    /// One that could not be told something is not there any more.
-    fn end_closed(&mut self, number: u64) {
-        if self.clients.find(number).is_some_and(Client::is_closed) {
-            self.end(number);
-        }
-    }
-
-    fn dismiss(&mut self, number: u64, tag: u64, reason: String) {
-        tracing::warn!(%reason, "application dismissed");
-        if let Some(client) = self.clients.find_mut(number) {
-            client.dismiss(tag, reason);
-        }
-        self.end(number);
     }
 
     fn handle_packet(&mut self, number: u64, packet: &[u8], fds: Vec<OwnedFd>) {
@@ -540,11 +481,8 @@ impl Control {
         };
         if let Some(number) = self.clients.of_session(AttachedSession { shard, key: session }) {
             tracing::warn!(%reason, "application detached");
-            if let Some(client) = self.clients.find_mut(number) {
-                client.dismiss(0, reason);
-            }
             // The shard has let go of it already; it hears so once more, which finds nothing.
-            self.end(number);
+            self.end_told(number, Some((0, reason)));
         }
     }
 

@@ -87,6 +87,14 @@ impl Group {
         Some(group)
     }
 
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+        std::iter::once(&self.first).chain(self.others.iter().map(|other| &other.shard))
+    }
+
+    pub fn shards_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
+        std::iter::once(&mut self.first).chain(self.others.iter_mut().map(|other| &mut other.shard))
+    }
+
     fn new(Threaded { shard: first, orders }: Threaded) -> Self {
         Self { first, orders, others: Vec::new(), others_stir: false, others_due: None, looked: now() }
     }

@@ -1,7 +1,7 @@
 //! A running daemon: started from a configuration, asked and stopped through a handle.
 
 use crate::changes::{Changes, Watcher};
-use crate::clients::{AttachedSession, Client};
+use crate::clients::AttachedSession;
 use crate::clock::now;
 use crate::command::{Command, ControlMessage, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
@@ -11,7 +11,7 @@ use crate::elastic::Elastic;
 use crate::endpoints::Endpoints;
 use crate::fresh::fresh_engine;
 use crate::group::{Group, ThreadOrder, Threaded};
-use crate::handover::{Arrival, Inherited, InheritedClient, InheritedShard, TakeOverError};
+use crate::handover::{Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
@@ -47,7 +47,7 @@ use trunkline_module::Loader;
 use trunkline_net::{Buffers, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
-use trunkline_telemetry::{Ask, CallHistory, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
 
 /// How long it is waited for what keeps a session on its shard, and between two attempts.
 const MOVE_SOON: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub struct Daemon {
     busy: Vec<Arc<BusyTime>>,
     control: ControlSender,
     names: Arc<Names>,
-    threads: Arc<Threads>,
+    pub(crate) threads: Arc<Threads>,
     control_path: Option<PathBuf>,
     pub(crate) endpoints: Endpoints,
     changes: Arc<Changes>,
@@ -100,15 +100,16 @@ struct Among {
 }
 
 /// The control socket and its path, where there is one.
-type ControlPlace = (Option<ControlListener>, Option<PathBuf>);
+pub(crate) type ControlPlace = (Option<ControlListener>, Option<PathBuf>);
 
 /// A daemon whose threads have not begun.
-struct Prepared {
-    daemon: Daemon,
-    shards: Vec<Threaded>,
+pub(crate) struct Prepared {
+    /// Goes first where all that does not begin: the daemon waits for its word.
+    pub control: Control,
+    pub shards: Vec<Threaded>,
     /// On how many threads they begin.
-    open: usize,
-    control: Control,
+    pub open: usize,
+    pub daemon: Daemon,
 }
 
 impl Daemon {
@@ -120,63 +121,6 @@ impl Daemon {
         let path = config.socket().map(PathBuf::from);
         let listener = path.as_ref().map(|path| control_listener(path, &config)).transpose()?;
         Self::assemble(config, (listener, path))
-    }
-
-    /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
-    /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
-    /// What was counted when comes along ([`HandOver::past`](crate::HandOver::past)).
-    ///
-    /// # Errors
-    /// [`StartError`]; the other daemon goes on then, and says why if it is told ([`Arrival::refuse`]).
-    pub fn take_over(
-        mut config: Config,
-        arrival: &Arrival,
-        build: &str,
-    ) -> Result<(Self, TakenOver, CallHistory), StartError> {
-        let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
-        let mut inherited = arrival.receive(build, &config.debug)?;
-        let past = std::mem::take(&mut inherited.past);
-        let listener = inherited.listener.take();
-        let path = listener.as_ref().map(|listener| listener.path().to_owned());
-        if let Some(path) = &path {
-            config.daemon.socket.clone_from(path);
-        }
-        let begun = Self::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|begun| {
-            let first = begun.shards.first();
-            let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
-            begun.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
-            arrival.ready()?;
-            Ok(begun)
-        });
-        let Prepared { daemon, mut shards, open, mut control } = match begun {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                arrival.fail(&error.to_string());
-                return Err(error);
-            }
-        };
-        // It is ours from here on, with the files that go with it.
-        control.listener.iter_mut().for_each(|listener| listener.clear_path_at_end(true));
-        let listening = shards.iter_mut().flat_map(|one| &mut one.shard.listening);
-        listening.for_each(|one| one.listener.own_file());
-        let mut taken = TakenOver { from: arrival.from, ..TakenOver::default() };
-        taken.sessions = inherited.clients.iter().filter(|c| c.session.is_some() && c.may_move).count();
-        taken.connections = shards.iter().map(|one| one.shard.sockets.len()).sum();
-        let mut heaps = inherited.take_heaps();
-        for client in inherited.clients {
-            let heap = client.session.and_then(|key| heaps.remove(&(client.shard, key)));
-            let session = client.session.map(|key| (client.shard, key));
-            let InheritedClient { socket, may_move, identity, .. } = client;
-            let mut client = Client::of_another(socket, session, may_move, identity);
-            client.follow(heap);
-            control.take_in(client);
-        }
-        daemon.begin(shards, open)?;
-        daemon.threads.spawn("trunkline-control", move || control.run())?;
-        // Every shard has turned by the time it answers.
-        taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
-        taken.paused_ns = monotonic_ns().saturating_sub(inherited.stopped_ns);
-        Ok((daemon, taken, past))
     }
 
     /// Starts a daemon inside this process, without a control socket: applications of this process attach with
@@ -393,7 +337,7 @@ impl Daemon {
     }
 
     /// Makes everything but the threads.
-    fn prepare(
+    pub(crate) fn prepare(
         config: Config,
         (listener, control_path): ControlPlace,
         endpoints: Endpoints,
@@ -461,7 +405,7 @@ impl Daemon {
             memory: FreedMemory::new(Arc::clone(&daemon.control.ended)),
         })?;
         let threaded = shards.into_iter().zip(inboxes).map(|(shard, orders)| Threaded { shard, orders });
-        Ok(Prepared { daemon, shards: threaded.collect(), open, control })
+        Ok(Prepared { control, shards: threaded.collect(), open, daemon })
     }
 
     /// Whoever orders the threads of shards, and where each hears of it.
@@ -565,7 +509,10 @@ impl Daemon {
 
     fn stop_threads(&mut self) {
         self.names.stop();
-        self.tell_control(ControlMessage::Stop);
+        // Applications hear of the end from the shards. Without a control thread there are none.
+        let (given, connections_given) = channel();
+        self.tell_control(ControlMessage::Stop(given));
+        let _ = connections_given.recv();
         for shard in &self.shards {
             shard.send(Command::Stop);
         }
@@ -605,9 +552,23 @@ pub(crate) mod tests {
 
     /// As many shards as this configuration says. They may work as long as the daemon lives.
     pub(crate) fn shards_at_rest(config: &str) -> (Daemon, Vec<Shard>) {
+        let (_, daemon, shards) = all_at_rest(config);
+        (daemon, shards)
+    }
+
+    /// The same, with where orders for their threads come.
+    pub(crate) fn threaded_at_rest(config: &str) -> (Daemon, Vec<Threaded>) {
         let config = Config::from_toml(config, "test").unwrap();
         let prepared = Daemon::prepare(config, (None, None), Endpoints::default(), None);
         let Ok(Prepared { daemon, shards, .. }) = prepared else { panic!("shards can be made") };
-        (daemon, shards.into_iter().map(|threaded| threaded.shard).collect())
+        (daemon, shards)
+    }
+
+    /// The same, with the control thread's part, which is to be dropped first.
+    pub(crate) fn all_at_rest(config: &str) -> (Control, Daemon, Vec<Shard>) {
+        let config = Config::from_toml(config, "test").unwrap();
+        let prepared = Daemon::prepare(config, (None, None), Endpoints::default(), None);
+        let Ok(Prepared { control, daemon, shards, .. }) = prepared else { panic!("shards can be made") };
+        (control, daemon, shards.into_iter().map(|threaded| threaded.shard).collect())
     }
 }

@@ -56,6 +56,7 @@ mod datagrams;
 mod denials;
 mod elastic;
 mod endpoints;
+mod ends;
 mod fair_queue;
 mod fresh;
 mod giving_way;

@@ -1,5 +1,6 @@
 //! The rings of the sessions of a shard, and which of them are looked at every turn.
 
+use crate::clients::EndingConnection;
 use crate::heaps::MovingHeaps;
 use crate::placement::SessionWork;
 use trunkline_engine::{MovedSession, SessionKey};
@@ -30,6 +31,8 @@ pub(crate) struct Sessions {
     pub begins_at: usize,
     /// Some have rung since entries were last taken.
     pub have_rung: bool,
+    /// Connections of sessions that end with the daemon.
+    pub ending: Vec<Box<EndingConnection>>,
 }
 
 /// A session on its way from one shard to another. The application notices nothing: its memory and its descriptors are

@@ -165,9 +165,12 @@ impl Shard {
                 self.meet();
                 let _ = reply.send(());
             }
-            Command::Bound { session, reply } => drop(reply.send(self.bound(session))),
             Command::Renewing { session, told } => self.heap_offered(session, told),
-            Command::Detach { session } => self.detach(session),
+            Command::Detach { session, connection } => {
+                self.detach(session);
+                connection.end();
+            }
+            Command::EndWithDaemon(connection) => self.sessions.ending.push(connection),
             Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
             Command::Adopt { moving, reply } => drop(reply.send(self.adopt(*moving))),
             Command::AskToRedial { peer } => self.ask_to_redial(peer),
@@ -223,7 +226,8 @@ impl Shard {
         }
     }
 
-    fn bound(&self, session: SessionKey) -> (Bound, Vec<Arc<BoundSchema>>) {
+    /// What a session has bound, and the schemas of that.
+    pub fn bound(&self, session: SessionKey) -> (Bound, Vec<Arc<BoundSchema>>) {
         (self.engine.bound(session), self.engine.schemas_of(session))
     }
 

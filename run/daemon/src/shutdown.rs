@@ -12,6 +12,8 @@ use trunkline_net::{LingeringClose, Poller, Token};
 /// Closes every connection. Calls in flight end as their connections do.
 pub(crate) fn close(mut shard: Shard) {
     shard.let_out();
+    // No ring is read any more: applications may hear of the end.
+    std::mem::take(&mut shard.sessions.ending).into_iter().for_each(|connection| connection.end());
     let natives = shard.sockets.take_streams().map(|stream| LingeringClose::new(stream, Vec::new(), now()));
     let https = shard.https.close_all(now());
     let lingering = shard.pending.take_lingering();

@@ -17,6 +17,7 @@ use crate::proto::probe::{Order, Text};
 use crate::scenario::{self, Stage};
 use crate::skew::Notes;
 use floods::Floods;
+use rustix::process::Pid;
 use soaks::Soaks;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -124,7 +125,8 @@ fn daemon(path: &str, take_over: Option<&str>, healthy: bool) -> Result<(), Stri
         },
         ["replace"] => upgrade::replace(&daemon, &[part, path, "--take-over"]),
         ["replace-and-kill", who, when] => {
-            let dies = if *who == "old" { Dies::Old } else { Dies::New };
+            let other = who.parse().ok().and_then(Pid::from_raw).map(Dies::Other);
+            let dies = other.unwrap_or(if *who == "old" { Dies::Old } else { Dies::New });
             upgrade::replace_and_kill(&daemon, &[part, path, "--take-over"], dies, when)
         }
         ["replace-by", how] => upgrade::replace(&daemon, &["stubborn", how]),

@@ -18,7 +18,7 @@
 //!   │ Memory, Peer …                 ──▶       rings and heaps mapped, sockets kept
 //!   │ Counted                        ──▶       histograms go on
 //!   │ Recorded                       ──▶       the last calls one by one
-//!   │ End                            ──▶       everything there?
+//!   │ End                            ──▶       everything there? starts its threads, which wait
 //!   │                                ◀──     Ready, or Failed with the reason
 //!   │ Go                             ──▶     tells applications of their new heaps, turns
 //!   └ the process ends, and says goodbye to nobody
@@ -51,10 +51,11 @@ mod order;
 mod parts;
 mod records;
 mod settle;
+mod take_over;
 mod wire;
 
 pub use arrive::{Arrival, TakeOverError};
-pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
+pub(crate) use arrive::{Inherited, InheritedShard};
 pub use leave::{HandOver, HandOverError, Handed, Step};
 pub(crate) use order::{Leave, Stand, Standing};
 pub(crate) use parts::{go_on, hand_over, stand};

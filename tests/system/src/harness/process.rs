@@ -117,7 +117,8 @@ impl Process {
         rest.join(" ")
     }
 
-    /// Has a daemon replaced, and somebody killed as soon as a step is done: `old` or `new`. The successor's process.
+    /// Has a daemon replaced, and somebody killed as soon as a step is done: `old`, `new`, or another process by its
+    /// number. The successor's process.
     pub fn replace_and_kill(&mut self, who: &str, when: &str) -> Pid {
         let answer = self.ask(&format!("replace-and-kill {who} {when}"));
         let process = answer.strip_prefix("started ").and_then(|process| process.parse().ok());

@@ -17,6 +17,8 @@ pub enum Dies {
     Old,
     /// The one that takes over.
     New,
+    /// Another process.
+    Other(Pid),
 }
 
 /// How a successor does not take over that never answers.
@@ -52,17 +54,38 @@ pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &
             }
         }
         if name_of(&step) == when {
-            let victim = if dies == Dies::Old { Some(getpid()) } else { successor };
+            let victim = match dies {
+                Dies::Old => Some(getpid()),
+                Dies::Other(process) => Some(process),
+                Dies::Nobody | Dies::New => successor,
+            };
             if let Some(victim) = victim {
                 let _ = kill_process(victim, Signal::KILL);
                 // Dead when the daemon goes on, and not soon after; it is the daemon's to bury.
                 let _ = waitid(WaitId::Pid(victim), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            }
+            if let Dies::Other(process) = dies {
+                until_closed(process);
             }
         }
     };
     match daemon.hand_over(&order, &mut watch, &|| true) {
         Ok(_) => std::process::exit(0),
         Err(why) => format!("goes on: {why}"),
+    }
+}
+
+/// Waits until a process that was killed, and that somebody else buries, has let go of its files: until its last thread
+/// has ended.
+fn until_closed(process: Pid) {
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    // proc(5): the state follows the name, which is in parentheses.
+    let is_dead = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("stat")).is_ok_and(|stat| stat.contains(") Z "))
+    };
+    while std::fs::read_dir(&tasks).is_ok_and(|mut all| all.any(|task| task.is_ok_and(|task| !is_dead(task))))
+    {
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 

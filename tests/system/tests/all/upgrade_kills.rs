@@ -2,9 +2,12 @@
 //! one daemon or none, never two; if it is the old one, nobody has noticed; if it is none, callers hear the truth, and
 //! all go on when a daemon is back.
 
+use crate::once::Load;
 use crate::scene::Scene;
-use crate::support::Host;
+use crate::support::{Host, client, until_served};
+use trunkline::{Code, Execution, Request, Wait};
 use trunkline_system_tests::program::upgrade::STEPS;
+use trunkline_system_tests::proto::probe::Text;
 
 /// Before the last step, what dies with the new daemon is only the attempt.
 #[test]
@@ -49,6 +52,27 @@ fn the_old_daemon_is_killed_at_every_step() {
     }
     scene.go_on();
     scene.end_true();
+}
+
+/// Nobody is given calls that is not there any more, whenever it has died: while no daemon turns, too.
+#[test]
+fn an_application_is_killed_while_no_daemon_turns() {
+    for step in ["control", "sent", "ready"] {
+        let mut host = Host::alone();
+        let server = host.server("server");
+        let caller = client(&host, "");
+        until_served(&caller);
+        let successor = host.daemon().replace_and_kill(&server.id().to_string(), step);
+        host.daemon().succeeded_by(successor);
+        let request = Request::new(Text { text: step.to_owned() }).with_timeout(Load::TIMEOUT);
+        let status = caller.echo(request).wait().unwrap_err();
+        assert_eq!(
+            (status.code(), status.execution()),
+            (Code::Unavailable, Execution::NotExecuted),
+            "{status}"
+        );
+        host.until_idle();
+    }
 }
 
 /// Its last word was taken: the other is the daemon, and nobody notices.

@@ -1,0 +1,126 @@
+//! The new daemon begins. Everything that may fail is done before the word to go comes, while the old one can still go
+//! on: its threads are there by then, and wait for what they are to run.
+
+use super::arrive::{Arrival, Inherited, InheritedClient};
+use crate::clients::Client;
+use crate::control::Control;
+use crate::endpoints::Endpoints;
+use crate::group::Group;
+use crate::handle::{Daemon, Prepared, TakenOver};
+use crate::shard::Shard;
+use crate::shard_threads::THREAD_NAME;
+use crate::start_error::StartError;
+use std::collections::HashMap;
+use std::sync::mpsc::{Sender, channel};
+use trunkline_shm::monotonic_ns;
+use trunkline_telemetry::{Ask, CallHistory};
+
+/// A daemon whose threads wait for what they are to run. They end when what gives it to them is dropped, which is
+/// before the daemon is.
+struct Begun {
+    control: (Sender<Control>, Control),
+    groups: Vec<(Sender<Group>, Group)>,
+    daemon: Daemon,
+}
+
+impl Daemon {
+    /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
+    /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
+    /// What was counted when comes along ([`HandOver::past`](crate::HandOver::past)).
+    ///
+    /// # Errors
+    /// [`StartError`]; the other daemon goes on then, and says why if it is told ([`Arrival::refuse`]).
+    pub fn take_over(
+        mut config: crate::Config,
+        arrival: &Arrival,
+        build: &str,
+    ) -> Result<(Self, TakenOver, CallHistory), StartError> {
+        let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
+        let mut inherited = arrival.receive(build, &config.debug)?;
+        let past = std::mem::take(&mut inherited.past);
+        let listener = inherited.listener.take();
+        let path = listener.as_ref().map(|listener| listener.path().to_owned());
+        if let Some(path) = &path {
+            config.daemon.socket.clone_from(path);
+        }
+        let begun =
+            Self::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|ready| {
+                let first = ready.shards.first();
+                let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
+                ready.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
+                let begun = Begun::of(ready)?;
+                arrival.ready()?;
+                Ok(begun)
+            });
+        let begun = begun.inspect_err(|error| arrival.fail(&error.to_string()))?;
+        let (stopped_ns, mut taken) =
+            (inherited.stopped_ns, TakenOver { from: arrival.from, ..TakenOver::default() });
+        taken.sessions = inherited.clients.iter().filter(|c| c.session.is_some() && c.may_move).count();
+        taken.connections = begun.shards().map(|shard| shard.sockets.len()).sum();
+        let daemon = begun.go(inherited);
+        // Every shard has turned by the time it answers.
+        taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
+        taken.paused_ns = monotonic_ns().saturating_sub(stopped_ns);
+        Ok((daemon, taken, past))
+    }
+}
+
+impl Begun {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn of(Prepared { control, shards, open, daemon }: Prepared) -> Result<Self, StartError> {
+        let mut groups = Vec::new();
+        for group in Group::spread(shards, open)? {
+            let (give, given) = channel::<Group>();
+            daemon.threads.spawn(THREAD_NAME, move || given.into_iter().take(1).for_each(Group::run))?;
+            groups.push((give, group));
+        }
+        let (give, given) = channel::<Control>();
+        daemon
+            .threads
+            .spawn("trunkline-control", move || given.into_iter().take(1).for_each(Control::run))?;
+        Ok(Self { control: (give, control), groups, daemon })
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.groups.iter().flat_map(|(_, group)| group.shards())
+    }
+
+    /// Everything is this daemon's from here on, with the files that go with it. Nothing of this can fail.
+    fn go(mut self, mut inherited: Inherited) -> Daemon {
+        self.control.1.listener.iter_mut().for_each(|listener| listener.clear_path_at_end(true));
+        let shards = self.groups.iter_mut().flat_map(|(_, group)| group.shards_mut());
+        shards.flat_map(|shard| &mut shard.listening).for_each(|one| one.listener.own_file());
+        self.take_clients(&mut inherited);
+        for (give, group) in self.groups {
+            let _ = give.send(group);
+        }
+        let (give, control) = self.control;
+        let _ = give.send(control);
+        self.daemon
+    }
+
+    /// Applications hear of their new heaps. One that cannot follow, is gone by now, or may not be here by the rules of
+    /// this configuration, is let go of before anything is taken of its ring.
+    fn take_clients(&mut self, inherited: &mut Inherited) {
+        let mut heaps = inherited.take_heaps();
+        let Self { control: (_, control), groups, .. } = self;
+        let shards: HashMap<usize, &Shard> =
+            groups.iter().flat_map(|(_, group)| group.shards()).map(|shard| (shard.index, shard)).collect();
+        for InheritedClient { socket, shard, session, may_move, identity } in inherited.clients.drain(..) {
+            // One whose shard let go of it when it could not be told any more has a heap, if something is read there,
+            // and no rings.
+            let is_here = |key| shards.get(&shard).is_some_and(|shard| shard.sessions.look(key).is_some());
+            let heap = session.filter(|key| is_here(*key)).and_then(|key| heaps.remove(&(shard, key)));
+            let session = session.map(|key| (shard, key));
+            let mut client = Client::of_another(socket, session, may_move, identity);
+            client.follow(heap);
+            let _ = control.take_in(client);
+        }
+        control.hold_to_rules(|session| {
+            shards.get(&session.shard).map_or_else(Default::default, |shard| shard.bound(session.key))
+        });
+    }
+}
