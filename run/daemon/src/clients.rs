@@ -81,6 +81,8 @@ pub(crate) struct Clients {
     /// Of all receive heaps.
     heap_bytes: u64,
     of_session: HashMap<AttachedSession, u64>,
+    /// How many of those are of the daemon's own process.
+    own: usize,
     /// The same of where sessions were that have moved.
     were_at: HashMap<AttachedSession, u64>,
     /// Until when those that have not attached may; the oldest first.
@@ -93,6 +95,8 @@ pub(crate) struct Clients {
 #[derive(Default)]
 struct UserConnections {
     attached: usize,
+    /// Those of the daemon's own process, which no limit counts.
+    own: usize,
     heap_bytes: u64,
     unattached: BTreeSet<u64>,
 }
@@ -103,6 +107,10 @@ pub(crate) type UserKey = u64;
 const IDENTITY_BIT: u64 = 1 << 63;
 /// Connections that are looked at for one that gives way: the poller tells of the others soon.
 const LOOKS_MAX: usize = 64;
+
+/// Sessions that the daemon's own process may have whatever the limits say: its services take three. Where applications
+/// are in that process, `sessions.count_max` of them, if those are more.
+const OWN_SESSIONS: usize = 16;
 
 /// The user of connections of which the kernel does not say whose they are.
 const NOBODY: UserKey = u32::MAX as UserKey;
@@ -117,6 +125,7 @@ impl Clients {
             identity_hash: RandomState::new(),
             heap_bytes: 0,
             of_session: HashMap::new(),
+            own: 0,
             were_at: HashMap::new(),
             unattached: BTreeMap::new(),
             packets: FairQueue::new(),
@@ -139,6 +148,8 @@ impl Clients {
         match client.session {
             Some(session) => {
                 user.attached += 1;
+                user.own += usize::from(client.is_own_process());
+                self.own += usize::from(client.is_own_process());
                 user.heap_bytes += client.counted_heap_bytes();
                 self.heap_bytes += client.counted_heap_bytes();
                 self.of_session.insert(session, number);
@@ -166,12 +177,19 @@ impl Clients {
             connections.unattached.remove(&number);
             if client.session.is_some() {
                 connections.attached -= 1;
+                connections.own -= usize::from(client.is_own_process());
+                self.own -= usize::from(client.is_own_process());
                 connections.heap_bytes -= client.counted_heap_bytes();
                 self.heap_bytes -= client.counted_heap_bytes();
             }
         }
         self.forget_user(user);
         Some(client)
+    }
+
+    /// Takes all out, for good: nobody asks for any of them again.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Client> {
+        std::mem::take(&mut self.all).into_values()
     }
 
     /// A user without connections is not kept.
@@ -187,11 +205,6 @@ impl Clients {
     fn user_of(&self, client: &Client) -> UserKey {
         match &client.identity {
             Some(identity) => self.user_of_identity(identity),
-    /// Takes all out, for good: nobody asks for any of them again.
-    pub fn take_all(&mut self) -> impl Iterator<Item = Client> {
-        std::mem::take(&mut self.all).into_values()
-    }
-
             None => client.peer.map_or(NOBODY, |peer| peer.uid.into()),
         }
     }
@@ -311,15 +324,20 @@ impl Clients {
         if client.session.is_some() {
             return Err("attached already; one session per control connection".into());
         }
-        if self.of_session.len() >= count_max {
+        let is_own = client.is_own_process() && identity.is_none();
+        let (others, most) = match is_own {
+            true => (self.own, count_max.max(OWN_SESSIONS)),
+            false => (self.of_session.len() - self.own, count_max),
+        };
+        if others >= most {
             return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
         }
-        if client.is_own_process() && identity.is_none() {
+        if is_own {
             return Ok(());
         }
         let user = identity.map_or_else(|| self.user_of(client), |identity| self.user_of_identity(identity));
         let user = self.users.get(&user);
-        if user.is_some_and(|user| user.attached >= user_max) {
+        if user.is_some_and(|user| user.attached - user.own >= user_max) {
             return Err(format!(
                 "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
             ));
@@ -373,6 +391,7 @@ impl Clients {
         (client.heap_bytes, client.identity) = (heap_bytes, identity);
         let (counted_bytes, own) = (client.counted_heap_bytes(), usize::from(client.is_own_process()));
         self.heap_bytes += counted_bytes;
+        self.own += own;
         self.of_session.insert(session, number);
         self.unattached.remove(&number);
         if let Some(user) = self.users.get_mut(&before) {
@@ -381,6 +400,7 @@ impl Clients {
         let Some(user) = self.all.get(&number).map(|client| self.user_of(client)) else { return };
         let connections = self.users.entry(user).or_default();
         connections.attached += 1;
+        connections.own += own;
         connections.heap_bytes += counted_bytes;
         self.forget_user(before);
     }
@@ -524,6 +544,13 @@ impl Client {
         self.closed = true;
     }
 
+    /// As if it were another process's of the same user.
+    #[cfg(test)]
+    pub fn of_other_process(mut self) -> Self {
+        self.peer = self.peer.map(|peer| PeerCredentials { pid: u32::MAX, ..peer });
+        self
+    }
+
     /// Bytes of its receive heap that its user and the host have.
     fn counted_heap_bytes(&self) -> u64 {
         if self.is_own_process() { 0 } else { self.heap_bytes }
@@ -533,32 +560,6 @@ impl Client {
         self.peer.map_or(0, |peer| peer.pid)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    //! Shows that connections which do not attach give way, the oldest first, and that nothing is kept of those that
-    //! have gone.
-    use super::*;
-    use crate::config::Bytes;
-
-    fn clients(unattached_max: usize) -> (Clients, Poller) {
-        let limits = Sessions { unattached_per_user_max: unattached_max, ..Sessions::default() };
-        (Clients::new(limits), Poller::new().unwrap())
-    /// As if it were another process's of the same user.
-    #[cfg(test)]
-    pub fn of_other_process(mut self) -> Self {
-        self.peer = self.peer.map(|peer| PeerCredentials { pid: u32::MAX, ..peer });
-        self
-    }
-
-    }
-
-    /// One of another process of this user's: one whose number nobody has.
-    fn connect(clients: &mut Clients, poller: &Poller) -> (u64, ControlSocket) {
-        let (ours, theirs) = ControlSocket::pair().unwrap();
-        let client = Client::new(ours).of_other_process();
-        (clients.insert(poller, client).map_err(|(error, _)| error).unwrap(), theirs)
-    }
 
 impl EndingConnection {
     pub fn new(client: Client, told: Option<(u64, String)>) -> Self {
@@ -573,6 +574,25 @@ impl EndingConnection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Shows that connections which do not attach give way, the oldest first, and that nothing is kept of those that
+    //! have gone.
+    use super::*;
+    use crate::config::Bytes;
+
+    fn clients(unattached_max: usize) -> (Clients, Poller) {
+        let limits = Sessions { unattached_per_user_max: unattached_max, ..Sessions::default() };
+        (Clients::new(limits), Poller::new().unwrap())
+    }
+
+    /// One of another process of this user's: one whose number nobody has.
+    fn connect(clients: &mut Clients, poller: &Poller) -> (u64, ControlSocket) {
+        let (ours, theirs) = ControlSocket::pair().unwrap();
+        let client = Client::new(ours).of_other_process();
+        (clients.insert(poller, client).map_err(|(error, _)| error).unwrap(), theirs)
+    }
 
     /// It is looked at, and has nothing.
     fn look(clients: &mut Clients, poller: &Poller) {
@@ -634,6 +654,33 @@ impl EndingConnection {
         assert_eq!(clients.may_attach(numbers[1], None, 200), Ok(()));
         numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
         assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
+    }
+
+    /// They serve health checks and the admin API, without which nobody gets a daemon that is full to be less.
+    #[test]
+    fn the_daemons_own_sessions_have_places_when_all_others_are_taken() {
+        let limits = Sessions { count_max: 2, per_user_max: 1, ..Sessions::default() };
+        let (mut clients, poller) = (Clients::new(limits), Poller::new().unwrap());
+        let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
+        let names = || ("a".into(), None);
+        let others: Vec<_> = (0..3).map(|_| connect(&mut clients, &poller)).collect();
+        clients.attached(others[0].0, session(1), 0, names(), true);
+        clients.attached(others[1].0, session(2), 0, ("a".into(), Some("spiffe://corp/a".into())), true);
+        let own: Vec<_> = (0..3)
+            .map(|own| {
+                let (ours, theirs) = ControlSocket::pair().unwrap();
+                let number = clients.insert(&poller, Client::new(ours)).map_err(|(error, _)| error).unwrap();
+                assert_eq!(clients.may_attach(number, None, 10), Ok(()), "{own} of its own");
+                clients.attached(number, session(10 + own), 10, names(), false);
+                (number, theirs)
+            })
+            .collect();
+        assert!(clients.may_attach(others[2].0, Some("spiffe://corp/b"), 0).is_err());
+        clients.remove(&poller, others[0].0);
+        assert_eq!(clients.may_attach(others[2].0, None, 0), Ok(()), "the daemon's own take nobody's place");
+        let numbers = others.iter().chain(&own).map(|(number, _)| *number);
+        numbers.for_each(|number| drop(clients.remove(&poller, number)));
+        assert_eq!((clients.own, clients.users.len()), (0, 0));
     }
 
     #[test]

@@ -516,14 +516,14 @@ fn signals_end_it_in_peace() {
 #[test]
 fn a_full_daemon_says_so() {
     watched();
-    // The admin API, health checks, the other services of gRPC and the test itself.
-    let host = Host::start("[sessions]\ncount_max = 4\nper_user_max = 4");
+    // The test itself has one. The admin API, health checks and the other services of gRPC are not counted.
+    let host = Host::start("[sessions]\ncount_max = 1\nper_user_max = 1");
     let refused = call(&host, &["Search/Query", "{}"], "");
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("at most 4 sessions (sessions.count_max)"), "{}", refused.err);
-    let host = Host::start("[sessions]\nper_user_max = 4");
+    assert!(refused.err.contains("at most 1 sessions (sessions.count_max)"), "{}", refused.err);
+    let host = Host::start("[sessions]\nper_user_max = 1");
     let refused = call(&host, &["Search/Query", "{}"], "");
-    let why = "at most 4 sessions of one user (sessions.per_user_max)";
+    let why = "at most 1 sessions of one user (sessions.per_user_max)";
     assert!(refused.code == Some(1) && refused.err.contains(why), "{refused:?}");
 }
 
