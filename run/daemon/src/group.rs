@@ -143,13 +143,14 @@ impl Group {
             } else if self.first.load.turned() {
                 self.look_at_clock();
             }
-            self.stand();
+            // First: a shard that is on its way here would not be turned while this thread stands still.
             if std::mem::take(&mut self.first.thread_is_ordered) {
                 match self.obey() {
                     Some(still_here) => self = still_here,
                     None => return,
                 }
             }
+            self.stand();
         }
         close(self.first);
         self.others.into_iter().for_each(|other| close(other.shard));
@@ -360,5 +361,40 @@ impl Beside {
     fn wake(&mut self) -> bool {
         (self.rests, self.due) = (false, None);
         self.shard.sleep(Some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a shard on its way to a thread stands still with it.
+    use super::*;
+    use crate::command::Command;
+    use crate::handle::tests::threaded_at_rest;
+    use crate::handover::Stand;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const WATCHDOG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_thread_takes_in_what_it_was_given_before_it_stands_still() {
+        let (daemon, mut shards) = threaded_at_rest("[daemon]\nshards = 2\n");
+        let (second, first) = (shards.pop().unwrap(), shards.pop().unwrap());
+        let (order, orders) = channel();
+        let (stands, standing) = channel();
+        let _ = order.send(ThreadOrder::Take(vec![second]));
+        daemon.shards()[0].send(Command::OrderThread);
+        let leave = [0, 1].map(|shard: usize| {
+            let (leave, given) = channel();
+            daemon.shards()[shard].send(Command::Stand(Stand { stands: stands.clone(), leave: given }));
+            leave
+        });
+        let thread = std::thread::spawn(move || Group::new(Threaded { orders, ..first }).run());
+        for _ in 0..2 {
+            standing.recv_timeout(WATCHDOG).expect("both stand still");
+        }
+        drop(leave);
+        daemon.shards().iter().for_each(|shard| _ = shard.send(Command::Stop));
+        thread.join().unwrap();
     }
 }
