@@ -43,15 +43,14 @@ impl Daemon {
         if let Some(path) = &path {
             config.daemon.socket.clone_from(path);
         }
-        let begun =
-            Self::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|ready| {
-                let first = ready.shards.first();
-                let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
-                ready.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
-                let begun = Begun::of(ready)?;
-                arrival.ready()?;
-                Ok(begun)
-            });
+        let begun = Self::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|ready| {
+            let first = ready.shards.first();
+            let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
+            ready.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
+            let begun = Begun::of(ready)?;
+            arrival.ready()?;
+            Ok(begun)
+        });
         let begun = begun.inspect_err(|error| arrival.fail(&error.to_string()))?;
         let (stopped_ns, mut taken) =
             (inherited.stopped_ns, TakenOver { from: arrival.from, ..TakenOver::default() });
