@@ -140,7 +140,7 @@ impl Control {
                         let _ = reply.send(self.move_when_asked(session, to));
                     }
                     ControlMessage::TakeDenials(reply) => drop(reply.send(self.denials.take())),
-                    ControlMessage::Leave(leave) => self.hand_over(&leave),
+                    ControlMessage::Leave(leave) => leave.with_connections_of(&self),
                     ControlMessage::Stop(given) => {
                         self.give_connections_away();
                         let _ = given.send(());

@@ -375,8 +375,8 @@ impl Slot {
         slot
     }
 
-    /// The number of a heap that no application can know yet. It may know one by the next number, which was to take this
-    /// heap's place: by the same number it would go on reading that one.
+    /// The number of a heap that no application can know yet. It may know one by the next number, which was to take
+    /// this heap's place: by the same number it would go on reading that one.
     fn number_behind(&self) -> u32 {
         (self.number + 1 + u32::from(self.successor.is_some())) % HEAP_NUMBERS
     }

@@ -1,6 +1,7 @@
 //! One shard: an engine, and the rings, heaps and sockets it works with.
 
 use crate::changes::Changes;
+use crate::clients::EndingConnection;
 use crate::clock::now;
 use crate::command::{Bind, Command, ControlMessage, Exchanged, Notice, Services, ShardReceiver};
 use crate::config::TenantCandidate;
@@ -166,10 +167,7 @@ impl Shard {
                 let _ = reply.send(());
             }
             Command::Renewing { session, told } => self.heap_offered(session, told),
-            Command::Detach { session, connection } => {
-                self.detach(session);
-                connection.end();
-            }
+            Command::Detach { session, connection } => self.end_session(session, *connection),
             Command::EndWithDaemon(connection) => self.sessions.ending.push(connection),
             Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
             Command::Adopt { moving, reply } => drop(reply.send(self.adopt(*moving))),
@@ -386,6 +384,12 @@ impl Shard {
         self.engine.serve_waiting(&mut Turn { now: now(), heaps: &mut self.heaps });
         self.pressing = true;
         key
+    }
+
+    /// A session ends, and then its connection.
+    fn end_session(&mut self, key: SessionKey, connection: EndingConnection) {
+        self.detach(key);
+        connection.end();
     }
 
     /// The application is gone: its calls end, its memory follows once no connection reads it.

@@ -60,3 +60,4 @@ pub use leave::{HandOver, HandOverError, Handed, Step};
 pub(crate) use order::{Leave, Stand, Standing};
 pub(crate) use parts::{go_on, hand_over, stand};
 pub(crate) use settle::resume;
+pub(crate) use take_over::take_over;

@@ -13,32 +13,11 @@ use trunkline_policy::encode_modules;
 use trunkline_shm::RingIndices;
 use trunkline_telemetry::{Ask, CallsAsk};
 
-impl Control {
+impl Leave {
     /// Hands the control socket and its connections over. Comes back only if that was in vain.
-    pub fn hand_over(&self, leave: &Leave) {
-        let _ = leave.done.send(self.send_parts(&leave.channel));
-        let _ = leave.in_vain.recv();
-    }
-
-    fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
-        if let Some(listener) = &self.listener {
-            let path = listener.path().display().to_string();
-            channel.send(&Word::Socket { path, sessions: self.sessions }, &listener.descriptors())?;
-        }
-        let mut moved = Moved::default();
-        for (_, client) in self.clients.iter().filter(|(_, client)| !client.is_closed()) {
-            // Applications of this very process end with it.
-            if client.socket().peer_credentials()?.pid == std::process::id() {
-                continue;
-            }
-            let (shard, session) = client.session().map_or((0, None), |at| (at.shard, Some(at.key)));
-            let may_move = client.may_move();
-            moved.sessions += usize::from(session.is_some() && may_move);
-            let (session, identity) = (session.map(|key| key.to_bits()), client.identity().map(Into::into));
-            let word = Word::Client { shard, session, may_move, identity };
-            channel.send(&word, &[client.socket().as_fd()])?;
-        }
-        Ok(moved)
+    pub fn with_connections_of(&self, control: &Control) {
+        let _ = self.done.send(send_connections(control, &self.channel));
+        let _ = self.in_vain.recv();
     }
 }
 
@@ -73,6 +52,27 @@ pub(crate) fn go_on(shard: &mut Shard) {
     // What the TLS library had read of the sockets is read from here on.
     shard.sockets.read_buffered_soon();
     shard.pressing = true;
+}
+
+fn send_connections(control: &Control, channel: &Channel) -> Result<Moved, LeaveError> {
+    if let Some(listener) = &control.listener {
+        let path = listener.path().display().to_string();
+        channel.send(&Word::Socket { path, sessions: control.sessions }, &listener.descriptors())?;
+    }
+    let mut moved = Moved::default();
+    for (_, client) in control.clients.iter().filter(|(_, client)| !client.is_closed()) {
+        // Applications of this very process end with it.
+        if client.socket().peer_credentials()?.pid == std::process::id() {
+            continue;
+        }
+        let (shard, session) = client.session().map_or((0, None), |at| (at.shard, Some(at.key)));
+        let may_move = client.may_move();
+        moved.sessions += usize::from(session.is_some() && may_move);
+        let (session, identity) = (session.map(|key| key.to_bits()), client.identity().map(Into::into));
+        let word = Word::Client { shard, session, may_move, identity };
+        channel.send(&word, &[client.socket().as_fd()])?;
+    }
+    Ok(moved)
 }
 
 fn send_parts(shard: &Shard, channel: &Channel, known: &SentSets) -> Result<Moved, LeaveError> {

@@ -3,6 +3,7 @@
 
 use super::arrive::{Arrival, Inherited, InheritedClient};
 use crate::clients::Client;
+use crate::config::Config;
 use crate::control::Control;
 use crate::endpoints::Endpoints;
 use crate::group::Group;
@@ -23,45 +24,41 @@ struct Begun {
     daemon: Daemon,
 }
 
-impl Daemon {
-    /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
-    /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
-    /// What was counted when comes along ([`HandOver::past`](crate::HandOver::past)).
-    ///
-    /// # Errors
-    /// [`StartError`]; the other daemon goes on then, and says why if it is told ([`Arrival::refuse`]).
-    pub fn take_over(
-        mut config: crate::Config,
-        arrival: &Arrival,
-        build: &str,
-    ) -> Result<(Self, TakenOver, CallHistory), StartError> {
-        let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
-        let mut inherited = arrival.receive(build, &config.debug)?;
-        let past = std::mem::take(&mut inherited.past);
-        let listener = inherited.listener.take();
-        let path = listener.as_ref().map(|listener| listener.path().to_owned());
-        if let Some(path) = &path {
-            config.daemon.socket.clone_from(path);
-        }
-        let begun = Self::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|ready| {
-            let first = ready.shards.first();
-            let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
-            ready.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
-            let begun = Begun::of(ready)?;
-            arrival.ready()?;
-            Ok(begun)
-        });
-        let begun = begun.inspect_err(|error| arrival.fail(&error.to_string()))?;
-        let (stopped_ns, mut taken) =
-            (inherited.stopped_ns, TakenOver { from: arrival.from, ..TakenOver::default() });
-        taken.sessions = inherited.clients.iter().filter(|c| c.session.is_some() && c.may_move).count();
-        taken.connections = begun.shards().map(|shard| shard.sockets.len()).sum();
-        let daemon = begun.go(inherited);
-        // Every shard has turned by the time it answers.
-        taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
-        taken.paused_ns = monotonic_ns().saturating_sub(stopped_ns);
-        Ok((daemon, taken, past))
+/// [`Daemon::take_over`].
+///
+/// # Errors
+/// [`StartError`].
+pub(crate) fn take_over(
+    mut config: Config,
+    arrival: &Arrival,
+    build: &str,
+) -> Result<(Daemon, TakenOver, CallHistory), StartError> {
+    let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
+    let mut inherited = arrival.receive(build, &config.debug)?;
+    let past = std::mem::take(&mut inherited.past);
+    let listener = inherited.listener.take();
+    let path = listener.as_ref().map(|listener| listener.path().to_owned());
+    if let Some(path) = &path {
+        config.daemon.socket.clone_from(path);
     }
+    let begun = Daemon::prepare(config, (listener, path), bound, Some(&mut inherited)).and_then(|ready| {
+        let first = ready.shards.first();
+        let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
+        ready.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
+        let begun = Begun::of(ready)?;
+        arrival.ready()?;
+        Ok(begun)
+    });
+    let begun = begun.inspect_err(|error| arrival.fail(&error.to_string()))?;
+    let (stopped_ns, mut taken) =
+        (inherited.stopped_ns, TakenOver { from: arrival.from, ..TakenOver::default() });
+    taken.sessions = inherited.clients.iter().filter(|c| c.session.is_some() && c.may_move).count();
+    taken.connections = begun.shards().map(|shard| shard.sockets.len()).sum();
+    let daemon = begun.go(inherited);
+    // Every shard has turned by the time it answers.
+    taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
+    taken.paused_ns = monotonic_ns().saturating_sub(stopped_ns);
+    Ok((daemon, taken, past))
 }
 
 impl Begun {
