@@ -312,6 +312,30 @@ fn benches_find_the_time_that_was_planted() {
     assert!(ns("latency_ns", "max") >= 500_000_000 && ns("behind_ns", "p50") >= 100_000_000, "{report:#}");
 }
 
+/// Far more calls are due than can be made: the first signal ends the run, and says what was not sent.
+#[test]
+fn a_bench_that_is_far_behind_ends_at_the_first_signal() {
+    watched();
+    let host = Host::start("[debug]\nrequest_hold_us = 20000");
+    let (_server, _client) = host.serve_search();
+    let mut bench = trunkline(&["--socket", host.socket().to_str().unwrap(), "bench", "Search/Query"]);
+    bench.args(["-d", r#"{"query": "ring"}"#, "--rate", "1e6", "--duration", "1h", "--in-flight-max", "1"]);
+    let child = bench.args(["-o", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let has_called = || {
+        let told = host.verb(&["explain", "--json", "Search/Query"], "");
+        told.code == Some(0) && json(&told.out)[0]["calls"].as_u64() > Some(0)
+    };
+    while !has_called() {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "not all calls were made");
+    let report = json(std::str::from_utf8(&ended.stdout).unwrap());
+    assert!(report["calls"].as_u64() > Some(0) && report["calls"] == report["ok"], "{report:#}");
+    assert!(report["not_sent"].as_u64() > Some(1000), "{report:#}");
+}
+
 #[test]
 fn failures_have_codes_and_say_what_is_known() {
     watched();
@@ -772,6 +796,9 @@ fn calls_are_recorded_and_looked_at() {
     let output = recording.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.contains(" calls kept, "), "{said} {:?}", output.stderr);
+
+    let slipped = end(&mut trunkline(&["export", "--csv", name, "-o", name]), "");
+    assert!(slipped.code == Some(1) && slipped.err.contains("name another to write"), "{slipped:?}");
 
     // Every call that was seen is a line, and at this rate stands for itself.
     let csv = end(&mut trunkline(&["export", "--csv", name]), "");

@@ -1,7 +1,8 @@
 //! Makes the calls: one thread, one session, any number of calls in flight.
 //!
 //! The loop sends what is due, takes what has come, and sleeps until either. A call that finds no room (in the send
-//! heap, or among `in_flight_max`) waits in line; it was due when it was due, and its latency counts from there.
+//! heap, or among `in_flight_max`) waits in line; it was due when it was due, and its latency counts from there. The
+//! line has an end: what is due beyond it, or waits when the run is stopped, counts as not sent.
 
 use super::data::Data;
 use super::record::Ended;
@@ -17,6 +18,11 @@ use trunkline_shm::monotonic_ns;
 const GRACE: Duration = Duration::from_secs(30);
 /// How soon a call that found no room is tried again if nothing else happens.
 const RETRY_NS: u64 = 1_000_000;
+/// Most calls in line. A run that is so far behind learns no more from sending them all: minutes later, and from memory
+/// that others need.
+pub const LINE_MAX: usize = 100_000;
+/// Calls put in line before ends and signals are looked at again.
+const TURN_MAX: usize = 4096;
 
 /// What is called, and how.
 #[derive(Debug)]
@@ -50,6 +56,10 @@ pub trait Schedule {
     fn next(&mut self, elapsed: Duration, in_flight: usize) -> Next;
     /// The call that was due is on its way, or in line.
     fn taken(&mut self);
+    /// A call that was taken and due at this time is never sent: the line was full, or the run was stopped.
+    fn unsent(&mut self, due: Duration);
+    /// The run is to end with what is in flight.
+    fn is_stopped(&self) -> bool;
     /// A call has ended.
     fn ended(&mut self, call: Ended);
 }
@@ -128,6 +138,9 @@ impl<'a> Driver<'a> {
                 self.handle(completion, schedule)?;
             }
             let next = self.line_up(schedule);
+            if schedule.is_stopped() {
+                self.line.drain(..).for_each(|waiting| schedule.unsent(waiting.due));
+            }
             self.send()?;
             if next == Next::Never && self.line.is_empty() {
                 if self.flying.is_empty() {
@@ -147,19 +160,25 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Puts what is due by now in line; says when the next is.
+    /// Puts what is due by now in line, [`TURN_MAX`] at most; says when the next is.
     fn line_up(&mut self, schedule: &mut impl Schedule) -> Next {
-        loop {
+        let mut next = Next::Never;
+        for _ in 0..TURN_MAX {
             let elapsed = self.elapsed();
-            match schedule.next(elapsed, self.flying.len() + self.line.len()) {
-                Next::At(due) if due <= elapsed => {
-                    schedule.taken();
-                    self.line.push_back(Waiting { due, number: self.number });
-                    self.number += 1;
-                }
-                next => return next,
+            next = schedule.next(elapsed, self.flying.len() + self.line.len());
+            let Next::At(due) = next else { break };
+            if due > elapsed {
+                break;
             }
+            schedule.taken();
+            if self.line.len() >= LINE_MAX {
+                schedule.unsent(due);
+                continue;
+            }
+            self.line.push_back(Waiting { due, number: self.number });
+            self.number += 1;
         }
+        next
     }
 
     /// Sends what is in line, as far as there is room.

@@ -42,6 +42,8 @@ pub struct Record {
     pub behind: Histogram<u64>,
     /// Calls by status.
     pub codes: BTreeMap<Code, u64>,
+    /// Calls that were due and never sent, in no other figure.
+    pub unsent: u64,
     /// Failures by status and words, the first [`WORDS_MAX`] that differ.
     pub failures: BTreeMap<(Code, String), u64>,
     /// By the second in which they were due.
@@ -75,6 +77,7 @@ impl Record {
             service: histogram(),
             behind: histogram(),
             codes: BTreeMap::new(),
+            unsent: 0,
             failures: BTreeMap::new(),
             seconds: Vec::new(),
             steps: Vec::new(),
@@ -113,6 +116,11 @@ impl Record {
     /// Calls that ended well.
     pub fn good(&self) -> u64 {
         self.codes.get(&Code::Ok).copied().unwrap_or(0)
+    }
+
+    /// Whether every call that was due was sent and ended well.
+    pub fn is_good(&self) -> bool {
+        self.good() == self.calls() && self.unsent == 0
     }
 
     /// Calls per second, from the first that was due to the end of the last.

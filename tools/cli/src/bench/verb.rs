@@ -1,7 +1,7 @@
 //! The verb itself.
 
 use super::data::{Data, unknown_place};
-use super::driver::{DriveError, Driver, Next, Order, Schedule};
+use super::driver::{DriveError, Driver, LINE_MAX, Next, Order, Schedule};
 use super::plan::{Arrivals, Extent, Loop};
 use super::record::{Ended, Record};
 use super::report::{Form, Report};
@@ -102,14 +102,18 @@ pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchErro
     let (warm_up, record) = (args.warm_up, run.record);
     let report = Report { method: path, target, plan, rates, began, warm_up, record };
     // What was measured until then is true whatever ended the run.
-    if driven.is_ok() || report.record.calls() > 0 {
+    if driven.is_ok() || report.record.calls() > 0 || report.record.unsent > 0 {
         show(&report, args.output, out, html)?;
     }
     driven?;
-    Ok(report.record.good() == report.record.calls())
+    Ok(report.record.is_good())
 }
 
 fn plan(args: &BenchArgs) -> Result<Loop, BenchError> {
+    if args.closed && args.concurrency > LINE_MAX {
+        let asked = args.concurrency;
+        return Err(BenchError::Plan(format!("--concurrency {asked}: write {LINE_MAX} at most")));
+    }
     if args.closed {
         return Ok(Loop::Closed { concurrency: args.concurrency });
     }
@@ -258,7 +262,7 @@ impl Run {
     fn is_over(&self, due: Duration) -> bool {
         self.extent.count.is_some_and(|count| self.counted >= count)
             || self.extent.time.is_some_and(|time| due >= time)
-            || self.stop.load(Ordering::Relaxed)
+            || self.is_stopped()
     }
 }
 
@@ -284,6 +288,14 @@ impl Schedule for Run {
         if let Pace::Open(arrivals) = &mut self.pace {
             arrivals.next();
         }
+    }
+
+    fn unsent(&mut self, due: Duration) {
+        self.record.unsent += u64::from(due >= self.warm_up);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn ended(&mut self, mut call: Ended) {
@@ -345,6 +357,11 @@ mod tests {
             let (code, message) = (Code::Ok, String::new());
             run.ended(Ended { due, sent: due, over: due + MS, code, message, responses: 1, bytes: [0; 2] });
         }
+        assert!(run.record.is_good());
+        run.unsent(MS);
+        assert!(run.record.is_good(), "a call of the warm-up");
+        run.unsent(5 * MS);
+        assert!(!run.record.is_good());
         assert_eq!((calls, run.record.calls(), run.record.last), (7, 2, 2 * MS));
     }
 }

@@ -24,6 +24,7 @@ pub fn render(report: &Report) -> String {
         "elapsed_ns": record.last.as_nanos() as u64,
         "calls": record.calls(),
         "ok": record.good(),
+        "not_sent": record.unsent,
         "calls_per_second": record.rate(),
         "responses": record.responses,
         "request_bytes": record.bytes[0],

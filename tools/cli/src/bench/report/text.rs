@@ -25,7 +25,15 @@ pub fn render(report: &Report) -> String {
         record.good(),
     );
     let [sent, received] = record.bytes.map(bytes);
-    let _ = writeln!(out, "{sent} sent, {received} received in {}\n", count(record.responses, "response"));
+    let _ = writeln!(out, "{sent} sent, {received} received in {}", count(record.responses, "response"));
+    if record.unsent > 0 {
+        let _ = writeln!(
+            out,
+            "{} due and not sent: the line was full, or the run was stopped; the figures leave them out",
+            count(record.unsent, "call")
+        );
+    }
+    out.push('\n');
     let _ = writeln!(out, "{}", percentiles(report));
     out.push_str(&steps(report));
     out.push_str(&histogram(&record.latency));
