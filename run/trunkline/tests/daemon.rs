@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -119,6 +121,39 @@ fn heaps_that_cannot_be_meant_are_refused() {
         .env(ASKS_FOR_ANY, "1")
         .env("TRUNKLINE_HEAP_BYTES", "any");
     assert!(asking.status().unwrap().success());
+}
+
+/// Names the process that serves at the socket this says.
+const SERVES_AT: &str = "TRUNKLINE_TEST_SERVES_AT";
+
+/// Not a test of its own: what the process does that serves.
+#[test]
+fn with_a_server_at_a_socket() {
+    let Some(path) = std::env::var_os(SERVES_AT) else { return };
+    let server = Server::builder().socket(path).name("parrot").add_service(EchoServer::new(Parrot));
+    let _server = server.workers(2).spawn().unwrap();
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+#[test]
+fn a_server_says_why_it_is_not_attached_and_that_it_is() {
+    watched(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut serves = std::process::Command::new(std::env::current_exe().unwrap());
+        serves.args(["--exact", "with_a_server_at_a_socket", "--nocapture"]);
+        serves.env(SERVES_AT, dir.path().join("daemon.sock"));
+        serves.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut serves = serves.spawn().unwrap();
+        let mut lines = BufReader::new(serves.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut said = || lines.find(|line| line.starts_with("trunkline: ")).unwrap();
+        let line = said();
+        let why = "trunkline: parrot is not attached, and nobody can call it: no daemon at ";
+        assert!(line.starts_with(why) && line.contains("daemon.sock: connect: No such file"), "{line}");
+        let _daemon = start(dir.path());
+        assert_eq!(said(), "trunkline: parrot is attached", "once, whatever the number of workers");
+        drop(serves.stdin.take());
+        assert!(serves.wait().unwrap().success());
+    });
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod lane;
 mod pool;
 mod reactor;
 mod timer;
+mod unattached;
 mod wait;
 
 pub(crate) use alone::{explained, say};

@@ -8,6 +8,7 @@ use super::attach::{Greeted, Opened};
 use super::dial::Daemon;
 use super::handle::{ReactorHandle, TimerAction};
 use super::lane::Lane;
+use super::unattached::Unattached;
 use crate::clock;
 use crate::refusals::unavailable;
 use crate::session::{EndedBy, IdMap, Session, SessionId, SessionIdentity, SessionListener};
@@ -49,6 +50,7 @@ struct Reactor {
     alone: bool,
     /// Why there is no daemon but the one inside this process, until a server has said it.
     unsaid: Option<Status>,
+    unattached: Unattached,
 }
 
 struct Member {
@@ -75,6 +77,7 @@ impl Reactor {
             packet: Vec::new(),
             alone: false,
             unsaid: None,
+            unattached: Unattached::default(),
         })
     }
 
@@ -273,11 +276,21 @@ impl Reactor {
         self.handle.remember(&session);
         self.members
             .insert(token, Member { lane: Arc::clone(&lane), session: Arc::clone(&session), watched: false });
+        if lane.worker().is_some()
+            && let Some(line) = self.unattached.attached(lane.name())
+        {
+            alone::say(&line);
+        }
         lane.attached(session);
     }
 
     fn failed(&mut self, lane: &Arc<Lane>, why: &Status) {
         tracing::debug!(%why, "attach failed");
+        if lane.worker().is_some()
+            && let Some(line) = self.unattached.failed(lane.name(), why, clock::now())
+        {
+            alone::say(&line);
+        }
         if let Some(retry_at) = lane.failed(why) {
             self.handle.attach_at(lane, retry_at);
         }
