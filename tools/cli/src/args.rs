@@ -3,6 +3,7 @@
 use crate::bench::Form;
 use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
+use crate::policy::PolicyApplyArgs;
 use crate::relay::RelayArgs;
 use crate::router_args::RouterArgs;
 use crate::sim::SimArgs;
@@ -421,7 +422,7 @@ pub enum PolicyVerb {
     /// Take policies out of the chain
     Remove(PolicyRemoveArgs),
     /// Replace the whole chain by the policies of a file
-    Apply(PolicyFileArgs),
+    Apply(PolicyApplyArgs),
 }
 
 /// `trunkline policy list`
@@ -446,7 +447,7 @@ pub struct PolicyAddArgs {
     pub before: Option<String>,
 }
 
-/// `trunkline policy set`, `trunkline policy apply`
+/// `trunkline policy set`
 #[derive(Debug, Args)]
 pub struct PolicyFileArgs {
     /// File of [[policy]] tables; `-` reads standard input

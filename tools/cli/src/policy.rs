@@ -9,6 +9,7 @@ use crate::admin::proto::{
 use crate::args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
 use crate::operator::{reason, refusal};
 use crate::table::{Table, count};
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -16,6 +17,17 @@ use trunkline::{Channel, Wait};
 
 /// No file of policies is read that is larger: a message for the daemon has to have room for it.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// `trunkline policy apply`
+#[derive(Debug, Args)]
+pub struct PolicyApplyArgs {
+    /// The file, and whether to change anything
+    #[command(flatten)]
+    pub file: PolicyFileArgs,
+    /// Take a file without policies, too: the chain is empty then, and lets everything through
+    #[arg(long)]
+    pub empty: bool,
+}
 
 /// Does what the verb says.
 ///
@@ -26,10 +38,10 @@ pub fn policy(channel: &Channel, verb: PolicyVerb) -> Result<(), String> {
         PolicyVerb::List(args) => return list(channel, &args),
         PolicyVerb::Add(args) => {
             let before = args.before.unwrap_or_default();
-            ChangePoliciesRequest { before, ..of_file(PolicyChange::Add, &args.file)? }
+            ChangePoliciesRequest { before, ..of_file(PolicyChange::Add, &args.file, false)? }
         }
-        PolicyVerb::Set(args) => of_file(PolicyChange::Set, &args)?,
-        PolicyVerb::Apply(args) => of_file(PolicyChange::Apply, &args)?,
+        PolicyVerb::Set(args) => of_file(PolicyChange::Set, &args, false)?,
+        PolicyVerb::Apply(args) => of_file(PolicyChange::Apply, &args.file, args.empty)?,
         PolicyVerb::Remove(args) => ChangePoliciesRequest {
             change: PolicyChange::Remove,
             names: args.names,
@@ -46,10 +58,29 @@ pub fn policy(channel: &Channel, verb: PolicyVerb) -> Result<(), String> {
     Ok(())
 }
 
-fn of_file(change: PolicyChange, args: &PolicyFileArgs) -> Result<ChangePoliciesRequest, String> {
+fn of_file(
+    change: PolicyChange,
+    args: &PolicyFileArgs,
+    may_be_empty: bool,
+) -> Result<ChangePoliciesRequest, String> {
     let origin = args.file.display().to_string();
     let document = read(&args.file).map_err(|error| format!("cannot read {origin}: {error}"))?;
+    // Nothing at all is what is left of a program that failed before a pipe: no wish to let everything through.
+    if !may_be_empty && has_no_policy(&document) {
+        let instead = match change {
+            PolicyChange::Apply => "; to empty the chain, say --empty",
+            _ => "",
+        };
+        return Err(format!("{origin} has no [[policy]] table: nothing has changed{instead}"));
+    }
     Ok(ChangePoliciesRequest { change, document, origin, dry_run: args.dry_run, ..Default::default() })
+}
+
+/// Whether there is nothing in a document; what else is no policy is the daemon's to refuse, with its place.
+fn has_no_policy(document: &str) -> bool {
+    document.parse::<toml::Table>().is_ok_and(|table| {
+        table.iter().all(|(key, value)| key == "policy" && value.as_array().is_some_and(Vec::is_empty))
+    })
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
