@@ -313,9 +313,12 @@ pub struct ExportArgs {
     /// Trace events in JSON, which Perfetto opens
     #[arg(long, group = "format")]
     pub perfetto: bool,
-    /// File to write, or to replace [default: standard output]
+    /// File to write, or an export to replace [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace a file that is there and is no such export
+    #[arg(long, requires = "output")]
+    pub force: bool,
 }
 
 /// `trunkline replay`

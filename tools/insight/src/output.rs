@@ -4,7 +4,8 @@
 use crate::args::OutputArgs;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use trunkline_insight::block::MARK;
 
 /// The file, new or emptied.
@@ -56,6 +57,57 @@ pub fn append(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
+/// Writes what was made of `inputs` to a file, in place of one that begins as it does or of any if `force` says so:
+/// beside it first, so that a full disk leaves what was there.
+///
+/// # Errors
+/// It is one of the inputs, something else, or cannot be written.
+pub fn replace(
+    path: &Path,
+    inputs: &[PathBuf],
+    begin: &[u8],
+    force: bool,
+    write: impl FnOnce(File) -> Result<(), Error>,
+) -> Result<(), String> {
+    let said = |error: Error| refusal(path, &error);
+    let there = match std::fs::metadata(path) {
+        // A pipe or a device has nothing to lose.
+        Ok(found) if !found.is_file() => {
+            return File::options().write(true).open(path).and_then(write).map_err(said);
+        }
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return beside(path, write).map_err(said),
+        Err(error) => return Err(said(error)),
+    };
+    let is_there = |input: &PathBuf| {
+        std::fs::metadata(input).is_ok_and(|found| (found.dev(), found.ino()) == (there.dev(), there.ino()))
+    };
+    if inputs.iter().any(is_there) {
+        return Err(format!("{}: that is the file that is read: name another to write", path.display()));
+    }
+    let mut old = Vec::new();
+    File::open(path).and_then(|file| file.take(begin.len() as u64).read_to_end(&mut old)).map_err(said)?;
+    if !force && !old.is_empty() && old != begin {
+        let problem =
+            "a file is there already, and is no such export: name another, or say --force to replace it";
+        return Err(format!("{}: {problem}", path.display()));
+    }
+    // A link stays one, and what it leads to is replaced.
+    let path = &std::fs::canonicalize(path).map_err(said)?;
+    beside(path, |file| file.set_permissions(there.permissions()).and_then(|()| write(file))).map_err(said)
+}
+
+fn beside(path: &Path, write: impl FnOnce(File) -> Result<(), Error>) -> Result<(), Error> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = File::create_new(&new).and_then(write).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        // It may not have come to be at all.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}
+
 /// Why a file is not written, and what to do.
 pub fn refusal(path: &Path, error: &Error) -> String {
     match error.kind() {
@@ -94,6 +146,36 @@ mod tests {
         assert!(create(&args).unwrap_err().contains("that is a folder: name a file in it"));
         args.output = folder.path().join("absent/a.rec");
         assert!(check(&args).unwrap_err().contains("absent/a.rec: No such file"));
+    }
+
+    #[test]
+    fn an_export_replaces_neither_what_is_read_nor_what_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let (records, link, other, export) = (path("a.rec"), path("link"), path("d.toml"), path("a.csv"));
+        std::fs::write(&records, "TRK").unwrap();
+        std::fs::hard_link(&records, &link).unwrap();
+        std::fs::write(&other, "[daemon]").unwrap();
+        let write = |path: &Path, force: bool, text: &str| {
+            let put = |mut file: File| std::io::Write::write_all(&mut file, text.as_bytes());
+            replace(path, std::slice::from_ref(&records), b"host", force, put)
+        };
+        for same in [&records, &link] {
+            assert!(write(same, true, "host").unwrap_err().contains("the file that is read"), "{same:?}");
+        }
+        assert!(write(&other, false, "host").unwrap_err().contains("say --force to replace it"));
+        assert_eq!(std::fs::read(&records).unwrap(), b"TRK");
+        assert_eq!(std::fs::read(&other).unwrap(), b"[daemon]");
+        write(&export, false, "host,1").unwrap();
+        let full = |_: File| Err(Error::from(ErrorKind::StorageFull));
+        replace(&export, &[], b"host", false, full).unwrap_err();
+        assert_eq!(std::fs::read(&export).unwrap(), b"host,1", "a full disk leaves what was there");
+        write(&export, false, "host,2").unwrap();
+        assert_eq!(std::fs::read(&export).unwrap(), b"host,2");
+        write(&other, true, "host,3").unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"host,3");
+        assert!(replace(Path::new("/dev/full"), &[], b"host", false, full).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside them");
     }
 
     #[test]

@@ -161,13 +161,18 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
 pub fn export(args: &ExportArgs) -> Result<(), String> {
     let fleet = load(&args.files.files)?;
     let text = match args {
-        ExportArgs { parquet: true, output: Some(path), .. } => return export_parquet(path, &fleet),
+        ExportArgs { parquet: true, output: Some(path), .. } => return export_parquet(args, path, &fleet),
         ExportArgs { csv: true, .. } => formats::csv(&fleet),
         ExportArgs { jaeger: true, .. } => formats::jaeger(&fleet),
         _ => formats::perfetto(&fleet),
     };
     match &args.output {
-        Some(path) => put(path, text.as_bytes()),
+        Some(path) => {
+            let begin = &text.as_bytes()[..text.len().min(4)];
+            output::replace(path, &args.files.files, begin, args.force, |mut file| {
+                std::io::Write::write_all(&mut file, text.as_bytes())
+            })
+        }
         None => {
             print!("{text}");
             Ok(())
@@ -176,19 +181,14 @@ pub fn export(args: &ExportArgs) -> Result<(), String> {
 }
 
 #[cfg(feature = "parquet")]
-fn export_parquet(path: &Path, fleet: &Fleet) -> Result<(), String> {
-    let written = std::fs::File::create(path).and_then(|file| formats::parquet(fleet, file));
-    written.map_err(|error| format!("{}: {error}", path.display()))
+fn export_parquet(args: &ExportArgs, path: &Path, fleet: &Fleet) -> Result<(), String> {
+    output::replace(path, &args.files.files, b"PAR1", args.force, |file| formats::parquet(fleet, file))
 }
 
 #[cfg(not(feature = "parquet"))]
-fn export_parquet(_: &Path, _: &Fleet) -> Result<(), String> {
+fn export_parquet(_: &ExportArgs, _: &Path, _: &Fleet) -> Result<(), String> {
     Err("this program was built without Parquet: build it with the cargo feature `parquet` of trunkline-cli"
         .into())
-}
-
-fn put(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn is_local(fleet: &Fleet, call: &FleetCall) -> bool {
