@@ -358,7 +358,7 @@ impl Daemon {
         mut inherited: Option<&mut Inherited>,
     ) -> Result<Prepared, StartError> {
         raise_descriptor_limit();
-        let kept = Kept::of(&config)?;
+        let kept = Kept::begin(&config, inherited.is_some())?;
         let failed = |error| StartError::Samples { path: config.samples.file.clone(), error };
         let (sink, samples) = crate::samples::start(&config).map_err(failed)?.unzip();
         let (messages, inbox) = channel();

@@ -76,6 +76,7 @@ mod pending_step;
 mod placement;
 mod policies;
 mod policies_file;
+mod policies_lock;
 mod processes;
 mod purpose;
 mod refusal;

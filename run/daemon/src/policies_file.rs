@@ -10,6 +10,7 @@
 //! by hand and is taken as it stands; one that shows traces of them was damaged there.
 
 use crate::config::{Config, ConfigError};
+use crate::policies_lock::PoliciesLock;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -54,6 +55,18 @@ pub enum PoliciesFileError {
     /// A policy in it cannot be.
     #[error("{0}; {REMEDY}")]
     Wrong(ConfigError),
+    /// Another daemon keeps its chain there.
+    #[error(
+        "{} (admin.policies_file) is the file of another daemon, process {process}; write a file of its own for each \
+         daemon",
+        path.display()
+    )]
+    Taken {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        process: String,
+    },
     /// It cannot be written.
     #[error("cannot write {} (admin.policies_file): {error}; nothing has changed", path.display())]
     Write {
@@ -128,6 +141,7 @@ pub(crate) struct Kept {
     configured: Vec<Definition>,
     /// What the file has, if it is there. Locked through a change: one at a time, and none while daemons change.
     on_file: Mutex<Option<Vec<Definition>>>,
+    lock: Option<Mutex<PoliciesLock>>,
 }
 
 impl Config {
@@ -141,11 +155,29 @@ impl Config {
 }
 
 impl Kept {
-    /// Of a daemon that starts.
+    /// Of a daemon that starts, or takes over: no other one has the file.
+    pub fn begin(config: &Config, takes_over: bool) -> Result<Self, PoliciesFileError> {
+        let kept = Self::of(config)?;
+        kept.lock(takes_over)?;
+        Ok(kept)
+    }
+
+    /// What is kept, whoever has the file.
     pub fn of(config: &Config) -> Result<Self, PoliciesFileError> {
         let on_file = Mutex::new(config.kept_policies()?);
         let path = config.policies_file().map(Path::to_owned);
-        Ok(Self { path, configured: config.policy.clone(), on_file })
+        let lock = path.as_deref().map(|path| Mutex::new(PoliciesLock::beside(path)));
+        Ok(Self { path, configured: config.policy.clone(), on_file, lock })
+    }
+
+    /// Keeps other daemons from the file, except the one that this one takes over from.
+    fn lock(&self, takes_over: bool) -> Result<(), PoliciesFileError> {
+        let (Some(path), Some(lock)) = (&self.path, &self.lock) else { return Ok(()) };
+        let mut lock = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if takes_over {
+            lock.take_over();
+        }
+        lock.take().map_err(|process| PoliciesFileError::Taken { path: path.clone(), process })
     }
 
     /// The chain to begin with.
@@ -197,6 +229,7 @@ impl Kept {
     ) -> Result<T, ChangeError> {
         let mut on_file = self.hold();
         let Some(path) = &self.path else { return Ok(attempt(false)?) };
+        self.lock(false)?;
         attempt(true)?;
         let folder = replace(path, chain)?;
         let made = sync(path, &folder).map_err(ChangeError::from).and_then(|()| Ok(attempt(false)?));
@@ -215,6 +248,8 @@ impl Kept {
 
     /// What becomes of this chain.
     pub fn outlook(&self, at_work: &[Definition]) -> PoliciesKept {
+        // One that took over takes the lock as soon as it can be had; a change hears why not.
+        let _ = self.lock(false);
         let source = match &*self.hold() {
             Some(_) => PoliciesSource::File,
             None if self.configured == at_work => PoliciesSource::Configuration,

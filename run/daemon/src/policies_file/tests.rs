@@ -74,7 +74,11 @@ fn what_is_written_is_read_again_and_counts() {
         let aside = if wanted.contains(&chain()[0]) { vec![] } else { vec!["tenants".to_owned()] };
         assert_eq!(outlook.set_aside, aside);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        2,
+        "nothing is left beside it but the lock"
+    );
 }
 
 #[test]
