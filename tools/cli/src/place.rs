@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trunkline_shm::{ControlError, ControlSocket, SOCKET_VARIABLE};
 
 /// What was named, if anything was.
-fn named(socket: Option<&Path>) -> Option<PathBuf> {
+pub fn named(socket: Option<&Path>) -> Option<PathBuf> {
     let variable = || std::env::var_os(SOCKET_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     socket.map(Path::to_owned).or_else(variable)
 }

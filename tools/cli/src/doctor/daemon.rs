@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use crate::admin::proto::GetUpgradeRequest;
 use crate::admin::proto::admin_client::AdminClient;
+use crate::call::is_remote;
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +27,9 @@ pub struct Look {
 
 /// Looks for the daemon as applications do, and asks it.
 pub fn look(named: Option<PathBuf>, config: &Config) -> Look {
+    if let Some(relay) = crate::place::named(named.as_deref()).filter(|place| is_remote(place)) {
+        return look_through(relay);
+    }
     let places = named.clone().map_or_else(Places::of_this_process, Places::Named);
     let connected = places.connect();
     let elsewhere =
@@ -39,21 +43,49 @@ pub fn look(named: Option<PathBuf>, config: &Config) -> Look {
         return Look { findings, process: None };
     }
     let owner = connected.ok().and_then(|socket| socket.peer_credentials().ok()).map(|peer| peer.uid);
+    let answer = ask(socket);
+    findings.push(asked(&answer));
+    let me = (getuid().as_raw(), getgid().as_raw());
+    findings.push(may_change(&config.admin.change, me, owner));
+    Look { findings, process: answer.ok().map(|(process, _)| process) }
+}
+
+/// Process and version, as the daemon says.
+fn ask(socket: Option<PathBuf>) -> Result<(u32, String), Status> {
     let channel = Channel::builder().name("trunkline doctor").embedded(false);
     let channel = match socket {
         Some(path) => channel.socket(path),
         None => channel,
     };
     let question = Request::new(GetUpgradeRequest::default()).with_timeout(ANSWER);
-    let answer = AdminClient::new(channel.connect_lazy()).get_upgrade(question).wait();
-    let answer = answer.map(|answer| {
-        let answer = answer.into_inner();
-        (answer.process_id, answer.version)
-    });
-    findings.push(asked(&answer));
-    let me = (getuid().as_raw(), getgid().as_raw());
-    findings.push(may_change(&config.admin.change, me, owner));
-    Look { findings, process: answer.ok().map(|(process, _)| process) }
+    let answer = AdminClient::new(channel.connect_lazy()).get_upgrade(question).wait()?.into_inner();
+    Ok((answer.process_id, answer.version))
+}
+
+/// Looks for the daemon beyond a relay. Its process is another host's.
+fn look_through(relay: PathBuf) -> Look {
+    let answer = ask(Some(relay.clone()));
+    Look { findings: through(&relay.display().to_string(), &answer), process: None }
+}
+
+fn through(relay: &str, answer: &Result<(u32, String), Status>) -> Vec<Finding> {
+    let reached = || Finding::good("socket", format!("a daemon is reached through the relay {relay}"));
+    match answer {
+        Ok(_) => vec![reached(), asked(answer)],
+        Err(status) if status.code() == Code::PermissionDenied => vec![reached(), asked(answer)],
+        Err(status) if is_of_environment(status) => vec![asked(answer)],
+        Err(status) => vec![Finding::problem(
+            "socket",
+            format!("no daemon is reached through the relay {relay}: {}", status.message()),
+            "see whether `trunkline relay` runs there, and whether TRUNKLINE_TLS_CERTIFICATE, TRUNKLINE_TLS_KEY and \
+             TRUNKLINE_TLS_CA name what it knows and is known by",
+        )],
+    }
+}
+
+/// Whether a status is this program's own word on a variable of its environment, and no daemon was asked.
+fn is_of_environment(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition && status.message().starts_with("TRUNKLINE_")
 }
 
 fn shown(places: &Places) -> String {
@@ -142,6 +174,10 @@ fn asked(answer: &Result<(u32, String), Status>) -> Finding {
             format!("this user may not ask the daemon: {}", status.message()),
             "ask as another user, or add this one to admin.read",
         ),
+        Err(status) if is_of_environment(status) => {
+            let (found, remedy) = status.message().split_once(": ").unwrap_or((status.message(), "unset it"));
+            Finding::problem("environment", found, remedy)
+        }
         Err(status) => Finding::problem(
             "socket",
             format!("the daemon does not answer: {status}"),
@@ -222,6 +258,22 @@ mod tests {
             (status(Code::DeadlineExceeded), State::Problem),
         ] {
             assert_eq!(asked(&answer).state, state, "{answer:?}");
+        }
+        let slip = "TRUNKLINE_HEAP_BYTES is \"much\": write a number of bytes, or one with a unit";
+        let slip = Err(Status::new(Code::FailedPrecondition, slip));
+        let of_environment = asked(&slip);
+        assert_eq!((of_environment.area, of_environment.state), ("environment", State::Problem));
+        assert_eq!(of_environment.remedy, "write a number of bytes, or one with a unit");
+        let relay = "tcp+tls://relay.internal:7979";
+        assert_eq!(through(relay, &slip), [of_environment]);
+        for (answer, state) in [
+            (Ok((7, version.to_owned())), State::Good),
+            (status(Code::PermissionDenied), State::Good),
+            (status(Code::Unavailable), State::Problem),
+        ] {
+            let found = &through(relay, &answer)[0];
+            assert_eq!(found.state, state, "{answer:?}");
+            assert!(found.found.contains(relay), "{found:?}");
         }
         let change = [Principal::User(0), Principal::Owner, Principal::Group(5)];
         for (who, owner, state) in [

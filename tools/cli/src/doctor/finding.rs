@@ -18,7 +18,7 @@ pub enum State {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about: socket, rights, limits, kernel, certificates, configuration, clock.
+    /// What it is about: socket, environment, rights, limits, kernel, certificates, configuration, clock.
     pub area: &'static str,
     /// How bad it is.
     pub state: State,
