@@ -94,11 +94,26 @@ fn a_chain_is_added_to_changed_and_emptied_at_run_time() {
     assert_eq!(query(&client, "ring").unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(policy(&host, &["remove", "no-bells", "limit"]).code, Some(0));
     query(&client, "ring").unwrap();
+    assert_eq!(policy(&host, &["apply", rings.to_str().unwrap()]).code, Some(0));
+    for nothing in ["", "# what a program left that failed\n", "policy = []\n"] {
+        for (verb, says) in
+            [("apply", "nothing has changed; to empty the chain, say --empty"), ("set", ""), ("add", "")]
+        {
+            let refused = host.verb(&["policy", verb, "-"], nothing);
+            assert_eq!((refused.code, &*refused.out), (Some(1), ""), "{verb}: {refused:?}");
+            let said = format!("- has no [[policy]] table: {says}");
+            assert!(refused.err.contains(&said), "{verb}: {refused:?}");
+        }
+    }
+    assert_eq!(query(&client, "ring").unwrap_err().code(), Code::PermissionDenied);
+    let emptied = host.verb(&["policy", "apply", "--empty", "-"], "");
+    assert_eq!(emptied.out, "removed: no-bells\nthe chain has 0 policies\n", "{emptied:?}");
+    query(&client, "ring").unwrap();
 
     let lines = std::fs::read_to_string(audit).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |key: &str| lines.iter().map(|line| line[key].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!(of("change"), ["apply", "apply", "add", "add", "apply", "set", "remove"]);
+    assert_eq!(of("change"), ["apply", "apply", "add", "add", "apply", "set", "remove", "apply", "apply"]);
     assert_eq!(of("outcome")[..3], ["possible", "applied", "applied"]);
     assert!(of("outcome")[3].starts_with("there is a policy"));
     let own = format!("uid:{}", rustix::process::geteuid().as_raw());
@@ -207,10 +222,11 @@ fn twenty_changes_under_load_fail_no_call() {
 }
 
 /// A daemon with [`DENY`] in its configuration that keeps changes in `kept.toml` of its folder.
-fn keeping() -> (Host, PathBuf) {
+fn keeping(more: &str) -> (Host, PathBuf) {
     let folder = tempfile::tempdir().unwrap().keep();
     let kept = folder.join("kept.toml");
-    (Host::start(&format!("[admin]\npolicies_file = {:?}\n{DENY}", kept.display().to_string())), kept)
+    let file = kept.display().to_string();
+    (Host::start(&format!("[admin]\npolicies_file = {file:?}\n{more}\n{DENY}")), kept)
 }
 
 /// `policy list`: the names in it, and its last line.
@@ -222,10 +238,21 @@ fn listed(host: &Host) -> (Vec<String>, String) {
     (names.map(|row| row["name"].as_str().unwrap().to_owned()).collect(), last)
 }
 
+/// A daemon with the configuration of this one, at another socket.
+fn second_daemon_is_refused(host: &Host, kept: &str) {
+    let (socket, file) = (host.folder().join("second.sock"), host.folder().join("d.toml"));
+    let mut second = trunkline(&["daemon", "--until-stdin-closes", "--socket", socket.to_str().unwrap()]);
+    let refused = end(second.arg("--config").arg(file), "");
+    let owner = host.child.id();
+    let says =
+        format!("{kept} (admin.policies_file) is the file of another daemon, process {owner}; write a file");
+    assert!(refused.code == Some(1) && refused.err.contains(&says), "{refused:?}");
+}
+
 #[test]
 fn a_chain_that_is_kept_outlives_a_daemon_that_is_killed() {
     watched();
-    let (mut host, kept) = keeping();
+    let (mut host, kept) = keeping("");
     let path = kept.display().to_string();
     let limit = file(kept.parent().unwrap(), "limit.toml", LIMIT);
     assert_eq!(listed(&host).1, format!("as the configuration says; changes will be kept in {path}"));
@@ -233,6 +260,7 @@ fn a_chain_that_is_kept_outlives_a_daemon_that_is_killed() {
     assert!(!kept.exists(), "nothing has changed, so there is nothing to keep");
 
     assert_eq!(policy(&host, &["add", limit.to_str().unwrap()]).code, Some(0));
+    second_daemon_is_refused(&host, &path);
     host.kill_and_start();
     let both = ["no-bells", "limit"].map(str::to_owned).to_vec();
     assert_eq!(listed(&host), (both, format!("kept in {path}")));
@@ -257,7 +285,8 @@ fn a_chain_that_is_kept_outlives_a_daemon_that_is_killed() {
 #[test]
 fn a_chain_that_is_kept_is_the_one_a_daemon_hands_over() {
     watched();
-    let (mut host, kept) = keeping();
+    let audit = tempfile::NamedTempFile::new().unwrap();
+    let (mut host, kept) = keeping(&format!("audit_log = {:?}", audit.path().display().to_string()));
     host.expect("not handed over; this daemon goes on", "the next daemon finds another chain in the file");
     let path = kept.display().to_string();
     assert_eq!(policy(&host, &["remove", "no-bells"]).code, Some(0));
@@ -276,6 +305,17 @@ fn a_chain_that_is_kept_is_the_one_a_daemon_hands_over() {
         "{:?}",
         listed(&host)
     );
+    let outcomes = std::fs::read_to_string(audit.path()).unwrap();
+    let outcomes: Vec<String> = outcomes
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["outcome"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!((outcomes.len(), &*outcomes[1], &*outcomes[3]), (5, "begun", "begun"), "{outcomes:?}");
+    assert!(
+        outcomes[2].starts_with("not handed over: ") && outcomes[2].contains("another chain"),
+        "{outcomes:?}"
+    );
+    assert!(outcomes[4].starts_with("handed over to process "), "{outcomes:?}");
     let limit = file(kept.parent().unwrap(), "limit.toml", LIMIT);
     assert_eq!(policy(&host, &["add", limit.to_str().unwrap()]).code, Some(0));
     assert!(std::fs::read_to_string(&kept).unwrap().contains("name = \"limit\""));
@@ -285,7 +325,7 @@ fn a_chain_that_is_kept_is_the_one_a_daemon_hands_over() {
 #[test]
 fn a_chain_that_was_kept_and_is_damaged_keeps_a_daemon_from_starting() {
     watched();
-    let (mut host, kept) = keeping();
+    let (mut host, kept) = keeping("");
     assert_eq!(policy(&host, &["remove", "no-bells"]).code, Some(0));
     let limit = file(kept.parent().unwrap(), "limit.toml", LIMIT);
     assert_eq!(policy(&host, &["add", limit.to_str().unwrap()]).code, Some(0));

@@ -183,6 +183,8 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     // A pipe in its place does not hold the one up who changes policies.
     let options = options.create(true).append(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    // It names users, and what they tried: for the daemon's user and group, as the file of policies is.
+    let options = options.mode(0o640);
     let mut file = options.open(path)?;
     file.write_all(format!("{line}\n").as_bytes())
 }
@@ -192,6 +194,7 @@ mod tests {
     //! Shows how many denied changes become lines, and that none goes uncounted.
     use super::*;
     use serde_json::Value;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -225,6 +228,8 @@ mod tests {
         sender.send(DeniedChange { left_out: 2, ..one }).unwrap();
         drop(sender);
         Audit::new(&path).keep_denied(denied).unwrap().join().unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777 & !0o640, 0, "others cannot read it: {mode:o}");
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len() as u64, OF_USER_MAX + 2, "{text}");

@@ -67,6 +67,8 @@ pub struct UpgradeWish {
     pub binary: Option<PathBuf>,
     /// Time gRPC connections get.
     pub grace: Duration,
+    /// Who asked, for the audit log.
+    pub identity: String,
 }
 
 /// How far a replacement is.

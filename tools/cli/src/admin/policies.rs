@@ -111,7 +111,8 @@ impl<H: Host> Changer<H> {
         const GRACE_MS: u32 = 30_000;
         let binary = (!asked.binary.is_empty()).then(|| PathBuf::from(&asked.binary));
         let ms = if asked.grace_ms == 0 { GRACE_MS } else { asked.grace_ms };
-        let wish = UpgradeWish { binary, grace: Duration::from_millis(ms.into()) };
+        let wish =
+            UpgradeWish { binary, grace: Duration::from_millis(ms.into()), identity: identity.to_owned() };
         let begun = self.host.begin_upgrade(wish);
         let outcome = begun.as_ref().err().map_or("begun", String::as_str);
         self.audit.note(identity, "upgrade", false, outcome, &Difference::default(), &[]);

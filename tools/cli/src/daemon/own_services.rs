@@ -138,7 +138,7 @@ mod tests {
         let connect: Arc<Connect> = Arc::new(|| Err(io::Error::other("not yet")));
         let server = Server::builder().connect_with(connect).spawn().unwrap();
         let (orderer, orders) = channel();
-        let wish = UpgradeWish { binary: None, grace: Duration::ZERO };
+        let wish = UpgradeWish { binary: None, grace: Duration::ZERO, identity: String::new() };
         orderer.send(Order::Upgrade(wish)).unwrap();
         orderer.send(Order::End("SIGTERM")).unwrap();
         let heard = until_ready(&server, &orderer, &orders).unwrap();

@@ -1,7 +1,7 @@
 //! Handing over to another process.
 
 use super::host::{DaemonHost, Order};
-use crate::admin::{UpgradeState, UpgradeWish};
+use crate::admin::{Audit, UpgradeState, UpgradeWish};
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use trunkline_daemon::{HandOver, HandOverError, HandOverStep, Handed};
+use trunkline_policy::Difference;
 
 /// Longest the new daemon may take to start. Nobody waits for it.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -36,8 +37,12 @@ pub fn hand_over(
     wish: UpgradeWish,
     orders: &Receiver<Order>,
 ) -> Option<&'static str> {
+    let note = |outcome: &str| {
+        let audit = Audit::new(&host.audit_log);
+        audit.note(&wish.identity, "upgrade", false, outcome, &Difference::default(), &[]);
+    };
     let order = HandOver {
-        binary: wish.binary.unwrap_or_else(|| own_binary().clone()),
+        binary: wish.binary.clone().unwrap_or_else(|| own_binary().clone()),
         arguments: arguments(std::env::args_os().skip(1)),
         build: build(),
         past: host.history.noted(&Arc::downgrade(host)),
@@ -64,6 +69,7 @@ pub fn hand_over(
     match host.daemon.hand_over(&order, &mut tell, &is_wanted) {
         Ok(Handed { process, sessions, connections, calls, stood_ns, .. }) => {
             tracing::info!(process, sessions, connections, calls, stood_us = stood_ns / 1000, "handed over");
+            note(&format!("handed over to process {process}"));
             super::notify::succeeded_by(process);
             let successor = i32::try_from(process).ok().and_then(Pid::from_raw);
             if let Some(successor) = successor.filter(|_| !is_wanted()) {
@@ -74,6 +80,7 @@ pub fn hand_over(
             std::process::exit(0);
         }
         Err(error) => {
+            note(&format!("not handed over: {error}"));
             match error {
                 HandOverError::CalledOff => tracing::info!("hand-over called off: this daemon is to end"),
                 _ => tracing::error!(%error, "not handed over; this daemon goes on"),

@@ -8,7 +8,7 @@ use super::{logging, notify, upgrade};
 use crate::admin::{Chronicle, UpgradeState};
 use crate::args::DaemonArgs;
 use crate::metrics::Reserved;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -291,11 +291,17 @@ fn let_end(daemon: &Daemon, time: Duration, orders: &Receiver<Order>) {
 /// Orders to end: signals, and the end of standard input if that was asked for.
 fn orders(until_stdin_closes: bool) -> Result<(Sender<Order>, Receiver<Order>), DaemonError> {
     let (sender, orders) = channel();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(DaemonError::Signals)?;
+    let hang_up = (!ignores_hang_up()).then_some(SIGHUP);
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)).map_err(DaemonError::Signals)?;
     let from_signals = sender.clone();
     spawn("signals", move || {
         for signal in signals.forever() {
-            let _ = from_signals.send(Order::End(if signal == SIGINT { "SIGINT" } else { "SIGTERM" }));
+            let _ = from_signals.send(Order::End(match signal {
+                SIGINT => "SIGINT",
+                SIGHUP => "SIGHUP (what reads the configuration anew is trunkline upgrade)",
+                _ => "SIGTERM",
+            }));
         }
     })?;
     if until_stdin_closes {
@@ -303,6 +309,14 @@ fn orders(until_stdin_closes: bool) -> Result<(Sender<Order>, Receiver<Order>), 
         spawn("stdin", move || watch_stdin(&from_stdin))?;
     }
     Ok((sender, orders))
+}
+
+/// Whether whoever started this process wants it to outlive a terminal (nohup(1)); from proc(5).
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }
 
 fn watch_stdin(orders: &Sender<Order>) {
