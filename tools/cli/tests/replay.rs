@@ -3,8 +3,10 @@
 
 mod support;
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 use support::{Ended, Host, end, trunkline, watched};
 use trunkline::Wait;
@@ -66,9 +68,43 @@ fn calls_are_kept_sent_again_and_compared() {
         end(trunkline(&["replay", made.to_str().unwrap(), "--to", &peer, "--rate", "500/s"]).args(more), "")
     };
     answers_are_compared(&far, &replay);
+    a_signal_ends_it_with_what_there_is(&far, &made, &peer);
     // Who was asked is gone.
     drop((server, client));
     failures_are_told(&replay);
+    where_nobody_is_it_ends_soon(&made);
+}
+
+/// The first call is made at once, the next in a quarter of an hour.
+fn a_signal_ends_it_with_what_there_is(far: &Host, made: &Path, peer: &str) {
+    let served = || {
+        let methods = far.verb(&["explain", "--json", "Search/Query"], "").out;
+        let methods: serde_json::Value = serde_json::from_str(&methods).unwrap();
+        methods.as_array().unwrap().iter().map(|method| method["calls"].as_u64().unwrap()).sum::<u64>()
+    };
+    let before = served();
+    let mut slow = trunkline(&["replay", made.to_str().unwrap(), "--to", peer, "--rate", "0.001/s"]);
+    let slow = slow.stdout(Stdio::piped()).spawn().unwrap();
+    while served() == before {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&slow), Signal::TERM).unwrap();
+    let ended = slow.wait_with_output().unwrap();
+    let out = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{out}");
+    assert!(out.starts_with("ended before its time: 1 of 4 calls sent\n"), "{out}");
+}
+
+fn where_nobody_is_it_ends_soon(made: &Path) {
+    let nobody =
+        ["replay", made.to_str().unwrap(), "--to", "127.0.0.1:1", "--times", "1000", "--rate", "500/s"];
+    let nobody = end(&mut trunkline(&nobody), "");
+    let says = "--to 127.0.0.1:1: none of the first 20 calls could be sent: UNAVAILABLE";
+    assert!(nobody.code == Some(1) && nobody.err.contains(says), "{nobody:?}");
+    assert!(
+        nobody.out.starts_with("ended before its time: ") && nobody.out.contains(" of 4000 calls sent"),
+        "{nobody:?}"
+    );
 }
 
 /// Four calls from another host that are kept, one that is too long, and one within the host.

@@ -430,8 +430,8 @@ fn ask(client: &AdminClient, request: CallsRequest) -> Result<CallsResponse, Str
     Ok(client.calls(request).wait().map_err(|status| refusal(&status))?.into_inner())
 }
 
-/// The first signal ends a recording, which writes what it has; a second ends the program.
-fn stop_signals() -> Result<Arc<AtomicBool>, String> {
+/// The first signal ends the work, with what there is; a second ends the program.
+pub fn stop_signals() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The order counts: what the flag says is looked at before it is set.

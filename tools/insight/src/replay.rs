@@ -8,16 +8,24 @@ use crate::answers::{ReplayAnswer, ReplayAnswers, compare};
 use crate::args::ReplayArgs;
 use crate::load::bytes_of;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trunkline::opaque::{Answer as Part, Client};
-use trunkline::{Channel, Status, Wait};
+use trunkline::{Channel, Code, Execution, Status, Wait};
 use trunkline_schema::Schema;
 use trunkline_telemetry::{CallSample, SampleEntry, SampleFaults, SampleFileReader};
 
 /// A call that was given no time has this.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Where so many calls could not be sent, and none could, nobody is there.
+const UNREACHED_MAX: usize = 20;
+/// Longest sleep before signals are looked at again.
+const NAP: Duration = Duration::from_millis(100);
+/// How often a terminal is told how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a file holds.
 #[derive(Default)]
@@ -48,27 +56,94 @@ pub fn replay(args: &ReplayArgs) -> Result<(), String> {
     let wanted = recorded.calls.len().saturating_mul(args.times as usize);
     let answers = Mutex::new(ReplayAnswers::default());
     let next = AtomicUsize::new(0);
+    let course = Course { stop: crate::record::stop_signals()?, unreached: AtomicUsize::new(0) };
     let began = Instant::now();
-    let send = || {
+    let send = |_ended: Sender<()>| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= wanted {
                 return;
             }
             let due = began + Duration::from_secs_f64(index as f64 / args.rate);
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if !course.goes_on_until(due) {
+                return;
+            }
             let sample = &recorded.calls[index % recorded.calls.len()];
             let answer = call(&client, sample, due);
+            course.note(&answer.status);
             let schema = recorded.schema_of(sample);
             let compared = args.compare.then(|| compare(sample, schema, &args.ignore, &answer));
             answers.lock().unwrap_or_else(PoisonError::into_inner).add(sample, &answer, compared);
         }
     };
     std::thread::scope(|scope| {
-        (0..args.in_flight.min(wanted as u32)).for_each(|_| drop(scope.spawn(send)));
+        let (ended, all_ended) = channel();
+        for _ in 0..args.in_flight.min(wanted as u32) {
+            let (send, ended) = (&send, ended.clone());
+            scope.spawn(move || send(ended));
+        }
+        drop(ended);
+        while all_ended.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let sent = answers.lock().unwrap_or_else(PoisonError::into_inner).count().0;
+            if std::io::stderr().is_terminal() {
+                eprint!("\r{sent} of {wanted} calls sent");
+            }
+        }
     });
     let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    tell(args, &recorded, &answers, began.elapsed())
+    if std::io::stderr().is_terminal() && began.elapsed() >= PROGRESS_EVERY {
+        eprintln!();
+    }
+    if answers.count().0 < wanted as u64 {
+        println!("ended before its time: {} of {wanted} calls sent", answers.count().0);
+    }
+    let told = tell(args, &recorded, &answers, began.elapsed());
+    match answers.worse() {
+        Some((_, first)) if course.is_in_vain() => Err(format!(
+            "--to {}: none of the first {UNREACHED_MAX} calls could be sent: {first}; write the address of a daemon or \
+             server that serves them",
+            args.to
+        )),
+        _ => told,
+    }
+}
+
+/// Whether calls are still to be sent.
+struct Course {
+    /// A signal has come.
+    stop: Arc<AtomicBool>,
+    /// Calls that could not be sent, as long as none could; `usize::MAX` from then on.
+    unreached: AtomicUsize,
+}
+
+impl Course {
+    fn note(&self, status: &Status) {
+        let is_unsent = status.code() == Code::Unavailable && status.execution() == Execution::NotExecuted;
+        let count = |count: usize| match is_unsent {
+            true => count.checked_add(1),
+            false => Some(usize::MAX),
+        };
+        // One that was sent settles it.
+        let _ = self.unreached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    }
+
+    fn is_in_vain(&self) -> bool {
+        (UNREACHED_MAX..usize::MAX).contains(&self.unreached.load(Ordering::Relaxed))
+    }
+
+    /// Sleeps until then. `false`: no more calls are to be sent.
+    fn goes_on_until(&self, due: Instant) -> bool {
+        loop {
+            if self.stop.load(Ordering::Relaxed) || self.is_in_vain() {
+                return false;
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+    }
 }
 
 fn tell(
