@@ -11,7 +11,7 @@ mod sockets;
 use crate::config::{Breach, Config, ConfigError};
 use crate::keys::of_files;
 use rustix::fs::{Access, access};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trunkline_net::{Endpoint, TlsClient, TlsError};
 
 /// What is in files of TLS.
@@ -165,7 +165,21 @@ fn folders(config: &Config) -> Result<(), Breach> {
         let advice = format!("make {}, or write a path in a folder that is there", folder.display());
         return Err(Breach { key: key.into(), problem, advice });
     }
+    apart(&written)?;
     written.iter().try_for_each(|(key, path)| can_be_written(key, path))
+}
+
+/// Files that are written are files of their own, by whatever link they are named.
+fn apart(written: &[(&'static str, PathBuf)]) -> Result<(), Breach> {
+    let found = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    for (index, (key, path)) in written.iter().enumerate() {
+        let same = written[..index].iter().find(|(_, before)| found(before) == found(path));
+        if let Some((before, _)) = same {
+            let problem = format!("names {}, the file of {before}", path.display());
+            return Err(Breach { key: (*key).into(), problem, advice: "write a file of its own".into() });
+        }
+    }
+    Ok(())
 }
 
 /// Whether the daemon's user may write a file, or make it where it is not there yet. Nothing is made.

@@ -179,6 +179,13 @@ fn files_that_cannot_be_written_are_refused() {
         there.code == Some(1) && there.err.contains("/file cannot be written: Permission denied"),
         "{there:?}"
     );
+    let one = path("open/x");
+    let one = check(format!("[admin]\naudit_log = {one:?}\npolicies_file = {one:?}\n"));
+    let says = ":3:17: admin.policies_file: names ";
+    assert!(
+        one.code == Some(1) && one.err.contains(says) && one.err.contains("the file of admin.audit_log"),
+        "{one:?}"
+    );
     let none = check("[samples]\nfile = \"/nonexistent/x\"\n[[sample]]\nservice = \"a.B\"\n".into());
     assert!(none.code == Some(1) && none.err.contains("its folder cannot be used: No such file"), "{none:?}");
     mode(&path("shut"), 0o755);

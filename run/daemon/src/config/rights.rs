@@ -157,6 +157,13 @@ impl ServiceRule {
         ))
     }
 
+    /// Whether a rule before this one decides wherever this one would: about users of this host, and about those that
+    /// prove who they are if this one says anything of them.
+    pub(super) fn is_hidden_by(&self, before: &Self) -> bool {
+        // A pattern that this one is part of names its beginning, too.
+        before.names(&self.service) && (self.peers.is_none() || before.peers.is_some())
+    }
+
     fn names(&self, service: &str) -> bool {
         match self.service.strip_suffix('*') {
             Some(prefix) => service.starts_with(prefix),

@@ -310,9 +310,9 @@ impl Config {
     }
 }
 
-fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
+fn check_service_rules(kind: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
     for (index, rule) in rules.iter().enumerate() {
-        let key = format!("{key}[{index}].service");
+        let key = format!("{kind}[{index}].service");
         if !rule.is_well_formed() {
             let problem = format!("is {:?}", rule.service);
             return Err(breach(&key, problem, "write \"search.v1.Search\", \"search.v1.*\" or \"*\""));
@@ -320,6 +320,14 @@ fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
         if is_own_service(&rule.service) {
             let problem = format!("is {:?}: such services are the daemon's own", rule.service);
             return Err(breach(&key, problem, "write admin.read and admin.change to say who may call them"));
+        }
+        if let Some(first) = rules[..index].iter().position(|before| rule.is_hidden_by(before)) {
+            let named = &rules[first].service;
+            let problem = format!(
+                "is {:?}, and is never asked: {kind}[{first}] ({named:?}) decides first",
+                rule.service
+            );
+            return Err(breach(&key, problem, &format!("put it before {kind}[{first}], or leave it out")));
         }
     }
     Ok(())

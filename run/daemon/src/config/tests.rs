@@ -267,6 +267,16 @@ const MISTAKES: &[(&str, &str)] = &[
         "d.toml:2:11: serve[0].service: is \"a*\"; write \"search.v1.Search\", \"search.v1.*\" or \"*\"",
     ),
     (
+        "[[call]]\nservice = \"*\"\nwho = [\"*\"]\n[[call]]\nservice = \"a.B\"\nwho = []",
+        "d.toml:5:11: call[1].service: is \"a.B\", and is never asked: call[0] (\"*\") decides first; put it before \
+         call[0], or leave it out",
+    ),
+    (
+        "[[serve]]\nservice = \"a.*\"\nwho = []\npeers = []\n[[serve]]\nservice = \"a.*\"\nwho = []\npeers = [\"b\"]",
+        "d.toml:6:11: serve[1].service: is \"a.*\", and is never asked: serve[0] (\"a.*\") decides first; put it \
+         before serve[0], or leave it out",
+    ),
+    (
         "[[call]]\nservice = \"trunkline.admin.v1.Admin\"\nwho = []",
         "d.toml:2:11: call[0].service: is \"trunkline.admin.v1.Admin\": such services are the daemon's own; write \
          admin.read and admin.change to say who may call them",
