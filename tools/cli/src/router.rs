@@ -4,6 +4,8 @@ use crate::daemon::{raise_descriptor_limit, settle_log, start_log};
 use crate::router_args::RouterArgs;
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
+use std::io::IsTerminal;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -36,6 +38,14 @@ fn run(args: &RouterArgs) -> Result<(), String> {
                    hosts may join by --join-from ADDRESS/BITS";
         return Err(why.into());
     }
+    let twice = |(index, worker): &(usize, &(SocketAddrV4, u16))| {
+        args.worker[..*index].iter().any(|(other, _)| *other == worker.0)
+    };
+    if let Some((_, (address, _))) = args.worker.iter().enumerate().find(twice) {
+        return Err(format!(
+            "--worker {address}: it is named twice; write {address}*SLOTS for what it works on at once"
+        ));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(of("cannot handle signals"))?;
@@ -49,8 +59,6 @@ fn run(args: &RouterArgs) -> Result<(), String> {
         Forwarding::Proxy => "as a proxy",
         Forwarding::Preserve | Forwarding::Auto => "preserving clients' addresses",
     };
-    println!("routing udp {listen}, {way}; FEEDBACK at {control}");
-    tracing::info!(%listen, %control, way, "router is ready");
     let shared = process.shared();
     let metrics = args.metrics.map(|address| {
         let hosts = HostNames::new(&args.metrics_host, "--metrics-host");
@@ -58,6 +66,9 @@ fn run(args: &RouterArgs) -> Result<(), String> {
     });
     // It is there as long as the router is.
     let metrics = metrics.transpose()?;
+    println!("routing udp {listen}, {way}; FEEDBACK at {control}");
+    // Ready is who serves whatever was asked for.
+    tracing::info!(%listen, %control, way, "router is ready");
     if let Some(metrics) = &metrics {
         println!("metrics at http://{}/metrics", metrics.address());
     }
@@ -111,10 +122,11 @@ fn settings(args: &RouterArgs, keys: Option<SealKeys>) -> Settings {
 }
 
 fn show(shared: &Shared) {
+    // Home, and everything below is cleared; a file or a pipe has one table after the other.
+    let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[J" } else { "" };
     loop {
         std::thread::sleep(LIVE_EVERY);
-        // Home, and everything below is cleared.
-        print!("\x1b[H\x1b[J{}", shared.report.lock().table());
+        print!("{clear}{}", shared.report.lock().table());
     }
 }
 
