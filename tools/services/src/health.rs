@@ -112,5 +112,7 @@ fn status(serving: bool) -> ServingStatus {
 fn unknown(service: &str) -> Status {
     // Not for the terminal of whoever reads it, and not longer than a name.
     let name: String = service.chars().filter(|c| !c.is_control()).take(256).collect();
-    Status::not_found(format!("no application of this host serves {name:?}, nor has"))
+    Status::not_found(format!(
+        "no application of this host serves {name:?}, and none has since the daemon began"
+    ))
 }
