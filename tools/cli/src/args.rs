@@ -3,7 +3,7 @@
 use crate::bench::Form;
 use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
-use crate::policy::PolicyApplyArgs;
+use crate::policy_args::PolicyVerb;
 use crate::relay::RelayArgs;
 use crate::router_args::RouterArgs;
 use crate::sim::SimArgs;
@@ -408,64 +408,6 @@ pub struct TopArgs {
     /// A JSON object a picture, each in a line of its own
     #[arg(long)]
     pub json: bool,
-}
-
-/// `trunkline policy`
-#[derive(Debug, Subcommand)]
-pub enum PolicyVerb {
-    /// Show the chain in order, and what each policy has done
-    List(PolicyListArgs),
-    /// Add the policies of a file to the chain
-    Add(PolicyAddArgs),
-    /// Replace policies by those of a file that have their names
-    Set(PolicyFileArgs),
-    /// Take policies out of the chain
-    Remove(PolicyRemoveArgs),
-    /// Replace the whole chain by the policies of a file
-    Apply(PolicyApplyArgs),
-}
-
-/// `trunkline policy list`
-#[derive(Debug, Args)]
-pub struct PolicyListArgs {
-    /// As a file that `apply` takes
-    #[arg(long)]
-    pub toml: bool,
-    /// As JSON
-    #[arg(long, conflicts_with = "toml")]
-    pub json: bool,
-}
-
-/// `trunkline policy add`
-#[derive(Debug, Args)]
-pub struct PolicyAddArgs {
-    /// The file, and whether to change anything
-    #[command(flatten)]
-    pub file: PolicyFileArgs,
-    /// Put them before this policy [default: at the end]
-    #[arg(long, value_name = "NAME")]
-    pub before: Option<String>,
-}
-
-/// `trunkline policy set`
-#[derive(Debug, Args)]
-pub struct PolicyFileArgs {
-    /// File of [[policy]] tables; `-` reads standard input
-    pub file: PathBuf,
-    /// Only say whether it could be done
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-/// `trunkline policy remove`
-#[derive(Debug, Args)]
-pub struct PolicyRemoveArgs {
-    /// Names of policies
-    #[arg(required = true)]
-    pub names: Vec<String>,
-    /// Only say whether it could be done
-    #[arg(long)]
-    pub dry_run: bool,
 }
 
 /// `trunkline demo`

@@ -44,6 +44,7 @@ mod packaging;
 mod past;
 mod place;
 mod policy;
+mod policy_args;
 mod relay;
 mod router;
 mod router_args;

@@ -6,10 +6,9 @@ use crate::admin::proto::{
     ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesRequest, ListPoliciesResponse, Policy,
     PolicyChange, PolicySource,
 };
-use crate::args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
 use crate::operator::{reason, refusal};
+use crate::policy_args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
 use crate::table::{Table, count};
-use clap::Args;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -17,17 +16,6 @@ use trunkline::{Channel, Wait};
 
 /// No file of policies is read that is larger: a message for the daemon has to have room for it.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
-
-/// `trunkline policy apply`
-#[derive(Debug, Args)]
-pub struct PolicyApplyArgs {
-    /// The file, and whether to change anything
-    #[command(flatten)]
-    pub file: PolicyFileArgs,
-    /// Take a file without policies, too: the chain is empty then, and lets everything through
-    #[arg(long)]
-    pub empty: bool,
-}
 
 /// Does what the verb says.
 ///

@@ -1,11 +1,12 @@
-//! A server that finds no daemon waits for one, as it should: nothing fails, and nobody can call it. So it says why, once
-//! for each reason, and when that is over.
+//! A server that finds no daemon waits for one, as it should: nothing fails, and nobody can call it. So it says why,
+//! once for each reason, and when that is over.
 
 use trunkline_call::{Instant, Status};
 
 /// How long attempts fail before anything is said: a daemon that starts again is back by then.
 const SAID_AFTER_NS: u64 = 2_000_000_000;
-/// Different reasons that are said before a server is attached again: more would be the same, with other numbers in them.
+/// Different reasons that are said before a server is attached again: more would be the same, with other numbers in
+/// them.
 const REASONS_MAX: usize = 8;
 
 /// What servers of one hub have said of the daemon that they cannot attach to.
@@ -52,8 +53,8 @@ mod tests {
     fn a_reason_is_said_once_and_its_end_too() {
         let mut unattached = Unattached::default();
         let denied = Status::unavailable("no daemon at /d.sock: connect: Permission denied");
-        let says = "greeter is not attached, and nobody can call it: no daemon at /d.sock: connect: Permission denied; it \
-                    tries again every second";
+        let says = "greeter is not attached, and nobody can call it: no daemon at /d.sock: connect: Permission denied; \
+                    it tries again every second";
         assert_eq!(unattached.attached("greeter"), None);
         assert_eq!(unattached.failed("greeter", &denied, at(5)), None, "it may be one that starts again");
         assert_eq!(unattached.failed("greeter", &denied, at(7)).as_deref(), Some(says));
