@@ -12,6 +12,7 @@ mod level;
 mod limit_keys;
 mod log;
 mod metrics;
+mod needless;
 mod otlp;
 mod r2p2;
 mod recorder;

@@ -39,7 +39,7 @@ pub fn admin_place(socket: Option<&Path>, admin: Option<PathBuf>) -> Option<Path
 pub fn refusal(status: &Status) -> String {
     match status.code() {
         Code::DeadlineExceeded => silence(),
-        _ => status.to_string(),
+        _ => absence(status).unwrap_or_else(|| status.to_string()),
     }
 }
 
@@ -47,8 +47,15 @@ pub fn refusal(status: &Status) -> String {
 pub fn reason(status: &Status) -> String {
     match status.code() {
         Code::DeadlineExceeded => silence(),
-        _ => status.message().to_owned(),
+        _ => absence(status).unwrap_or_else(|| status.message().to_owned()),
     }
+}
+
+/// What is said where there is no daemon, as `call` says it.
+fn absence(status: &Status) -> Option<String> {
+    let message = status.message();
+    let remedy = "start one with `trunkline daemon`, or name its socket with --socket";
+    message.starts_with("no daemon at ").then(|| format!("{message}; {remedy}"))
 }
 
 /// What is said of a daemon that takes connections and nothing more.

@@ -31,6 +31,12 @@ pub fn refusal(status: &Status) -> String {
             "the daemon does not answer: it is stopped, or hangs; its log and `trunkline doctor` say more"
                 .to_owned()
         }
+        _ if status.message().starts_with("no daemon at ") => {
+            format!(
+                "{}; start one with `trunkline daemon`, or name its socket with --socket",
+                status.message()
+            )
+        }
         _ => status.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use super::error::{Breach, breach, quoted};
 use super::rights::is_full_name;
 use super::tenants::{Tenant, WEIGHT_MAX};
-use super::{Address, Bytes, Config, R2p2Mode, ServiceRule, level, sizes};
+use super::{Address, Bytes, Config, R2p2Mode, ServiceRule, level, needless, sizes};
 use std::fmt::Display;
 use std::path::Path;
 use trunkline_engine::is_own_service;
@@ -65,7 +65,8 @@ impl Config {
         check_tenants(&self.tenant, &self.serve)?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
-        self.debug.check()
+        self.debug.check()?;
+        needless::check(self)
     }
 
     fn check_daemon(&self) -> Result<(), Breach> {

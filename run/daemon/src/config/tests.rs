@@ -321,6 +321,21 @@ const MISTAKES: &[(&str, &str)] = &[
         "d.toml: samples.file: is empty; name the file that the calls of [[sample]] go to, or leave those tables \
          out",
     ),
+    (
+        "recorder.sample = 0.5",
+        "d.toml:1:19: recorder.sample: means nothing without recorder.traces; write recorder.traces, too, or leave \
+         it out",
+    ),
+    (
+        "[samples]\nfile = \"/s\"",
+        "d.toml:2:8: samples.file: means nothing without a [[sample]] table; write a [[sample]] table, too, or leave \
+         it out",
+    ),
+    (
+        "gateway.open_to = \"anyone\"",
+        "d.toml:1:19: gateway.open_to: means nothing without gateway.listen; write gateway.listen, too, or leave it \
+         out",
+    ),
     ("recorder.sample = -0.1", "d.toml:1:19: recorder.sample: is -0.1; write a share from 0.0 to 1.0"),
     ("otlp.sample = 1.5", "d.toml:1:15: otlp.sample: is 1.5; write a share from 0.0 to 1.0"),
     (

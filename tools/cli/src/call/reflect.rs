@@ -188,7 +188,8 @@ macro_rules! version {
                 answers: Receiver<pb::ServerReflectionResponse>,
             }
 
-            /// The same metadata and time limit as the call's: a server may want to know who asks.
+            /// The same metadata as the call's: a server may want to know who asks. The time limit is another: this is
+            /// before the call.
             pub fn open(way: &Way) -> Result<Stream, Status> {
                 let client = pb::server_reflection_client::ServerReflectionClient::new(way.channel());
                 let mut call = client.server_reflection_info();
@@ -196,7 +197,7 @@ macro_rules! version {
                     call = call.with_metadata(key, value)?;
                 }
                 if let Some(timeout) = way.timeout {
-                    call = call.with_timeout(timeout);
+                    call = call.with_timeout(timeout.max(crate::call::attachment::PATIENCE));
                 }
                 let (questions, answers) = call.split();
                 Ok(Stream { questions, answers })

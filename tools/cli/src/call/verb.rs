@@ -200,7 +200,8 @@ fn keep(pool: &DescriptorPool, path: Option<&Path>) -> Result<(), CallError> {
 /// # Errors
 /// [`CallError`] if there is neither.
 pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, CallError> {
-    let patience = way.timeout.unwrap_or(PATIENCE);
+    // The time limit is the call's, which has not begun.
+    let patience = way.timeout.map_or(PATIENCE, |timeout| timeout.max(PATIENCE));
     match Attachment::open(way.socket.as_deref(), "trunkline call", patience) {
         Err(AttachError::NoDaemon(_) | AttachError::Unreachable(_))
             if way.socket.is_none() && !way.target.is_empty() =>

@@ -1,6 +1,7 @@
 //! Certificates: from when to when they are valid. Whether they can be loaded is the configuration's check.
 
 use super::finding::{Finding, State};
+use crate::table::count;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trunkline_daemon::Config;
@@ -63,10 +64,10 @@ fn ask(agent: &Endpoint) -> Finding {
 /// The first that is out of its time speaks for the file: a chain is as good as its weakest part.
 fn judge(key: &str, path: &Path, validities: &[Validity], now_s: i64) -> Finding {
     let file = path.display();
-    let days = |seconds: i64| seconds / DAY_S;
+    let days = |seconds: i64| count((seconds / DAY_S).unsigned_abs(), "day");
     if let Some(early) = validities.iter().find(|validity| validity.not_before_s > now_s) {
         let found =
-            format!("{key}: {file} is valid only in {} days", days(early.not_before_s - now_s + DAY_S - 1));
+            format!("{key}: {file} is valid only in {}", days(early.not_before_s - now_s + DAY_S - 1));
         return Finding::problem(
             AREA,
             found,
@@ -81,7 +82,7 @@ fn judge(key: &str, path: &Path, validities: &[Validity], now_s: i64) -> Finding
         );
     };
     if end_s < now_s {
-        let found = format!("{key}: {file} has expired {} days ago: peers refuse it", days(now_s - end_s));
+        let found = format!("{key}: {file} has expired {} ago: peers refuse it", days(now_s - end_s));
         return Finding::problem(
             AREA,
             found,
@@ -89,10 +90,10 @@ fn judge(key: &str, path: &Path, validities: &[Validity], now_s: i64) -> Finding
         );
     }
     if end_s < now_s + SOON_S {
-        let found = format!("{key}: {file} expires in {} days", days(end_s - now_s));
+        let found = format!("{key}: {file} expires in {}", days(end_s - now_s));
         return Finding::advice(AREA, found, "renew it; the daemon reads the new one within seconds");
     }
-    Finding::good(AREA, format!("{key}: valid for {} days", days(end_s - now_s)))
+    Finding::good(AREA, format!("{key}: valid for {}", days(end_s - now_s)))
 }
 
 #[cfg(test)]
