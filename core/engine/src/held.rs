@@ -212,6 +212,14 @@ pub(crate) fn source_of_peer(label: &str, dialled: bool) -> Box<str> {
     }
 }
 
+/// Whether a source is a user or tenant of this host, or an identity that has proved who it is: none of them can be had
+/// by the hundred. Others are addresses, and nobody in particular.
+pub(crate) fn is_of_host(source: &str) -> bool {
+    let is_address = source.ends_with("/64") || source.parse::<IpAddr>().is_ok();
+    let is_named = source.starts_with("spiffe://") || !source.contains("://");
+    !is_address && is_named && !["", "r2p2"].contains(&source)
+}
+
 /// What is to be booked where so much is held: all but the first step, in whole ones.
 fn steps_for(held_bytes: u64) -> u64 {
     held_bytes.saturating_sub(HELD_STEP_BYTES).next_multiple_of(HELD_STEP_BYTES)

@@ -4,8 +4,13 @@
 //! some, however many others take what they can, and one that is alone has as good as all. These are the dynamic
 //! thresholds of shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A quarter of the
 //! room is anybody's, and not told apart: who is far from the end of it pays a comparison.
+//!
+//! Sources that come by the hundred use that up all the same: each leaves a third of what it found. So a part is there
+//! for those that hold nothing, one thing for each; and another for users and tenants of this host, a little for each,
+//! since addresses are easily had and those are not.
 
 use crate::CallKey;
+use crate::held::is_of_host;
 use std::sync::Arc;
 use trunkline_call::KeyedMap;
 
@@ -13,12 +18,19 @@ use trunkline_call::KeyedMap;
 const FREE_TIMES: u64 = 2;
 /// Beside what one source may have, so large a part of it is there for others.
 const OTHERS_PART: u64 = 2;
+/// Beside all that, so large a part is there for sources that hold nothing, and what one of them may have of that.
+const NEWCOMERS_PART: u64 = 8;
+const NEWCOMER_PART: u64 = 256;
+/// Beside that, so large a part is there for sources of this host, and so much may each always have.
+const HOST_PART: u64 = 4;
+const HOST_SOURCE_PART: u64 = 16;
 /// So large a part is not told apart.
 const ANYBODYS_PART: u64 = 4;
 
 /// Room of a limit, in calls or in bytes, and what is taken of it.
 ///
-/// With a limit of `n` one source alone has about `n`, and all together never more than `n` and half as much. Each that
+/// With a limit of `n` one source alone has about `n`, and all together never more than `n` and seven eighths as much:
+/// half for others, an eighth for those that hold nothing, a quarter for sources of this host. Of the half each that
 /// takes all it may leaves a third of what it found.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(from = "u64")]
@@ -38,7 +50,7 @@ pub(crate) struct ToldParts {
 impl SharedRoom {
     /// What all together may have of a limit.
     pub fn whole(limit: u64) -> u64 {
-        limit.saturating_add(limit / OTHERS_PART)
+        for_anybody(limit).saturating_add(limit / HOST_PART)
     }
 
     /// What is taken.
@@ -89,9 +101,27 @@ impl SharedRoom {
 
     #[cold]
     fn has_share(&self, more: u64, limit: u64, source: &str) -> bool {
-        let Some(free) = Self::whole(limit).checked_sub(self.used) else { return false };
-        more <= free && self.told.may_have(more, free, source)
+        let free = for_all(limit).saturating_sub(self.used);
+        more <= free && self.told.may_have(more, free, source) || self.is_reserved(more, limit, source)
     }
+
+    /// Whether so much more is kept for a source like this one.
+    fn is_reserved(&self, more: u64, limit: u64, source: &str) -> bool {
+        let (used, held) = (self.used + more, self.told.of(source));
+        let is_new = held == 0 && more <= (limit / NEWCOMER_PART).max(1);
+        let is_little = || held + more <= limit / HOST_SOURCE_PART && is_of_host(source);
+        is_new && used <= for_anybody(limit) || used <= Self::whole(limit) && is_little()
+    }
+}
+
+/// What sources share by what is free.
+fn for_all(limit: u64) -> u64 {
+    limit.saturating_add(limit / OTHERS_PART)
+}
+
+/// What others than those of this host may have together.
+fn for_anybody(limit: u64) -> u64 {
+    for_all(limit).saturating_add(limit / NEWCOMERS_PART)
 }
 
 /// Whether so much more of what is shared is not told apart.
@@ -192,8 +222,31 @@ mod tests {
                 let found = fill(&mut room, limit, &format!("other {other}"), &mut number);
                 assert!(found > 0 || limit < 4096, "{other} finds room of {limit}");
             }
-            assert!(room.used() <= limit + limit / 2);
+            assert!(room.used() <= SharedRoom::whole(limit));
         }
+    }
+
+    /// Each of a thousand strangers takes all it may, then a thousand that are content with one; and an application of
+    /// this host has some all the same.
+    #[test]
+    fn strangers_by_the_thousand_leave_room_for_newcomers_and_applications() {
+        const LIMIT: u64 = 4096;
+        let (mut room, mut number) = (SharedRoom::default(), 0);
+        let greedy = (0..20).map(|at| fill(&mut room, LIMIT, &format!("10.0.0.{at}"), &mut number));
+        assert_eq!(greedy.filter(|found| *found == 0).count(), 0, "who holds nothing has one");
+        assert!(room.used() < LIMIT / 2 * 3 + LIMIT / 64);
+        let found =
+            (0..1000).map(|at| fill(&mut room, LIMIT, &format!("2001:db8:0:{at:x}::/64"), &mut number));
+        let found: Vec<_> = found.collect();
+        assert!(found.iter().all(|found| *found <= 1) && found.iter().sum::<u64>() > LIMIT / 9);
+        assert_eq!(fill(&mut room, LIMIT, "r2p2", &mut number), 0);
+        for user in 0..4 {
+            assert_eq!(fill(&mut room, LIMIT, &format!("uid:{user}"), &mut number), LIMIT / 16);
+        }
+        assert_eq!(
+            (fill(&mut room, LIMIT, "uid:4", &mut number), room.used()),
+            (0, SharedRoom::whole(LIMIT))
+        );
     }
 
     proptest! {
@@ -213,7 +266,7 @@ mod tests {
                     room.take(call, more, limit, || source);
                     held.push((call, more));
                 }
-                prop_assert!(room.used() <= limit + limit / 2);
+                prop_assert!(room.used() <= SharedRoom::whole(limit));
                 prop_assert_eq!(room.used(), held.iter().map(|(_, more)| more).sum::<u64>());
             }
             held.into_iter().for_each(|(call, less)| room.give_back(call, less));
