@@ -91,8 +91,8 @@ impl PeerRoute<'_> {
     /// Starts who serves, the last of `parts`, and what stands before it. The first process is the first part's.
     pub fn start<S: AsRef<str>>(&self, parts: &[S]) -> Result<Started, Failure> {
         let (server, between) = parts.split_last().ok_or("a route without an end")?;
-        let between = between.iter().enumerate().rev();
-        between.into_iter().try_fold(self.server(server.as_ref())?, |behind, (index, of)| {
+        let mut between = between.iter().enumerate().rev();
+        between.try_fold(self.server(server.as_ref())?, |behind, (index, of)| {
             self.between(of.as_ref(), index, behind)
         })
     }

@@ -180,7 +180,9 @@ fn parts(stacks: &[Vec<Place>], objects: &[OurObject]) -> Result<Vec<Part>, Fail
     };
     let mut wanted: BTreeMap<&String, BTreeSet<u64>> = BTreeMap::new();
     for (depth, place) in stacks.iter().flat_map(|stack| stack.iter().enumerate()) {
-        own(depth, place).map(|(file, address)| wanted.entry(file).or_default().insert(address));
+        if let Some((file, address)) = own(depth, place) {
+            wanted.entry(file).or_default().insert(address);
+        }
     }
     let sources = wanted.iter().map(|(file, addresses)| Ok((*file, sources(Path::new(file), addresses)?)));
     let sources: BTreeMap<&String, Sources> = sources.collect::<Result<_, Failure>>()?;
