@@ -189,7 +189,7 @@ mod tests {
         fn each_source_keeps_its_order_and_nothing_is_lost(
             steps in prop::collection::vec((0u64..5, any::<u64>(), any::<bool>()), 1..200),
         ) {
-            let (mut lines, mut waiting) = (ParkedLines::default(), Vec::new());
+            let (mut lines, mut waiting) = (ParkedLines::default(), Vec::<u64>::new());
             for (serial, (source, drawn, serves)) in (0..).zip(steps) {
                 if serves {
                     let served = serve(&mut lines, |number| (drawn >> (number % 64)) & 1 == 1);
