@@ -256,7 +256,7 @@ impl History {
         let payload = (ok && method < 2).then(|| self.blob(app, bytes));
         let code = if ok { Code::Ok } else { Code::Aborted };
         // Some servers are hostile.
-        let cpu_ns = if id % 3 == 0 { WILD_CPU_NS } else { 0 };
+        let cpu_ns = if id.is_multiple_of(3) { WILD_CPU_NS } else { 0 };
         let finish = Finish { cpu_ns, ..finish(CallId(id), code, payload) };
         self.submit(app, Submission::Finish(finish));
     }
