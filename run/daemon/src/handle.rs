@@ -377,15 +377,15 @@ impl Daemon {
             samples,
             tax: Arc::default(),
         };
-        let mut shards = Vec::new();
+        // The inbox goes first if what follows fails: the end of the daemon waits for an answer from there.
+        let (inbox, mut shards) = (inbox, Vec::new());
         let mut keys = KeySource::new(config.tls.clone())?;
         let loaded = keys.load(if inherited.is_some() { TAKEOVER_PATIENCE } else { START_PATIENCE })?;
         let (least, most) = (config.daemon.shards.least(), config.daemon.shards.most());
         let open = inherited.as_deref().map_or(least, |inherited| inherited.in_use().clamp(least, most));
         let all =
             inherited.as_deref_mut().map_or(Ok(most), |inherited| inherited.settle_shards(open, most))?;
-        let wakers = (0..all).map(|_| Ok(Arc::new(Waker::new()?)));
-        let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
+        let wakers = new_wakers(all)?;
         let places = ConnectionPlaces::new(config.connections());
         let shared = Arc::new(HostLimits::new(wakers.len() as u16));
         daemon.busy = wakers.iter().map(|_| Arc::default()).collect();
@@ -533,6 +533,10 @@ impl Daemon {
         self.threads.join();
         self.samples.take().into_iter().for_each(SampleThread::end);
     }
+}
+
+fn new_wakers(count: usize) -> io::Result<Vec<Arc<Waker>>> {
+    (0..count).map(|_| Ok(Arc::new(Waker::new()?))).collect()
 }
 
 /// An engine of this configuration; with what was handed over, if anything was.
