@@ -4,7 +4,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{ADMIN_PROTO, Ended, Host, SEARCH_PROTO, end, trunkline, watched};
@@ -310,6 +310,45 @@ fn benches_find_the_time_that_was_planted() {
     assert!(ns("service_ns", "min") >= 20_000_000, "{report:#}");
     // 40 calls due within 195 ms, each of which takes 20 ms: those that wait in line were due when they were due.
     assert!(ns("latency_ns", "max") >= 500_000_000 && ns("behind_ns", "p50") >= 100_000_000, "{report:#}");
+}
+
+/// A daemon's operator has nothing to wonder about: the stream that asks for types is ended, and not cancelled.
+#[test]
+fn looking_for_types_is_no_failed_call() {
+    watched();
+    let host = Host::start("");
+    let (_server, _client) = host.serve_search();
+    for verb in [
+        &["call", "Search/Query", r#"{"query": "ring"}"#][..],
+        &["call", "list"],
+        &["bench", "Search/Query", "-d", r#"{"query": "ring"}"#, "-n", "1"],
+    ] {
+        assert_eq!(host.verb(verb, "").code, Some(0), "{verb:?}");
+    }
+    let told = host.verb(&["explain", "ServerReflection"], "");
+    assert!(told.code == Some(0) && told.out.contains("ServerReflection"), "{told:?}");
+    assert!(!told.out.contains("CANCELLED"), "{}", told.out);
+}
+
+/// A call that was sent has a status, whatever becomes of the daemon: who tries again at 1 would make it twice.
+#[test]
+fn a_session_that_ends_is_the_end_of_its_call() {
+    watched();
+    let mut host = Host::start("");
+    let mut top =
+        trunkline(&["--socket", host.socket().to_str().unwrap(), "call", "--proto", ADMIN_PROTO, "-I"]);
+    top.args([concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto"), "Admin/Top", "{}"]);
+    let mut top = top.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut pictures = BufReader::new(top.stdout.take().unwrap());
+    pictures.read_line(&mut String::new()).unwrap();
+    host.child.kill().unwrap();
+    let ended = top.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(64 + 14), "{said}");
+    assert!(
+        said.starts_with("UNAVAILABLE: the daemon ended the session") && said.contains("unknown"),
+        "{said}"
+    );
 }
 
 /// Far more calls are due than can be made: the first signal ends the run, and says what was not sent.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Code, Deadline, Instant, Metadata, RouteIndex, Status};
+use trunkline_call::{CallId, Code, Deadline, Execution, Instant, Metadata, RouteIndex, Status};
 use trunkline_shm::monotonic_ns;
 
 /// Requests read ahead of the stream's window: enough to keep it full, few enough not to read a whole file at once.
@@ -137,6 +137,17 @@ impl<'a> Exchange<'a> {
     /// # Errors
     /// [`ExchangeError`]; the call is over then, too.
     pub fn next(&mut self) -> Result<Answer, ExchangeError> {
+        match self.advance() {
+            // It was sent, and nobody is left to say whether it ran.
+            Err(ExchangeError::Attach(lost @ AttachError::Detached(_))) if self.phase != Phase::Fresh => {
+                let status = Status::unavailable(lost.to_string()).with_execution(Execution::Unknown);
+                Ok(Answer::End(status, Metadata::default()))
+            }
+            next => next,
+        }
+    }
+
+    fn advance(&mut self) -> Result<Answer, ExchangeError> {
         loop {
             if let Some(answer) = self.answers.pop_front() {
                 return Ok(answer);

@@ -6,12 +6,17 @@ use prost_reflect::DescriptorPool;
 use prost_reflect::prost::Message;
 use prost_reflect::prost_types::FileDescriptorProto;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use trunkline::{Code, Status};
 
 /// Files taken from one server for one call. A large company's largest closure has a few thousand.
 const FILES_MAX: usize = 10_000;
 /// Bytes of them; as much as the daemon takes from an application in one descriptor set.
 const FILES_BYTES_MAX: usize = 16 << 20;
+
+/// Longest time a server gets to end a stream that has no more questions: a round trip, and no more than anybody
+/// notices.
+const END_MAX: Duration = Duration::from_millis(500);
 
 /// Why there are no types.
 #[derive(Debug, thiserror::Error)]
@@ -173,6 +178,19 @@ fn well_known(name: &str) -> Option<Vec<u8>> {
     DescriptorPool::global().get_file_by_name(name).map(|file| file.encode_to_vec())
 }
 
+/// Lets a stream end, for [`END_MAX`]: what takes longer goes on by itself, and ends with the program.
+fn await_end(end: impl FnOnce() + Send + 'static) {
+    let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+    let spawned = std::thread::Builder::new().name("reflection ends".into()).spawn(move || {
+        end();
+        drop(ended);
+    });
+    if spawned.is_ok() {
+        // Nothing is ever sent: it is disconnected, or late.
+        let _ = has_ended.recv_timeout(END_MAX);
+    }
+}
+
 /// Both versions have the same messages in different packages.
 macro_rules! version {
     ($version:ident) => {
@@ -183,9 +201,11 @@ macro_rules! version {
             use trunkline::{Receiver, Sender, Status, Wait};
             use trunkline_services::proto::grpc::reflection::$version as pb;
 
+            type Halves = (Sender<pb::ServerReflectionRequest>, Receiver<pb::ServerReflectionResponse>);
+
             pub struct Stream {
-                questions: Sender<pb::ServerReflectionRequest>,
-                answers: Receiver<pb::ServerReflectionResponse>,
+                /// Until it is dropped.
+                halves: Option<Halves>,
             }
 
             /// The same metadata as the call's: a server may want to know who asks. The time limit is another: this is
@@ -199,8 +219,20 @@ macro_rules! version {
                 if let Some(timeout) = way.timeout {
                     call = call.with_timeout(timeout.max(crate::call::attachment::PATIENCE));
                 }
-                let (questions, answers) = call.split();
-                Ok(Stream { questions, answers })
+                Ok(Stream { halves: Some(call.split()) })
+            }
+
+            /// A stream that is only dropped is a cancelled call, which whoever watches the server has to wonder about:
+            /// it is ended, if the server does its part soon.
+            impl Drop for Stream {
+                fn drop(&mut self) {
+                    let Some((questions, answers)) = self.halves.take() else { return };
+                    super::await_end(move || {
+                        drop(questions);
+                        let mut answers = answers;
+                        let _ = answers.recv().wait();
+                    });
+                }
             }
 
             impl super::Stream for Stream {
@@ -211,9 +243,12 @@ macro_rules! version {
                         Ask::Symbol(name) => MessageRequest::FileContainingSymbol(name.clone()),
                     });
                     let request = pb::ServerReflectionRequest { message_request, ..Default::default() };
+                    let Some((questions, answers)) = &mut self.halves else {
+                        return Err(ReflectError::Confused);
+                    };
                     // A stream that is over says why to whoever receives.
-                    let _ = self.questions.send(request).wait();
-                    let answer = self.answers.recv().wait()?;
+                    let _ = questions.send(request).wait();
+                    let answer = answers.recv().wait()?;
                     let answer = answer.ok_or_else(|| Status::unavailable("the server ended the stream"))?;
                     match answer.into_inner().message_response {
                         Some(MessageResponse::ListServicesResponse(list)) => {
