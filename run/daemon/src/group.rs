@@ -353,14 +353,46 @@ impl Beside {
         }
         let unwatched_ns = (!self.is_watched).then_some(UNWATCHED_NS);
         let rest_ns = self.shard.rest_ns().into_iter().chain(unwatched_ns).min();
+        if rest_ns == Some(0) {
+            self.shard.crossings.disarm();
+            return false;
+        }
         (self.rests, self.due) = (true, rest_ns.map(|ns| now().plus_ns(ns)));
         true
     }
 
-    /// Its poller has something, or a timer of it is due. Whether there was anything to do.
+    /// Its poller has something, or a timer of it is due. Whether there was anything to do. What is due may be what
+    /// only a turn does, and before the next the thread may sleep.
     fn wake(&mut self) -> bool {
         (self.rests, self.due) = (false, None);
-        self.shard.sleep(Some(0))
+        let worked = self.shard.sleep(Some(0));
+        self.turn() | worked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a shard without a thread of its own does what is due, though its thread sleeps whenever it may.
+    use super::*;
+    use crate::handle::tests::shards_at_rest;
+    use crate::reports::AskedReport;
+    use std::sync::mpsc::channel;
+    use trunkline_telemetry::Ask;
+
+    #[test]
+    fn a_report_that_had_to_wait_is_made_when_its_time_comes() {
+        let (_daemon, shards) = shards_at_rest("[daemon]\nshards = 2");
+        let threaded = shards.into_iter().map(|shard| Threaded { shard, orders: channel().1 }).collect();
+        let Some(mut group) = Group::of(threaded) else { panic!("there are shards") };
+        let beside = &mut group.others[0];
+        assert!(beside.rest(), "nothing is to be done");
+        let (reply, reported) = channel();
+        beside.shard.reports.ask(AskedReport::Whole(Ask::default(), reply));
+        // Its timer is due, and says so once.
+        beside.wake();
+        assert!(beside.shard.reports.is_under_way(), "only a turn makes reports");
+        assert!(!beside.rest(), "there is more of it");
+        assert!((0..1000).any(|_| !beside.turn() && reported.try_recv().is_ok()), "it is made in turns");
     }
 }
 
