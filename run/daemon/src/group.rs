@@ -372,12 +372,18 @@ impl Beside {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that a shard without a thread of its own does what is due, though its thread sleeps whenever it may.
+    //! Shows that a shard without a thread of its own does what is due, though its thread sleeps whenever it may; and
+    //! that one on its way to a thread stands still with it.
     use super::*;
-    use crate::handle::tests::shards_at_rest;
+    use crate::command::Command;
+    use crate::handle::tests::{shards_at_rest, threaded_at_rest};
+    use crate::handover::Stand;
     use crate::reports::AskedReport;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
     use trunkline_telemetry::Ask;
+
+    const WATCHDOG: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_report_that_had_to_wait_is_made_when_its_time_comes() {
@@ -394,19 +400,6 @@ mod tests {
         assert!(!beside.rest(), "there is more of it");
         assert!((0..1000).any(|_| !beside.turn() && reported.try_recv().is_ok()), "it is made in turns");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Shows that a shard on its way to a thread stands still with it.
-    use super::*;
-    use crate::command::Command;
-    use crate::handle::tests::threaded_at_rest;
-    use crate::handover::Stand;
-    use std::sync::mpsc::channel;
-    use std::time::Duration;
-
-    const WATCHDOG: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_thread_takes_in_what_it_was_given_before_it_stands_still() {
