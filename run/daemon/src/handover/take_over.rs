@@ -66,18 +66,19 @@ impl Begun {
     ///
     /// # Errors
     /// What the kernel says.
-    fn of(Prepared { control, shards, open, daemon }: Prepared) -> Result<Self, StartError> {
-        let mut groups = Vec::new();
+    fn of(Prepared { daemon, control, shards, open }: Prepared) -> Result<Self, StartError> {
+        let (give, given) = channel::<Control>();
+        // From here on all of it, if it fails: the daemon, which waits for the others, goes last.
+        let mut begun = Self { control: (give, control), groups: Vec::new(), daemon };
         for group in Group::spread(shards, open)? {
             let (give, given) = channel::<Group>();
-            daemon.threads.spawn(THREAD_NAME, move || given.into_iter().take(1).for_each(Group::run))?;
-            groups.push((give, group));
+            let run = move || given.into_iter().take(1).for_each(Group::run);
+            begun.daemon.threads.spawn(THREAD_NAME, run)?;
+            begun.groups.push((give, group));
         }
-        let (give, given) = channel::<Control>();
-        daemon
-            .threads
-            .spawn("trunkline-control", move || given.into_iter().take(1).for_each(Control::run))?;
-        Ok(Self { control: (give, control), groups, daemon })
+        let run = move || given.into_iter().take(1).for_each(Control::run);
+        begun.daemon.threads.spawn("trunkline-control", run)?;
+        Ok(begun)
     }
 
     fn shards(&self) -> impl Iterator<Item = &Shard> {
@@ -118,5 +119,22 @@ impl Begun {
         control.hold_to_rules(|session| {
             shards.get(&session.shard).map_or_else(Default::default, |shard| shard.bound(session.key))
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a successor that is not told to go ends, with its threads.
+    use super::*;
+
+    #[test]
+    fn threads_that_are_given_nothing_end() {
+        let config = Config::from_toml("[daemon]\nshards = 2\n", "test").unwrap();
+        let ready = Daemon::prepare(config, (None, None), Endpoints::default(), None);
+        let Ok(ready) = ready else { panic!("shards can be made") };
+        let Ok(begun) = Begun::of(ready) else { panic!("there are threads") };
+        let threads = std::sync::Arc::clone(&begun.daemon.threads);
+        drop(begun);
+        threads.join();
     }
 }
