@@ -32,7 +32,7 @@ pub(crate) struct Sessions {
     /// Some have rung since entries were last taken.
     pub have_rung: bool,
     /// Connections of sessions that end with the daemon.
-    pub ending: Vec<Box<EndingConnection>>,
+    pub ending: Vec<EndingConnection>,
 }
 
 /// A session on its way from one shard to another. The application notices nothing: its memory and its descriptors are

@@ -168,7 +168,7 @@ impl Shard {
             }
             Command::Renewing { session, told } => self.heap_offered(session, told),
             Command::Detach { session, connection } => self.end_session(session, *connection),
-            Command::EndWithDaemon(connection) => self.sessions.ending.push(connection),
+            Command::EndWithDaemon(connection) => self.sessions.ending.push(*connection),
             Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
             Command::Adopt { moving, reply } => drop(reply.send(self.adopt(*moving))),
             Command::AskToRedial { peer } => self.ask_to_redial(peer),

@@ -4,6 +4,7 @@
 //! not read: the last answers of a daemon that has drained. So every connection is closed by a
 //! [`LingeringClose`], which takes a second at most.
 
+use crate::clients::EndingConnection;
 use crate::clock::now;
 use crate::shard::Shard;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use trunkline_net::{LingeringClose, Poller, Token};
 pub(crate) fn close(mut shard: Shard) {
     shard.let_out();
     // No ring is read any more: applications may hear of the end.
-    std::mem::take(&mut shard.sessions.ending).into_iter().for_each(|connection| connection.end());
+    std::mem::take(&mut shard.sessions.ending).into_iter().for_each(EndingConnection::end);
     let natives = shard.sockets.take_streams().map(|stream| LingeringClose::new(stream, Vec::new(), now()));
     let https = shard.https.close_all(now());
     let lingering = shard.pending.take_lingering();
