@@ -590,7 +590,7 @@ impl History {
         let code = if ok { Code::Ok } else { Code::Aborted };
         self.ledger.call(number).served[place].ended = Some(code);
         // Some servers are hostile.
-        let cpu_ns = if id % 3 == 0 { WILD_CPU_NS } else { 0 };
+        let cpu_ns = if id.is_multiple_of(3) { WILD_CPU_NS } else { 0 };
         let finish = Finish { cpu_ns, ..finish(CallId(id), code, payload) };
         self.submit(app, Submission::Finish(finish));
     }
