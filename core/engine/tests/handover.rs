@@ -668,6 +668,22 @@ fn another_version_is_refused_by_its_number() {
     assert!(matches!(try_out(&[], &exported.schemas), Err(HandoverError::Malformed(_))));
 }
 
+/// Whatever does not hold together, an operator learns whose it is.
+#[test]
+fn a_state_that_contradicts_itself_says_whose_part_does() {
+    let mut world = World::new();
+    world.attach(0, PROTO, TARGET, false);
+    let exported = world.hosts[0].engine.export().unwrap();
+    let name = b"answer_bytes";
+    let at = exported.state.windows(name.len()).position(|word| word == name).unwrap() + name.len();
+    let mut state = exported.state.clone();
+    assert_eq!(state[at], 0);
+    // A number of eight bytes.
+    state.splice(at..=at, [0x1b, 0x7f, 0, 0, 0, 0, 0, 0, 0]);
+    let refused = try_out(&state, &exported.schemas).unwrap_err();
+    assert_eq!(refused.to_string(), "the state contradicts itself: session app0");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 

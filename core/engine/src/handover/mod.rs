@@ -12,7 +12,7 @@
 //! * `export.rs` and `take_over.rs` write and read; `types.rs` has the numbered types, `entries.rs` completions;
 //! * `front.rs` reads the little that is needed before the rest;
 //! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
-//!   refused, and never panics later;
+//!   refused, and never panics later. What is only counted or told, by peers, too, is clipped instead;
 //! * `grpc.rs` empties connections of gRPC beforehand;
 //! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
 //! * `resume.rs` ends what could not come along, and gives everything else a push.

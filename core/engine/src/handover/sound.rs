@@ -26,16 +26,21 @@ pub(super) struct Sound<'a> {
 
 impl Sound<'_> {
     /// # Errors
-    /// What does not hold.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let all = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
-        all(self.sessions.iter().all(|(_, session)| self.session_is_sound(session)), "session")?;
-        all(self.peers.iter().all(|(_, peer)| self.peer_is_sound(peer)), "peer")?;
+    /// What does not hold, and whose it is.
+    pub fn check(&self) -> Result<(), String> {
+        let all = |found: Option<String>| found.map_or(Ok(()), Err);
+        let mut sessions = self.sessions.iter().map(|(_, session)| session);
+        let session = sessions.find(|session| !self.session_is_sound(session));
+        all(session.map(|session| format!("session {}", session.label)))?;
+        let peer = self.peers.iter().map(|(_, peer)| peer).find(|peer| !self.peer_is_sound(peer));
+        all(peer.map(|peer| format!("connection {}", peer.label)))?;
         let shards = self.shards.elsewhere.is_sound(|method| self.registry.knows(method));
-        all(shards, "another shard")?;
-        all(self.calls.iter().all(|(_, call)| self.call_is_sound(call)), "call")?;
+        all((!shards).then(|| "another shard".to_owned()))?;
+        let call = self.calls.iter().map(|(_, call)| call).find(|call| !self.call_is_sound(call));
+        all(call.map(|call| format!("call of {}", self.registry.path(call.method))))?;
         let in_heap = |span: trunkline_call::entry::Span| span.offset.checked_add(span.len).is_some();
-        all(self.lent.iter().all(|(_, lent)| in_heap(lent.span) && in_heap(lent.block)), "lent block")
+        let lent = self.lent.iter().all(|(_, lent)| in_heap(lent.span) && in_heap(lent.block));
+        all((!lent).then(|| "lent block".to_owned()))
     }
 
     fn session_is_sound(&self, session: &Session) -> bool {

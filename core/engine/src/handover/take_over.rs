@@ -36,9 +36,9 @@ pub enum HandoverError {
     /// It cannot be read.
     #[error("the state cannot be read: {0}")]
     Malformed(String),
-    /// It contradicts itself.
+    /// It contradicts itself. Says whose part it is, so that an operator can have that part end.
     #[error("the state contradicts itself: {0}")]
-    Unsound(&'static str),
+    Unsound(String),
     /// A schema that was handed over does not define a type that is in use.
     #[error("the state names types that its schemas do not define")]
     Types,
@@ -111,7 +111,7 @@ impl Engine {
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
         if !self.shards.take_up(arriving.shards) {
-            return Err(HandoverError::Unsound("it is of another shard"));
+            return Err(HandoverError::Unsound("it is of another shard".to_owned()));
         }
         if self.shards.had_plain_ids() {
             self.keep_plain_ids();
@@ -122,11 +122,11 @@ impl Engine {
             return Err(HandoverError::Types);
         }
         if !self.remotes.take_up(arriving.remotes) {
-            return Err(HandoverError::Unsound("two endpoints of one name"));
+            return Err(HandoverError::Unsound("two endpoints of one name".to_owned()));
         }
         let telemetry = &mut self.telemetry;
         if !self.registry.take_up(|path| telemetry.method(path)) {
-            return Err(HandoverError::Unsound("two methods of one path"));
+            return Err(HandoverError::Unsound("two methods of one path".to_owned()));
         }
         let Self { peers, registry, .. } = &mut self;
         for (_, peer) in peers.iter_mut() {
@@ -139,7 +139,7 @@ impl Engine {
             self.clusters.occupy(placed);
         }
         let taken = self.r2p2.take_up(arriving.r2p2, &self.limits);
-        taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
+        taken.map_err(|unsound| HandoverError::Unsound(unsound.to_string()))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
         self.hold_targets_again();
@@ -184,7 +184,8 @@ impl Engine {
                 Some((_, LaneIndex::Small)) | None => &self.native.small,
             };
             let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(Arc::clone(config));
-            peer.connection = taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
+            let named = |why: &str| HandoverError::Unsound(format!("connection {}: {why}", peer.label));
+            peer.connection = taken.map_err(|unsound| named(unsound.0))?;
             peer.is_host = self.hosts.include(peer.identity.proven());
             if !peer.is_host {
                 peer.callers_heard = CallersHeard::default();

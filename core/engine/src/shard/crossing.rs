@@ -26,6 +26,10 @@ impl Crossing {
     pub(crate) fn goes_ahead(&self) -> bool {
         matches!(self.0, ShardSaid::Offers(_) | ShardSaid::Arrived | ShardSaid::Moved { .. })
     }
+
+    pub(crate) fn says_what_was_used(&self) -> bool {
+        matches!(self.0, ShardSaid::Taken(_))
+    }
 }
 
 /// What is said. Calls go by the number they have at the shard that makes them.

@@ -168,7 +168,10 @@ impl ShardLinks {
 
     /// How many shards there must be: up to the last with which this one has calls. Alone it has no way to itself.
     pub fn busy(&self) -> u16 {
-        self.links.iter().rposition(|link| !link.is_idle()).map_or(0, |last| (last as u16 + 1).max(2))
+        let says = |link: &Link| !link.taken.is_empty() || link.outbox.iter().any(Crossing::says_what_was_used);
+        // Without it, those whose bytes it has used could send less for ever.
+        let own = if self.links.iter().any(says) { self.own + 1 } else { 0 };
+        self.links.iter().rposition(|link| !link.is_idle()).map_or(own, |last| own.max(last as u16 + 1).max(2))
     }
 
     /// Queues something for a shard.
@@ -595,6 +598,20 @@ impl ShardLinks {
 mod tests {
     //! Shows what goes on where there are fewer shards than before.
     use super::*;
+
+    #[test]
+    fn a_shard_stays_until_it_has_said_what_it_has_used() {
+        let body = CrossedBody { from: ShardIndex(0), bytes: vec![7; 100], ..CrossedBody::default() };
+        let mut links = ShardLinks::default();
+        links.join(ShardIndex(2), 3);
+        assert_eq!(links.busy(), 0);
+        links.used(&body);
+        assert_eq!(links.busy(), 3);
+        let said = links.pop(ShardIndex(0)).unwrap();
+        assert_eq!(links.busy(), 0);
+        links.put_back(ShardIndex(0), said);
+        assert_eq!(links.busy(), 3);
+    }
 
     #[test]
     fn what_waited_for_a_session_goes_on_where_it_came_from_a_shard_that_is_there() {
