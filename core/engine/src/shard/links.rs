@@ -168,10 +168,14 @@ impl ShardLinks {
 
     /// How many shards there must be: up to the last with which this one has calls. Alone it has no way to itself.
     pub fn busy(&self) -> u16 {
-        let says = |link: &Link| !link.taken.is_empty() || link.outbox.iter().any(Crossing::says_what_was_used);
+        let says =
+            |link: &Link| !link.taken.is_empty() || link.outbox.iter().any(Crossing::says_what_was_used);
         // Without it, those whose bytes it has used could send less for ever.
         let own = if self.links.iter().any(says) { self.own + 1 } else { 0 };
-        self.links.iter().rposition(|link| !link.is_idle()).map_or(own, |last| own.max(last as u16 + 1).max(2))
+        self.links
+            .iter()
+            .rposition(|link| !link.is_idle())
+            .map_or(own, |last| own.max(last as u16 + 1).max(2))
     }
 
     /// Queues something for a shard.
