@@ -85,12 +85,12 @@ pub fn duration(ns: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A number with its noun, in the plural unless it is one: `1 call`, `2 calls`, `2 policies`, `2 processes`.
+/// A number with its noun, in the plural unless it is one: `1 call`, `2 calls`, `2 days`, `2 policies`, `2 processes`.
 pub fn count(number: u64, noun: &str) -> String {
     if number == 1 {
         return format!("1 {noun}");
     }
-    match noun.strip_suffix('y') {
+    match noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
         Some(stem) => format!("{number} {stem}ies"),
         None if noun.ends_with('s') => format!("{number} {noun}es"),
         None => format!("{number} {noun}s"),
