@@ -174,8 +174,16 @@ pub(crate) fn park(
     }
 }
 
-/// Room was made in a session's receive heap: those who wait for it go on, streams last.
+/// Room was made in a session's receive heap: those who wait for it go on, streams last. Mostly nobody does.
+#[inline]
 pub(crate) fn unpark(engine: &mut Engine, turn: &mut Turn<'_>, session: SessionKey) {
+    if engine.sessions.find(session).is_some_and(Session::has_parked) {
+        unpark_some(engine, turn, session);
+    }
+}
+
+#[cold]
+fn unpark_some(engine: &mut Engine, turn: &mut Turn<'_>, session: SessionKey) {
     if serve_parked(engine, turn, session, |session| &mut session.parked.room) {
         serve_parked(engine, turn, session, |session| &mut session.parked.openings);
         serve_parked(engine, turn, session, |session| &mut session.parked_streams);

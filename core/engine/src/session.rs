@@ -214,6 +214,12 @@ impl Session {
         application_of(&self.label)
     }
 
+    /// Whether calls wait for its receive heap.
+    #[inline]
+    pub(crate) fn has_parked(&self) -> bool {
+        self.parked.len() + self.parked_streams.len() > 0
+    }
+
     /// Whether one more call may be delivered to it, of this source.
     pub(crate) fn has_room(&self, limits: &Limits, source: impl FnOnce() -> Arc<str>) -> bool {
         let limit = limits.calls_delivered_per_session as u64;

@@ -428,6 +428,11 @@ impl Heaps for BlockHeaps {
         BLOCK_BYTES
     }
 
+    /// As in a heap of the usual size, of which little is taken.
+    fn receive_usual(&self, _: SessionKey) -> u32 {
+        64 << 20
+    }
+
     fn discard(&mut self, session: SessionKey, offset: u32) {
         self.slots[session.index()].free.push(offset);
     }
