@@ -77,7 +77,7 @@ impl ConnectionBudget {
     /// # Errors
     /// Which limit is reached.
     pub fn admit(&self, source: Source) -> Result<Place, Full> {
-        let taken = self.0.taken();
+        let mut taken = self.0.taken();
         // First what the source itself can mend: where both are reached, nobody else is to give way for it in vain.
         if taken.of_source.get(&source).is_some_and(|count| *count >= self.0.limits.of_source) {
             return Err(Full::Source);
@@ -85,15 +85,13 @@ impl ConnectionBudget {
         if taken.in_all >= self.0.limits.in_all {
             return Err(Full::All);
         }
-        drop(taken);
-        Ok(self.hold(source))
+        taken.add(source);
+        Ok(Place { shared: Arc::clone(&self.0), source })
     }
 
     /// A place for a connection that is there already: it came from another process.
     pub fn hold(&self, source: Source) -> Place {
-        let mut taken = self.0.taken();
-        taken.in_all += 1;
-        *taken.of_source.entry(source).or_default() += 1;
+        self.0.taken().add(source);
         Place { shared: Arc::clone(&self.0), source }
     }
 
@@ -106,6 +104,13 @@ impl ConnectionBudget {
 impl Shared {
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn add(&mut self, source: Source) {
+        self.in_all += 1;
+        *self.of_source.entry(source).or_default() += 1;
     }
 }
 
@@ -150,6 +155,26 @@ mod tests {
         drop(inherited);
         assert!(budget.0.taken().of_source.is_empty() && budget.0.taken().in_all == 0);
         assert!(budget.admit(a).is_ok());
+    }
+
+    /// Shards accept at the same time: those that want the last place do not both have it.
+    #[test]
+    fn there_are_never_more_than_there_may_be() {
+        let budget = ConnectionBudget::new(ConnectionLimits { of_source: 1000, in_all: 1 });
+        let held = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50_000 {
+                        let Ok(place) = budget.admit(Source::User(7)) else { continue };
+                        let before = held.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        assert_eq!(before, 0, "somebody else has the only place");
+                        held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        drop(place);
+                    }
+                });
+            }
+        });
     }
 
     #[test]
