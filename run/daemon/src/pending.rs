@@ -487,7 +487,8 @@ impl Shard {
         self.with_natives(|natives, lent| natives.begin(lent, peer, stream, first, known));
     }
 
-    /// It is among the unidentified until it greets: where its place was given away, it may be the one that gives way.
+    /// It is among the unidentified until it greets. One whose place was given away is so no more, or another shard
+    /// could give the same place away once more: it greets now, or is the one that gives way.
     fn adopt_native(
         &mut self,
         stream: Stream,
@@ -496,11 +497,12 @@ impl Shard {
         place: Identified,
     ) {
         let peer = self.engine.accept_peer(now(), label(&stream));
-        if let Some(key) = unidentified {
+        let is_owed = place != Identified::Stays;
+        if let Some(key) = unidentified.filter(|_| !is_owed) {
             self.pending.places.unidentified.begins(self.index, key, peer);
         }
         self.begin_native(peer, stream, first, unidentified);
-        if !self.may_stay(place) {
+        if is_owed && unidentified.is_some_and(|key| self.sockets.is_unidentified(peer, key)) {
             self.with_natives(|natives, lent| natives.lose(lent, peer, GAVE_WAY));
         }
     }
