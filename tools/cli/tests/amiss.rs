@@ -59,6 +59,8 @@ fn a_terminal_that_closes_ends_a_daemon_in_peace() {
         return;
     }
     let mut host = Host::start("");
+    // Held, because `wait` closes it, and a daemon whose standard input is closed ends for that reason.
+    let _held = host.child.stdin.take();
     kill_process(Pid::from_child(&host.child), Signal::HUP).unwrap();
     assert_eq!(host.child.wait().unwrap().code(), Some(0), "{}", host.log());
     assert!(!host.socket().exists() && host.log().contains("trunkline upgrade"), "{}", host.log());
