@@ -113,6 +113,8 @@ fn place_linear(
                 let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
                 decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
             }
+            // Agreed by types that nobody here knows any more.
+            Some(Form::Opaque) => Err(untyped()),
             _ => write_headerless(heaps, to, wanted, bytes),
         },
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {

@@ -12,6 +12,7 @@ use crate::gateway_client::Gateway;
 use crate::grpc_peer::{GrpcLeaving, GrpcPeer};
 use crate::grpc_settings::GrpcSettings;
 use crate::handover::awaited::Awaited;
+use crate::handover::left_out::LeftOut;
 use crate::heaps::Heaps;
 use crate::held::HeldBudget;
 use crate::invariants::Invariants;
@@ -72,6 +73,7 @@ pub struct Engine {
     pub(crate) grpc_leaving: GrpcLeaving,
     /// Services of the daemon itself that are between two processes.
     pub(crate) awaited: Awaited,
+    pub(crate) left_out: LeftOut,
     pub(crate) workers: Workers,
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
@@ -209,6 +211,7 @@ impl Engine {
             r2p2: R2p2::default(),
             grpc_leaving: GrpcLeaving::default(),
             awaited: Awaited::default(),
+            left_out: LeftOut::default(),
             workers: Workers::default(),
             remotes: Remotes::default(),
             clusters: Clusters::default(),

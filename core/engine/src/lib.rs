@@ -148,7 +148,7 @@ pub use engine::{Engine, Plant, SessionFault, Turn};
 pub use gateway_client::{CallRights, CallRule, GatewaySettings};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
-pub use handover::{Brought, Exported, GrpcLeft, HandoverError};
+pub use handover::{Brought, Exported, GrpcLeft, HandoverError, LeftOutReason, LeftOutSession};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::StateParts;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, Finish, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
-    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits,
-    PeerIdentity, SessionKey, Turn,
+    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, LeftOutReason,
+    Limits, PeerIdentity, SessionKey, Turn,
 };
 use trunkline_grpc::{Event, StreamTag};
+use trunkline_schema::Schema;
 use world::web::blob;
 use world::*;
 
@@ -668,9 +669,9 @@ fn another_version_is_refused_by_its_number() {
     assert!(matches!(try_out(&[], &exported.schemas), Err(HandoverError::Malformed(_))));
 }
 
-/// Whatever does not hold together, an operator learns whose it is.
+/// Whose part does not hold together ends, and an operator learns who that is.
 #[test]
-fn a_state_that_contradicts_itself_says_whose_part_does() {
+fn a_session_that_contradicts_itself_is_left_out_alone() {
     let mut world = World::new();
     world.attach(0, PROTO, TARGET, false);
     let exported = world.hosts[0].engine.export().unwrap();
@@ -680,8 +681,101 @@ fn a_state_that_contradicts_itself_says_whose_part_does() {
     assert_eq!(state[at], 0);
     // A number of eight bytes.
     state.splice(at..=at, [0x1b, 0x7f, 0, 0, 0, 0, 0, 0, 0]);
-    let refused = try_out(&state, &exported.schemas).unwrap_err();
-    assert_eq!(refused.to_string(), "the state contradicts itself: session app0");
+    try_out(&state, &exported.schemas).unwrap();
+    let engine = fresh().take_over(&state, &exported.schemas).unwrap();
+    let left_out = engine.left_out();
+    assert_eq!(left_out.iter().map(|one| &*one.label).collect::<Vec<_>>(), ["app0"]);
+    assert_eq!(left_out[0].reason, LeftOutReason::Unsound);
+}
+
+/// What a schema does not define any more.
+fn nothing() -> Arc<BoundSchema> {
+    Arc::new(BoundSchema::new(Schema::from_descriptor_set(&[]).unwrap()))
+}
+
+/// Goes on with another state than the engine would write down.
+fn go_on_with(world: &mut World, host: usize, state: &[u8], schemas: &[Arc<BoundSchema>]) -> Vec<String> {
+    let mut engine = fresh().take_over(state, schemas).unwrap();
+    let sessions = engine.left_out().into_iter().map(|one| format!("{}: {}", one.label, one.reason));
+    let connections = engine.left_out_connections().into_iter().map(|(label, why)| format!("{label}: {why}"));
+    let left_out = sessions.chain(connections).collect();
+    let Host { engine: old, heaps } = &mut world.hosts[host];
+    let everything = Brought { socket: &|_| true, memory: &|_| true };
+    engine.go_on_elsewhere(&mut Turn { now: world.now, heaps }, &everything);
+    *old = engine;
+    left_out
+}
+
+/// A program that takes descriptor sets more strictly parts with those who have bound one it refuses: callers of
+/// theirs hear that they are gone, and everybody else goes on.
+#[test]
+fn a_session_whose_schema_is_refused_is_left_out_alone() {
+    for serves in [true, false] {
+        let mut world = World::new();
+        let mut refused = world.attach(0, OLDER_PROTO, None, serves);
+        let mut other = world.attach(0, PROTO, None, !serves);
+        let caller = if serves { &mut other } else { &mut refused };
+        let payload = world.blob(caller, b"question");
+        let call = caller.call(0, Some(payload), true);
+        world.submit(caller, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut refused, &mut other]);
+        let server = if serves { &mut refused } else { &mut other };
+        assert_eq!(server.inbox.len(), 1);
+        server.inbox.clear();
+
+        let Exported { state, mut schemas } = world.hosts[0].engine.export().unwrap();
+        for schema in schemas.iter_mut().filter(|schema| Arc::ptr_eq(schema, &refused.schema)) {
+            *schema = nothing();
+        }
+        let left_out = go_on_with(&mut world, 0, &state, &schemas);
+        assert_eq!(left_out, ["app0: world.Blob, which it has bound, is no message for this program"]);
+        world.settle(&mut [&mut refused, &mut other]);
+        if serves {
+            assert_eq!(finished(&other), [Code::Unavailable]);
+            // The name is free, and the engine goes on.
+            let mut next = world.attach(0, PROTO, None, true);
+            let payload = world.blob(&mut other, b"question");
+            let call = other.call(0, Some(payload), true);
+            world.submit(&other, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut other, &mut next]);
+            delivered(&mut next);
+        } else {
+            assert!(matches!(other.inbox[..], [Completion::Cancelled { .. }]), "{:?}", other.inbox);
+        }
+        assert_eq!(world.hosts[0].engine.snapshot().sessions.len(), 1 + usize::from(serves));
+        world.replace_engine(0);
+    }
+}
+
+/// A connection whose part does not hold together is lost, with the calls on it; everybody else goes on.
+#[test]
+fn a_connection_that_contradicts_itself_is_left_out_alone() {
+    for host in [0, 1] {
+        let mut world = World::new();
+        let mut client = world.attach(0, PROTO, TARGET, false);
+        let mut server = world.attach(1, PROTO, None, true);
+        let payload = world.blob(&mut client, b"question");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        delivered(&mut server);
+
+        let Exported { mut state, schemas } = world.hosts[host].engine.export().unwrap();
+        let name = b"assembling_bytes";
+        let at = state.windows(name.len()).position(|word| word == name).unwrap() + name.len();
+        assert_eq!(state[at], 0);
+        state.splice(at..=at, [0x1b, 0x7f, 0, 0, 0, 0, 0, 0, 0]);
+        let left_out = go_on_with(&mut world, host, &state, &schemas);
+        assert_eq!(left_out.len(), 1, "{left_out:?}");
+        let snapshot = world.hosts[host].engine.snapshot();
+        assert_eq!((snapshot.peers.len(), snapshot.sessions.len()), (0, 1));
+        let app = if host == 0 { &mut client } else { &mut server };
+        world.settle(&mut [app]);
+        match host {
+            0 => assert_eq!(finished(app), [Code::Unavailable]),
+            _ => assert!(matches!(app.inbox[..], [Completion::Cancelled { .. }]), "{:?}", app.inbox),
+        }
+    }
 }
 
 proptest! {

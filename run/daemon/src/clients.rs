@@ -481,8 +481,8 @@ impl Client {
     }
 
     /// Tells one that another daemon had of its new receive heap: of the descriptor, its bytes and its number, before
-    /// anything points into it. One that cannot follow ends.
-    pub fn follow(&mut self, heap: Option<(OwnedFd, u32, u32)>) {
+    /// anything points into it. One that cannot follow ends, and hears why if there is more to say.
+    pub fn follow(&mut self, heap: Option<(OwnedFd, u32, u32)>, why: Option<String>) {
         match heap {
             Some((fd, bytes, heap_number)) if self.may_move && self.session.is_some() => {
                 self.heap_bytes = bytes.into();
@@ -490,9 +490,9 @@ impl Client {
                 self.reply(0, reply::Kind::Moved(moved), &[fd.as_fd()]);
             }
             _ if self.session.is_some() => {
-                let why = "the daemon was replaced, and this session cannot follow; attach again";
+                let usual = || "the daemon was replaced, and this session cannot follow; attach again".into();
                 self.session = None;
-                self.dismiss(0, why.into());
+                self.dismiss(0, why.unwrap_or_else(usual));
             }
             _ => {}
         }

@@ -194,7 +194,7 @@ mod tests {
         let mut scene = scene();
         let (mut client, theirs) = scene.client();
         drop(theirs);
-        client.follow(Some((trunkline_shm::create_receive_heap(1 << 20).unwrap().1, 1 << 20, 1)));
+        client.follow(Some((trunkline_shm::create_receive_heap(1 << 20).unwrap().1, 1 << 20, 1)), None);
         assert_eq!(scene.control.take_in(client), None);
         scene.shard.take_commands();
         assert!(!scene.has_ring());

@@ -13,6 +13,8 @@
 //! * `front.rs` reads the little that is needed before the rest;
 //! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
 //!   refused, and never panics later. What is only counted or told, by peers, too, is clipped instead;
+//! * `left_out.rs` ends sessions and connections whose part does not hold together, or which use types that this
+//!   program does not take: everybody else goes on;
 //! * `grpc.rs` empties connections of gRPC beforehand;
 //! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
 //! * `resume.rs` ends what could not come along, and gives everything else a push.
@@ -27,6 +29,7 @@ pub(crate) mod entries;
 mod export;
 mod front;
 pub(crate) mod grpc;
+pub(crate) mod left_out;
 mod resume;
 mod sound;
 mod take_over;
@@ -34,5 +37,6 @@ mod types;
 
 pub use export::Exported;
 pub use grpc::GrpcLeft;
+pub use left_out::{LeftOutReason, LeftOutSession};
 pub use resume::Brought;
 pub use take_over::HandoverError;

@@ -27,7 +27,8 @@ impl Engine {
     pub fn go_on_elsewhere(&mut self, turn: &mut Turn<'_>, brought: &Brought<'_>) {
         self.count_what_waits(turn);
         let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
-        let behind = sessions.iter().copied().filter(|key| !(brought.memory)(*key)).collect();
+        let is_behind = |key: &SessionKey| self.is_left_out(*key) || !(brought.memory)(*key);
+        let behind = sessions.iter().copied().filter(is_behind).collect();
         // Before anything goes on: what moves on would be handed to somebody who is not there.
         let behind = self.leave_behind(turn, behind);
         self.rename_blocks(turn);
@@ -35,6 +36,7 @@ impl Engine {
         for (key, parked) in behind {
             self.end_calls_of(turn, key, parked);
         }
+        self.lose_left_out(turn);
         self.forget_unwanted();
         let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers.iter().filter(|key| !(brought.socket)(**key)) {

@@ -16,8 +16,6 @@ const CALLS_MAX: u32 = 1 << 24;
 
 /// What arrives, as far as it is to be sound.
 pub(super) struct Sound<'a> {
-    pub sessions: &'a Table<Session>,
-    pub peers: &'a Table<Peer>,
     pub calls: &'a Table<Call>,
     pub lent: &'a Table<Lent>,
     pub registry: &'a Registry,
@@ -29,11 +27,6 @@ impl Sound<'_> {
     /// What does not hold, and whose it is.
     pub fn check(&self) -> Result<(), String> {
         let all = |found: Option<String>| found.map_or(Ok(()), Err);
-        let mut sessions = self.sessions.iter().map(|(_, session)| session);
-        let session = sessions.find(|session| !self.session_is_sound(session));
-        all(session.map(|session| format!("session {}", session.label)))?;
-        let peer = self.peers.iter().map(|(_, peer)| peer).find(|peer| !self.peer_is_sound(peer));
-        all(peer.map(|peer| format!("connection {}", peer.label)))?;
         let shards = self.shards.elsewhere.is_sound(|method| self.registry.knows(method));
         all((!shards).then(|| "another shard".to_owned()))?;
         let call = self.calls.iter().map(|(_, call)| call).find(|call| !self.call_is_sound(call));
@@ -43,31 +36,33 @@ impl Sound<'_> {
         all((!lent).then(|| "lent block".to_owned()))
     }
 
-    fn session_is_sound(&self, session: &Session) -> bool {
-        let known = |route: &Route| match route {
-            Route::Calls { method, .. } => self.registry.knows(*method),
-            Route::Serves => true,
-        };
-        session.routes.iter().all(known)
-            && session.parked_bytes.used() <= BYTES_MAX as u64
-            && session.answer_bytes as u64 <= BYTES_MAX as u64
-            && session.delivered.used() <= BYTES_MAX as u64
-            && session.is_sound()
-    }
-
-    fn peer_is_sound(&self, peer: &Peer) -> bool {
-        let small = |assembly: &crate::assembly::Assembly| {
-            assembly.total <= i32::MAX as u32 && assembly.ahead <= i32::MAX as u32
-        };
-        peer.assembling_bytes as u64 <= BYTES_MAX as u64 && peer.assemblies.values().all(small)
-    }
-
     fn call_is_sound(&self, call: &Call) -> bool {
         self.registry.knows(call.method)
             && half_is_sound(&call.request)
             && half_is_sound(&call.response)
             && call.attempts.as_ref().is_none_or(|attempts| attempts.is_sound())
     }
+}
+
+/// Whether what is said of a session can be so.
+pub(super) fn session_is_sound(session: &Session, registry: &Registry) -> bool {
+    let known = |route: &Route| match route {
+        Route::Calls { method, .. } => registry.knows(*method),
+        Route::Serves => true,
+    };
+    session.routes.iter().all(known)
+        && session.parked_bytes.used() <= BYTES_MAX as u64
+        && session.answer_bytes as u64 <= BYTES_MAX as u64
+        && session.delivered.used() <= BYTES_MAX as u64
+        && session.is_sound()
+}
+
+/// The same of what arrives over a connection.
+pub(super) fn connection_is_sound(peer: &Peer) -> bool {
+    let small = |assembly: &crate::assembly::Assembly| {
+        assembly.total <= i32::MAX as u32 && assembly.ahead <= i32::MAX as u32
+    };
+    peer.assembling_bytes as u64 <= BYTES_MAX as u64 && peer.assemblies.values().all(small)
 }
 
 /// Brings what is only counted, and told, within the bounds of any honest count. Some of it peers have said, who may

@@ -20,7 +20,7 @@ use crate::vouching::CallersHeard;
 use crate::{CallKey, PeerKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use trunkline_call::{CallId, TimerTable};
 use trunkline_policy::{PoliciesState, PolicyError, Side};
@@ -39,8 +39,8 @@ pub enum HandoverError {
     /// It contradicts itself. Says whose part it is, so that an operator can have that part end.
     #[error("the state contradicts itself: {0}")]
     Unsound(String),
-    /// A schema that was handed over does not define a type that is in use.
-    #[error("the state names types that its schemas do not define")]
+    /// It names types that it has not, or whose schemas were not handed over.
+    #[error("the state names types, or schemas, that did not come with it")]
     Types,
     /// The chain of policies is none for this program.
     #[error("the chain of policies: {0}")]
@@ -84,7 +84,8 @@ impl Engine {
     }
 
     /// Goes on with a state that another engine has written. To be called on a fresh one, configured as this host is
-    /// now, before services are; [`Engine::go_on_elsewhere`] follows as soon as the other engine is gone.
+    /// now, before services are; [`Engine::go_on_elsewhere`] follows as soon as the other engine is gone. Sessions whose
+    /// schemas do not define what they use, and whatever contradicts itself, are left out ([`Engine::left_out`]).
     ///
     /// # Errors
     /// [`HandoverError`]. Whatever the bytes are, nothing panics.
@@ -98,9 +99,10 @@ impl Engine {
     }
 
     fn fill(mut self, arriving: Arriving, schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
-        let mut known = Known::new();
+        let (mut known, mut unknown) = (Known::new(), BTreeMap::new());
         for types in arriving.types {
-            let types = types.take_up(schemas).ok_or(HandoverError::Types)?;
+            let (types, left_out) = types.take_up(schemas).ok_or(HandoverError::Types)?;
+            left_out.into_iter().for_each(|reason| _ = unknown.insert(types.number, reason));
             known.insert(types.number, Arc::new(types));
         }
         self.types_bound = arriving.types_bound;
@@ -116,7 +118,7 @@ impl Engine {
         if self.shards.had_plain_ids() {
             self.keep_plain_ids();
         }
-        self.take_up_peers(arriving.peers)?;
+        self.take_up_peers(arriving.peers);
         let Self { sessions, registry, peers, calls, shards, .. } = &mut self;
         if !(Using { sessions, registry, peers, calls, shards }).relink(&known) {
             return Err(HandoverError::Types);
@@ -128,6 +130,8 @@ impl Engine {
         if !self.registry.take_up(|path| telemetry.method(path)) {
             return Err(HandoverError::Unsound("two methods of one path".to_owned()));
         }
+        self.leave_out_untyped(&unknown);
+        self.leave_out_unsound();
         let Self { peers, registry, .. } = &mut self;
         for (_, peer) in peers.iter_mut() {
             // Older programs forgot methods that connections had announced.
@@ -143,8 +147,8 @@ impl Engine {
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
         self.hold_targets_again();
-        let Self { sessions, peers, calls, lent, registry, shards, .. } = &self;
-        Sound { sessions, peers, calls, lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
+        let Self { calls, lent, registry, shards, .. } = &self;
+        Sound { calls, lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
         for (_, peer) in self.peers.iter_mut() {
             peer.book_again(&mut self.held);
         }
@@ -177,22 +181,23 @@ impl Engine {
         untold.for_each(|(_, session)| session.told = told);
     }
 
-    fn take_up_peers(&mut self, mut peers: Table<Peer>) -> Result<(), HandoverError> {
-        for (_, peer) in peers.iter_mut() {
+    fn take_up_peers(&mut self, mut peers: Table<Peer>) {
+        for (key, peer) in peers.iter_mut() {
             let config = match peer.lane {
                 Some((_, LaneIndex::Bulk)) => &self.native.bulk,
                 Some((_, LaneIndex::Small)) | None => &self.native.small,
             };
             let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(Arc::clone(config));
-            let named = |why: &str| HandoverError::Unsound(format!("connection {}: {why}", peer.label));
-            peer.connection = taken.map_err(|unsound| named(unsound.0))?;
+            match taken {
+                Ok(connection) => peer.connection = connection,
+                Err(unsound) => self.left_out.connection(key, unsound.0),
+            }
             peer.is_host = self.hosts.include(peer.identity.proven());
             if !peer.is_host {
                 peer.callers_heard = CallersHeard::default();
             }
         }
         self.peers = peers;
-        Ok(())
     }
 
     /// What follows from the rest is counted again instead of believed.

@@ -1,6 +1,7 @@
 //! The types of methods, by number: written once, named wherever they are used.
 
 use crate::call::{Call, ClientEnd, ServerEnd};
+use crate::handover::left_out::LeftOutReason;
 use crate::peer::Peer;
 use crate::registry::{BoundSchema, Form, MessageType, MethodTypes, Registry};
 use crate::session::{Route, Session};
@@ -62,27 +63,33 @@ impl TypesState {
         }
     }
 
-    /// The types; `None` if a schema does not define them.
-    pub fn take_up(self, schemas: &[Arc<BoundSchema>]) -> Option<MethodTypes> {
-        let form = |message: Option<MessageState>| match message {
-            None => Some(Form::Opaque),
-            Some(message) => {
-                let schema = schemas.get(message.schema)?;
-                let index = schema.schema.message_named(&message.name)?;
-                Some(Form::Typed(match message.fingerprint {
-                    Some(known) => MessageType::with_fingerprint(schema, index, known),
-                    None => MessageType::new(schema, index),
-                }))
-            }
+    /// The types. A message that its schema does not define is opaque, and said: nothing linear of it is read, then.
+    /// `None` if there is no such schema.
+    pub fn take_up(self, schemas: &[Arc<BoundSchema>]) -> Option<(MethodTypes, Option<LeftOutReason>)> {
+        let mut unknown = None;
+        let mut form = |message: Option<MessageState>| {
+            let Some(MessageState { schema: at, name, fingerprint }) = message else {
+                return Some(Form::Opaque);
+            };
+            let schema = schemas.get(at)?;
+            let Some(index) = schema.schema.message_named(&name) else {
+                unknown = Some(LeftOutReason::Schema { schema: at, message: name });
+                return Some(Form::Opaque);
+            };
+            Some(Form::Typed(match fingerprint {
+                Some(known) => MessageType::with_fingerprint(schema, index, known),
+                None => MessageType::new(schema, index),
+            }))
         };
-        Some(MethodTypes {
+        let types = MethodTypes {
             number: self.number,
             path: self.path.into(),
             input: form(self.input)?,
             output: form(self.output)?,
             pattern: self.pattern,
             whole_service: self.whole_service,
-        })
+        };
+        Some((types, unknown))
     }
 }
 

@@ -65,6 +65,9 @@ pub struct Arrival {
 /// The descriptor of a new receive heap, its bytes and its number.
 pub(crate) type NewHeap = (OwnedFd, u32, u32);
 
+/// The schema of a set that came: one that defines nothing, and why, if this program does not take it.
+pub(crate) type SentSchema = (Arc<BoundSchema>, Option<Arc<str>>);
+
 /// Everything that was handed over.
 pub(crate) struct Inherited {
     pub listener: Option<ControlListener>,
@@ -73,7 +76,7 @@ pub(crate) struct Inherited {
     pub shards: Vec<InheritedShard>,
     pub schemas: SchemaCache,
     /// The schemas of the sets that came, by number. The cache alone would not keep them.
-    prepared: Vec<Arc<BoundSchema>>,
+    prepared: Vec<SentSchema>,
     pub stopped_ns: u64,
     /// What shards have counted, by their numbers.
     pub counted: Vec<(usize, Vec<Entry>)>,
@@ -102,12 +105,16 @@ pub(crate) struct InheritedShard {
     pub pending: Vec<(Vec<u8>, OwnedFd)>,
     pub state: Vec<u8>,
     pub schemas: Vec<Arc<BoundSchema>>,
+    /// Why one of them defines nothing, if it does not.
+    pub refused: Vec<Option<Arc<str>>>,
     /// What the modules of its chain have exported.
     pub modules: Vec<u8>,
     pub memory: Vec<(SessionKey, Memory, Vec<OwnedFd>)>,
     pub peers: HashMap<PeerKey, (bool, OwnedFd, Option<Portable>)>,
     /// Made here: the new receive heaps.
     pub heaps: Vec<(SessionKey, NewHeap)>,
+    /// Sessions that do not go on here, and what their applications are told.
+    pub left_out: HashMap<SessionKey, String>,
 }
 
 impl Arrival {
@@ -153,18 +160,7 @@ impl Arrival {
         let records = !debug.earlier_hand_over;
         let able = Word::Able { build: build.to_owned(), prepares: true, counts: true, records };
         self.channel.send(&able, &[])?;
-        let mut inherited = Inherited {
-            listener: None,
-            sessions: 0,
-            clients: Vec::new(),
-            shards: (0..self.shards).map(|_| InheritedShard::default()).collect(),
-            schemas: SchemaCache::default(),
-            prepared: Vec::new(),
-            stopped_ns: 0,
-            counted: Vec::new(),
-            recorded: Vec::new(),
-            past: CallHistory::default(),
-        };
+        let mut inherited = Inherited::of_shards(self.shards);
         loop {
             let (word, fds) = self.channel.next()?;
             match word {
@@ -197,10 +193,30 @@ impl Arrival {
 }
 
 impl Inherited {
-    fn take(&mut self, channel: &Channel, word: Word, fds: Vec<OwnedFd>) -> Result<(), TakeOverError> {
+    /// Nothing yet, of so many shards.
+    pub fn of_shards(count: usize) -> Self {
+        Self {
+            listener: None,
+            sessions: 0,
+            clients: Vec::new(),
+            shards: (0..count).map(|_| InheritedShard::default()).collect(),
+            schemas: SchemaCache::default(),
+            prepared: Vec::new(),
+            stopped_ns: 0,
+            counted: Vec::new(),
+            recorded: Vec::new(),
+            past: CallHistory::default(),
+        }
+    }
+
+    /// Takes in what a word says.
+    ///
+    /// # Errors
+    /// It belongs to nobody, and does not hold together.
+    pub fn take(&mut self, channel: &Channel, word: Word, fds: Vec<OwnedFd>) -> Result<(), TakeOverError> {
         match word {
             Word::Schema(set) => {
-                let schema = self.schemas.of_bytes(set).map_err(TakeOverError::Broken)?;
+                let schema = self.schema_of(set)?;
                 self.prepared.push(schema);
             }
             Word::Prepare => channel.send(&Word::Prepared, &[])?,
@@ -235,7 +251,8 @@ impl Inherited {
             Word::State { shard, state, sets, numbers } => {
                 let schemas = self.schemas_named(sets, &numbers)?;
                 let shard = self.shard(shard)?;
-                (shard.state, shard.schemas) = (state.into_vec(), schemas);
+                shard.state = state.into_vec();
+                (shard.schemas, shard.refused) = schemas.into_iter().unzip();
             }
             Word::Counted { shard, series } => {
                 self.shard(shard)?;
@@ -267,19 +284,30 @@ impl Inherited {
         self.shards.get_mut(index).ok_or_else(|| TakeOverError::Broken(format!("there is no shard {index}")))
     }
 
+    /// A set that this program is too strict for concerns those who have bound it, and nobody else.
+    fn schema_of(&mut self, set: Vec<u8>) -> Result<SentSchema, TakeOverError> {
+        match self.schemas.of_bytes(set) {
+            Ok(schema) => Ok((schema, None)),
+            Err(why) => {
+                let nothing = self.schemas.of_bytes(Vec::new()).map_err(TakeOverError::Broken)?;
+                Ok((nothing, Some(why.into())))
+            }
+        }
+    }
+
     /// Those a state names: by number, or by the sets themselves.
     fn schemas_named(
         &mut self,
         sets: Vec<ByteBuf>,
         numbers: &[usize],
-    ) -> Result<Vec<Arc<BoundSchema>>, TakeOverError> {
+    ) -> Result<Vec<SentSchema>, TakeOverError> {
         let by_number = |number: &usize| {
             let schema = self.prepared.get(*number).cloned();
             schema.ok_or_else(|| TakeOverError::Broken(format!("there is no descriptor set {number}")))
         };
         let mut schemas = numbers.iter().map(by_number).collect::<Result<Vec<_>, _>>()?;
         for set in sets {
-            schemas.push(self.schemas.of_bytes(set.into_vec()).map_err(TakeOverError::Broken)?);
+            schemas.push(self.schema_of(set.into_vec())?);
         }
         Ok(schemas)
     }

@@ -47,6 +47,7 @@
 
 mod arrive;
 mod leave;
+mod left_out;
 mod order;
 mod parts;
 mod records;

@@ -158,9 +158,12 @@ fn inherit(
     loader: &dyn ModuleLoader,
 ) -> Result<(), TakeOverError> {
     inherit_modules(shard, &from.modules, loader).map_err(TakeOverError::Broken)?;
+    from.leave_out(shard);
     for (key, memory, fds) in std::mem::take(&mut from.memory) {
-        let heap = inherit_memory(shard, key, memory, fds).map_err(TakeOverError::Broken)?;
-        from.heaps.push((key, heap));
+        match inherit_memory(shard, key, memory, fds) {
+            Ok(heap) => from.heaps.push((key, heap)),
+            Err(why) => from.leave_out_session(shard.index, key, &shard.engine.label_of(key), why),
+        }
     }
     for (key, (is_tcp, socket, session)) in from.peers.drain() {
         let inherited = match session {
@@ -253,16 +256,19 @@ fn inherit_memory(
     let (rings, send_heap) = (next()?, next()?);
     let (send, receive, heap) =
         inherit_heaps(&send_heap, &memory.books(), &config).map_err(|e| e.to_string())?;
+    let mut at_work = None;
     if let Some(indices) = memory.ring_indices() {
         let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
-        let (submissions, completions, ringer, doorbell) =
-            inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?;
-        shard.share_with(key);
-        shard.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
+        at_work = Some(inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?);
     }
     let regions = SessionRegions { rings, send_heap, config };
     if !shard.heaps.inherit(key, (send, receive, number), regions, &memory.open) {
         return Err("blocks under way and the books of a receive heap disagree".into());
+    }
+    // Nothing of the session is here unless all of it is.
+    if let Some((submissions, completions, ringer, doorbell)) = at_work {
+        shard.share_with(key);
+        shard.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
     }
     Ok((heap, config.receive_heap_bytes, number))
 }

@@ -18,7 +18,7 @@ use trunkline_telemetry::{Ask, CallHistory};
 
 /// A daemon whose threads wait for what they are to run. They end when what gives it to them is dropped, which is
 /// before the daemon is.
-struct Begun {
+pub(super) struct Begun {
     control: (Sender<Control>, Control),
     groups: Vec<(Sender<Group>, Group)>,
     daemon: Daemon,
@@ -66,7 +66,7 @@ impl Begun {
     ///
     /// # Errors
     /// What the kernel says.
-    fn of(Prepared { daemon, control, shards, open }: Prepared) -> Result<Self, StartError> {
+    pub fn of(Prepared { daemon, control, shards, open }: Prepared) -> Result<Self, StartError> {
         let (give, given) = channel::<Control>();
         // From here on all of it, if it fails: the daemon, which waits for the others, goes last.
         let mut begun = Self { control: (give, control), groups: Vec::new(), daemon };
@@ -86,7 +86,7 @@ impl Begun {
     }
 
     /// Everything is this daemon's from here on, with the files that go with it. Nothing of this can fail.
-    fn go(mut self, mut inherited: Inherited) -> Daemon {
+    pub fn go(mut self, mut inherited: Inherited) -> Daemon {
         self.control.1.listener.iter_mut().for_each(|listener| listener.clear_path_at_end(true));
         let shards = self.groups.iter_mut().flat_map(|(_, group)| group.shards_mut());
         shards.flat_map(|shard| &mut shard.listening).for_each(|one| one.listener.own_file());
@@ -102,7 +102,7 @@ impl Begun {
     /// Applications hear of their new heaps. One that cannot follow, is gone by now, or may not be here by the rules of
     /// this configuration, is let go of before anything is taken of its ring.
     fn take_clients(&mut self, inherited: &mut Inherited) {
-        let mut heaps = inherited.take_heaps();
+        let (mut heaps, mut left_out) = (inherited.take_heaps(), inherited.take_left_out());
         let Self { control: (_, control), groups, .. } = self;
         let shards: HashMap<usize, &Shard> =
             groups.iter().flat_map(|(_, group)| group.shards()).map(|shard| (shard.index, shard)).collect();
@@ -112,8 +112,9 @@ impl Begun {
             let is_here = |key| shards.get(&shard).is_some_and(|shard| shard.sessions.look(key).is_some());
             let heap = session.filter(|key| is_here(*key)).and_then(|key| heaps.remove(&(shard, key)));
             let session = session.map(|key| (shard, key));
+            let why = session.and_then(|session| left_out.remove(&session));
             let mut client = Client::of_another(socket, session, may_move, identity);
-            client.follow(heap);
+            client.follow(heap, why);
             let _ = control.take_in(client);
         }
         control.hold_to_rules(|session| {
