@@ -4,6 +4,7 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::handover::awaited::WAIT_NS;
+use crate::handover::left_out::{LeftOutSession, calls_over};
 use crate::receive_room::unpark;
 use crate::remote::{Dial, Dialled};
 use crate::shared_room::SharedRoom;
@@ -27,7 +28,7 @@ impl Engine {
     pub fn go_on_elsewhere(&mut self, turn: &mut Turn<'_>, brought: &Brought<'_>) {
         self.count_what_waits(turn);
         let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
-        let is_behind = |key: &SessionKey| self.is_left_out(*key) || !(brought.memory)(*key);
+        let is_behind = |key: &SessionKey| self.left_out.session(*key).is_some() || !(brought.memory)(*key);
         let behind = sessions.iter().copied().filter(is_behind).collect();
         // Before anything goes on: what moves on would be handed to somebody who is not there.
         let behind = self.leave_behind(turn, behind);
@@ -59,6 +60,45 @@ impl Engine {
         self.completing = waiting.map(|(key, _)| key).collect();
         self.answer_again();
         self.go_on(turn);
+    }
+
+    /// The sessions that do not go on here. To be asked between [`Engine::take_over`] and
+    /// [`Engine::go_on_elsewhere`]: their memory is to be left behind.
+    pub fn left_out(&self) -> Vec<LeftOutSession> {
+        let left_out = self.sessions.iter().filter_map(|(key, session)| {
+            let reason = self.left_out.session(key)?.clone();
+            Some(LeftOutSession { session: key, label: session.label.clone(), reason })
+        });
+        left_out.collect()
+    }
+
+    /// The connections that do not go on here, with why, in the same time.
+    pub fn left_out_connections(&self) -> Vec<(String, String)> {
+        let peers = self.left_out.connections().iter();
+        peers.filter_map(|(key, why)| Some((self.peers.find(*key)?.label.clone(), why.clone()))).collect()
+    }
+
+    /// The name of a session's application, with its process.
+    pub fn label_of(&self, key: SessionKey) -> String {
+        self.sessions.find(key).map_or_else(String::new, |session| session.label.clone())
+    }
+
+    /// Connections that are left out end, with the calls on them, of which they know nothing any more.
+    fn lose_left_out(&mut self, turn: &mut Turn<'_>) {
+        for (key, why) in std::mem::take(&mut self.left_out).connections() {
+            let Some(endpoint) = self.peers.find(*key).map(|peer| peer.label.clone()) else { continue };
+            for (call, is_made_there) in calls_over(&self.calls, *key) {
+                match self.calls.find(call) {
+                    Some(_) if is_made_there => self.cancel(turn, call),
+                    Some(found) => {
+                        let (executed, endpoint) = (found.execution(), endpoint.clone());
+                        self.fail(turn, call, Fault::ConnectionLost { endpoint, executed });
+                    }
+                    None => {}
+                }
+            }
+            self.peer_lost(turn, *key, why);
+        }
     }
 
     /// Parts with sessions that have no memory here. What the daemon's own of them served is waited for.

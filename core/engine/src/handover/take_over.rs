@@ -84,8 +84,8 @@ impl Engine {
     }
 
     /// Goes on with a state that another engine has written. To be called on a fresh one, configured as this host is
-    /// now, before services are; [`Engine::go_on_elsewhere`] follows as soon as the other engine is gone. Sessions whose
-    /// schemas do not define what they use, and whatever contradicts itself, are left out ([`Engine::left_out`]).
+    /// now, before services are; [`Engine::go_on_elsewhere`] follows as soon as the other engine is gone. Sessions
+    /// whose schemas do not define what they use, and what contradicts itself, are left out ([`Engine::left_out`]).
     ///
     /// # Errors
     /// [`HandoverError`]. Whatever the bytes are, nothing panics.
@@ -130,9 +130,9 @@ impl Engine {
         if !self.registry.take_up(|path| telemetry.method(path)) {
             return Err(HandoverError::Unsound("two methods of one path".to_owned()));
         }
-        self.leave_out_untyped(&unknown);
-        self.leave_out_unsound();
-        let Self { peers, registry, .. } = &mut self;
+        let Self { sessions, peers, registry, left_out, .. } = &mut self;
+        left_out.untyped(&unknown, sessions, registry);
+        left_out.unsound(sessions, peers, registry);
         for (_, peer) in peers.iter_mut() {
             // Older programs forgot methods that connections had announced.
             peer.forget_methods(|method| registry.knows(method));

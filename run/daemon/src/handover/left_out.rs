@@ -1,5 +1,6 @@
-//! Sessions and connections that this daemon does not go on with: a stricter version refuses what they have bound, or what
-//! came of them does not hold together. They end, with a word to the log and to the application; everybody else goes on.
+//! Sessions and connections that this daemon does not go on with: a stricter version refuses what they have bound, or
+//! what came of them does not hold together. They end, with a word to the log and to the application; everybody else
+//! goes on.
 
 use super::arrive::{Inherited, InheritedShard};
 use crate::shard::Shard;
@@ -40,7 +41,8 @@ impl InheritedShard {
             "an application's session does not go on after the replacement; it is detached"
         );
         self.memory.retain(|(key, ..)| *key != session);
-        self.left_out.insert(session, format!("the daemon was replaced, and this session cannot follow: {why}"));
+        self.left_out
+            .insert(session, format!("the daemon was replaced, and this session cannot follow: {why}"));
     }
 }
 
@@ -82,7 +84,8 @@ mod tests {
     const CONFIG: &str = "[daemon]\nshards = 1\n";
 
     fn attach(shard: &mut Shard, name: &str) -> SessionKey {
-        let config = SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
+        let config =
+            SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
         let (end, _) = create_session(&config).unwrap();
         let (reply, attached) = channel();
         shard.obey(Command::Attach {
