@@ -343,8 +343,7 @@ impl Engine {
         if !self.registry.has_many_unused() && !wants_numbers {
             return;
         }
-        let calls = self.calls.iter().map(|(_, call)| call.method);
-        let in_flight: HashSet<MethodKey> = calls.chain(self.shards.elsewhere.methods()).collect();
+        let in_flight: HashSet<MethodKey> = self.calls.iter().map(|(_, call)| call.method).collect();
         if wants_numbers {
             self.registry.give_numbers_back(&in_flight);
         }

@@ -73,7 +73,7 @@ pub(crate) struct MethodEntry {
     /// How often its slot was used before.
     #[serde(default)]
     generation: u32,
-    /// Routes of sessions that call it.
+    /// Routes of sessions that call it, and one if other shards serve it.
     #[serde(skip)]
     routes: u32,
     /// A peer has named it, and it counts among those of its service.
@@ -169,14 +169,14 @@ impl MethodTable {
         key
     }
 
-    /// A session's route leads to it.
+    /// A session's route leads to it, or another shard serves it.
     pub fn hold(&mut self, method: MethodKey) {
         if let Some(entry) = self.find_mut(method) {
             entry.routes += 1;
         }
     }
 
-    /// A session that had a route to it has gone.
+    /// A session that had a route to it has gone, or no other shard serves it any more.
     pub fn release(&mut self, method: MethodKey) {
         if let Some(entry) = self.find_mut(method) {
             entry.routes = entry.routes.saturating_sub(1);

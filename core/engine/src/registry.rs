@@ -144,18 +144,18 @@ impl Registry {
         self.methods.every_whole().any(|whole| !whole.servers.is_empty())
     }
 
-    /// Counts the routes to methods anew: those of every session that was handed over.
+    /// Counts the routes to methods anew: those of every session that was handed over, and what other shards serve.
     pub fn count_routes(&mut self, routes: impl Iterator<Item = MethodKey>) {
         routes.for_each(|method| self.methods.hold(method));
         self.methods.find_unused();
     }
 
-    /// A session has a route to a method from now on.
+    /// A session has a route to a method from now on, or another shard serves it.
     pub fn hold(&mut self, method: MethodKey) {
         self.methods.hold(method);
     }
 
-    /// A session has one route less to a method.
+    /// A session has one route less to a method, or no other shard serves it any more.
     pub fn release(&mut self, method: MethodKey) {
         self.methods.release(method);
     }
@@ -245,8 +245,9 @@ impl Registry {
         self.served_by.get(&session).map_or(&[], Vec::as_slice)
     }
 
-    /// The key of a path, made if new. Only bound sessions call this, so its growth is bounded by their routes: what
-    /// they named is forgotten when they have gone. (What peers name is bounded by [`Registry::learn`].)
+    /// The key of a path, made if new. Only for bound sessions, of this shard or of others, so its growth is bounded by
+    /// their routes: what they named is forgotten when they have gone. (What peers name is bounded by
+    /// [`Registry::learn`].) Whoever uses the key for long [holds](Registry::hold) it.
     pub fn intern(&mut self, path: &Arc<str>, number: impl FnOnce() -> MethodIndex) -> MethodKey {
         if let Some(key) = self.methods.key_of(path) {
             if let Some(entry) = self.methods.find_mut(key).filter(|entry| entry.number == MethodIndex::OTHER)
@@ -256,6 +257,13 @@ impl Registry {
             return key;
         }
         self.methods.insert(path, number())
+    }
+
+    /// The same for a call that comes from another shard: forgotten some time after it, unless somebody has a route.
+    pub fn intern_for_call(&mut self, path: &Arc<str>, number: impl FnOnce() -> MethodIndex) -> MethodKey {
+        let method = self.intern(path, number);
+        self.methods.note_unused(method);
+        method
     }
 
     /// Whether a server of a method is one of the daemon's own: of the host's own services, or one that stands by.

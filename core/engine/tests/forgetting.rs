@@ -2,9 +2,11 @@
 
 mod world;
 
+use std::sync::Arc;
 use trunkline_call::Code;
 use trunkline_call::entry::Submission;
-use trunkline_engine::{BindRequest, SessionKey, Turn};
+use trunkline_engine::{BindRequest, BoundSchema, Limits, SessionKey, Turn};
+use trunkline_schema::Schema;
 use trunkline_telemetry::Ask;
 use world::{App, Host, PROTO, World, finish, release};
 
@@ -131,4 +133,59 @@ fn whoever_fills_the_figures_and_leaves_gives_them_back() {
     leave(&mut world, 0, more);
     call(&mut world, &mut client, &mut server);
     assert_eq!(counted(&mut world), ["(other)", "/world.Echo/Once"]);
+}
+
+/// A service of so many methods, by the number of who serves it.
+fn wide(number: usize, methods: usize) -> String {
+    let methods: String = (0..methods).map(|at| format!("rpc M{at}(M) returns (M);")).collect();
+    format!("syntax = \"proto3\"; package wide.v1; message M {{}} service S{number} {{ {methods} }}")
+}
+
+/// Has applications of one shard serve services of 500 methods, one after the other.
+fn serve_and_leave(world: &mut World, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let schema = Schema::from_proto_source("wide.proto", &wide(number, 500)).unwrap();
+        let schema = Arc::new(BoundSchema::new(schema));
+        let engine = &mut world.hosts[0].engine;
+        let session = engine.attach("wide".into(), 0);
+        let serves = [format!("wide.v1.S{number}")];
+        let request = BindRequest { schema: Some(&schema), serves: &serves, calls: &[], permitted: &[] };
+        engine.bind(session, &request).unwrap();
+        world.settle(&mut []);
+        leave(world, 0, session);
+        world.settle(&mut []);
+    }
+}
+
+/// How many methods of those services an engine knows.
+fn wide_methods_known(world: &World, host: usize) -> usize {
+    let state = world.hosts[host].engine.export().unwrap().state;
+    let path = b"/wide.v1.S";
+    state.windows(path.len()).filter(|bytes| bytes == path).count()
+}
+
+/// What another shard serves is known for as long as it is served, and no longer: its name, and its number in reports.
+#[test]
+fn names_that_another_shard_served_are_forgotten() {
+    for replaced in [false, true] {
+        let mut world = World::with_shards(Limits::default(), 2);
+        world.placed = Some(0);
+        let mut server = world.attach(0, PROTO, None, true);
+        world.placed = Some(2);
+        let mut client = world.attach(0, PROTO, None, false);
+        serve_and_leave(&mut world, 0..10);
+        if replaced {
+            world.replace_engines();
+            world.settle(&mut [&mut client, &mut server]);
+        }
+        serve_and_leave(&mut world, 10..20);
+        let known = [0, 2].map(|host| wide_methods_known(&world, host));
+        assert!(known[0] <= 3_000 && known[1] <= 3_000, "{known:?} of 10,000 are remembered");
+        assert!(!world.hosts[2].engine.telemetry().is_full());
+        // What is served all the time is known all the time.
+        call(&mut world, &mut client, &mut server);
+        let now = world.now;
+        let snapshot = world.hosts[2].engine.telemetry().snapshot(now, &Ask::default());
+        assert!(snapshot.series.iter().any(|one| one.method == "/world.Echo/Once"));
+    }
 }

@@ -214,7 +214,7 @@ impl Engine {
         self.attempts.take_up(kept.map(|attempts| attempts.kept_bytes));
     }
 
-    /// Methods are known for as long as somebody has a route to them.
+    /// Methods are known for as long as somebody has a route to them, or another shard serves them.
     fn count_routes(&mut self) {
         let routes = self.sessions.iter().filter(|(_, session)| !session.gone).flat_map(|(_, session)| {
             session.routes.iter().filter_map(|route| match route {
@@ -222,7 +222,7 @@ impl Engine {
                 Route::Serves => None,
             })
         });
-        self.registry.count_routes(routes);
+        self.registry.count_routes(routes.chain(self.shards.elsewhere.methods()));
     }
 
     /// Compiles the chain for everything that is bound.

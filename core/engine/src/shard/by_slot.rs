@@ -84,14 +84,14 @@ impl<V> BySlot<V> {
     }
 
     /// Removes those that are not to stay.
-    pub fn retain(&mut self, mut stays: impl FnMut(&V) -> bool) {
+    pub fn retain(&mut self, mut stays: impl FnMut(u64, &V) -> bool) {
         for place in &mut self.slots {
-            if place.as_ref().is_some_and(|(_, value)| !stays(value)) {
+            if place.as_ref().is_some_and(|(key, value)| !stays(*key, value)) {
                 *place = None;
                 self.in_slots -= 1;
             }
         }
-        self.hashed.retain(|_, value| stays(value));
+        self.hashed.retain(|key, value| stays(*key, value));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -163,7 +163,7 @@ mod tests {
                 if step == 3 {
                     slots.values_mut().for_each(|kept| *kept = kept.wrapping_add(value));
                     map.values_mut().for_each(|kept| *kept = kept.wrapping_add(value));
-                    slots.retain(|kept| kept % 4 != 0);
+                    slots.retain(|key, kept| map.get(&key) == Some(kept) && kept % 4 != 0);
                     map.retain(|_, kept| *kept % 4 != 0);
                 }
                 let all: BTreeMap<u64, u8> = slots.iter().map(|(key, value)| (key, *value)).collect();

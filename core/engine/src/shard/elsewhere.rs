@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use trunkline_call::{KeyedMap, Pattern};
+use trunkline_telemetry::Telemetry;
 
 /// Methods and services that other shards serve. Each shard's part is replaced as a whole; it is bounded by the routes
-/// of the sessions there.
+/// of the sessions there. Each of the methods is held in this shard's registry, once, and given back with the last that
+/// serves it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Elsewhere {
     methods: BySlot<Vec<ServingShard>>,
@@ -51,7 +53,8 @@ impl Elsewhere {
         &mut self,
         shard: ShardIndex,
         offers: &Offers,
-        method_of: impl FnMut(&Arc<str>) -> MethodKey,
+        registry: &mut Registry,
+        telemetry: &mut Telemetry,
     ) {
         if self.is_known(shard, offers.version) {
             return;
@@ -59,10 +62,16 @@ impl Elsewhere {
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| one.shard != shard);
         }
-        self.methods.retain(|serving| !serving.is_empty());
-        self.whole.retain(|_, serving| !serving.is_empty());
         self.owners.retain(|at| at != shard);
-        self.add(shard, offers, method_of);
+        self.add(shard, offers, registry, telemetry);
+        // After that: what is served as before is held all the time.
+        self.methods.retain(|method, serving| {
+            if serving.is_empty() {
+                registry.release(MethodKey::from_bits(method));
+            }
+            !serving.is_empty()
+        });
+        self.whole.retain(|_, serving| !serving.is_empty());
     }
 
     /// A shard serves what a session that moves there serves. It says so itself, but may have said what it served
@@ -71,13 +80,14 @@ impl Elsewhere {
         &mut self,
         shard: ShardIndex,
         offers: &Offers,
-        method_of: impl FnMut(&Arc<str>) -> MethodKey,
+        registry: &mut Registry,
+        telemetry: &mut Telemetry,
     ) {
         // What is as new has it already.
         let known = self.versions.iter().find(|(at, _)| *at == shard);
         if known.is_none_or(|(_, version)| *version < offers.version) {
             self.is_known(shard, offers.version);
-            self.add(shard, offers, method_of);
+            self.add(shard, offers, registry, telemetry);
         }
     }
 
@@ -86,7 +96,8 @@ impl Elsewhere {
         &mut self,
         shard: ShardIndex,
         offers: &Offers,
-        mut method_of: impl FnMut(&Arc<str>) -> MethodKey,
+        registry: &mut Registry,
+        telemetry: &mut Telemetry,
     ) {
         for offer in &offers.methods {
             let (types, stands_by, workers) = (Arc::clone(&offer.types), offer.stands_by, offer.workers);
@@ -95,17 +106,31 @@ impl Elsewhere {
             if offer.types.whole_service {
                 self.whole.entry(service_of(path).into()).or_default().push(serving);
             } else {
-                let method = method_of(path).to_bits();
-                self.methods.get_or_insert_with(method, Vec::new).push(serving);
+                let method = registry.intern(path, || telemetry.method(path));
+                let held = || {
+                    registry.hold(method);
+                    Vec::new()
+                };
+                self.methods.get_or_insert_with(method.to_bits(), held).push(serving);
             }
         }
         offers.owners.iter().for_each(|(service, identity)| self.owners.add(shard, service, identity));
     }
 
     /// A shard does not serve a method any more, nor all of its service.
-    pub fn forget_server(&mut self, shard: ShardIndex, method: MethodKey, path: &str) {
+    pub fn forget_server(
+        &mut self,
+        shard: ShardIndex,
+        method: MethodKey,
+        path: &str,
+        registry: &mut Registry,
+    ) {
         if let Some(serving) = self.methods.get_mut(method.to_bits()) {
             serving.retain(|one| one.shard != shard);
+            if serving.is_empty() {
+                self.methods.remove(method.to_bits());
+                registry.release(method);
+            }
         }
         let service = service_of(path);
         if let Some(serving) = self.whole.get_mut(service) {
@@ -138,12 +163,13 @@ impl Elsewhere {
         }
     }
 
-    /// Forgets what other shards than these serve; one that comes anew counts from the beginning.
+    /// Forgets what other shards than these serve; one that comes anew counts from the beginning. Of a state that was
+    /// handed over, before its methods are held again.
     pub fn retain(&mut self, is_here: impl Fn(ShardIndex) -> bool) {
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| is_here(one.shard));
         }
-        self.methods.retain(|serving| !serving.is_empty());
+        self.methods.retain(|_, serving| !serving.is_empty());
         self.whole.retain(|_, serving| !serving.is_empty());
         self.owners.retain(is_here);
         self.versions.clear();
@@ -197,11 +223,12 @@ impl Elsewhere {
         self.methods.values_mut().chain(self.whole.values_mut()).flatten()
     }
 
-    /// Whether every method it names is known to `knows`.
+    /// The methods that are served there by their names.
     pub fn methods(&self) -> impl Iterator<Item = MethodKey> {
         self.methods.iter().map(|(method, _)| MethodKey::from_bits(method))
     }
 
+    /// Whether every method it names is known to `knows`.
     pub fn is_sound(&self, knows: impl Fn(MethodKey) -> bool) -> bool {
         self.methods().all(knows)
     }

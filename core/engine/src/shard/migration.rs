@@ -498,7 +498,7 @@ fn method_of(engine: &mut Engine, path: &Arc<str>, named: Option<Box<str>>) -> (
         return (called.method, called.path);
     }
     let Engine { registry, telemetry, .. } = engine;
-    (registry.intern(path, || telemetry.method(path)), named)
+    (registry.intern_for_call(path, || telemetry.method(path)), named)
 }
 
 /// Calls that handlers of the session have made name each other by what they are called here.

@@ -89,25 +89,26 @@ pub(crate) fn is_not_served(
         && engine.shards.elsewhere.version_of(from) <= version
         && engine.shards.moving().all(|moving| moving.to != from)
     {
-        engine.shards.elsewhere.forget_server(from, call.method, path);
+        engine.shards.elsewhere.forget_server(from, call.method, path, &mut engine.registry);
     }
 }
 
 /// Another shard says what it serves. It may not know yet what has left for it.
 pub(crate) fn served_elsewhere(engine: &mut Engine, from: ShardIndex, offers: &Offers) {
     let Engine { shards, registry, telemetry, .. } = engine;
-    shards.elsewhere.replace(from, offers, |path| registry.intern(path, || telemetry.method(path)));
+    shards.elsewhere.replace(from, offers, registry, telemetry);
     let coming: Vec<Arc<Offers>> =
         shards.moving().filter(|moving| moving.to == from).map(|moving| Arc::clone(&moving.offers)).collect();
     for offers in coming {
-        shards.elsewhere.add(from, &offers, |path| registry.intern(path, || telemetry.method(path)));
+        shards.elsewhere.add(from, &offers, registry, telemetry);
     }
+    engine.forget_unused_names();
 }
 
 /// A session leaves for another shard, with what it serves: that is served there from now on.
 pub(crate) fn leaves(engine: &mut Engine, to: ShardIndex, offers: Offers) {
     let Engine { shards, registry, telemetry, .. } = engine;
-    shards.elsewhere.add(to, &offers, |path| registry.intern(path, || telemetry.method(path)));
+    shards.elsewhere.add(to, &offers, registry, telemetry);
     shards.move_away(to, Arc::new(offers));
 }
 
@@ -127,6 +128,6 @@ pub(crate) fn has_arrived(engine: &mut Engine, at: ShardIndex) {
 pub(crate) fn is_brought(engine: &mut Engine, to: ShardIndex, offers: &Offers) {
     let Engine { shards, registry, telemetry, .. } = engine;
     if to != shards.own() {
-        shards.elsewhere.bring(to, offers, |path| registry.intern(path, || telemetry.method(path)));
+        shards.elsewhere.bring(to, offers, registry, telemetry);
     }
 }
