@@ -259,7 +259,8 @@ impl Engine {
             return Err(Refusal::Blocked(blocker));
         }
         let told = part_of_opening(self, turn, key, to, item).map_err(Refusal::Blocked)?;
-        if self.awaits_room(turn, key, to, direction) {
+        // The message of an end was thrown away with what waited before it, and that of another is not waited for.
+        if item.body().is_some() && self.awaits_room(turn, key, to, direction) {
             return Err(Refusal::Blocked(Blocker::Session(to)));
         }
         // Before the message, which may be long to convert: that is not to have been in vain.

@@ -450,3 +450,45 @@ fn a_client_that_goes_ends_its_calls_at_the_server() {
         scene.nothing_left();
     }
 }
+
+/// An answer that waits for its caller's heap is thrown away with its call; the end of the call is told all the same.
+#[test]
+fn an_end_is_told_while_a_message_waits_for_room() {
+    for between in ALL {
+        for goes in [false, true] {
+            let mut scene = Scene::with_heaps(between, [128 << 10, HEAP_BYTES]);
+            let large = vec![7; 100_000];
+            let kept = scene.call(ONCE_ROUTE, b"x", Deadline::NONE);
+            let (delivered, _) = scene.take_call();
+            scene.finish(delivered.call, Code::Ok, Some(&large));
+            let kept_by = scene.client.take_finish();
+            assert_eq!(kept_by.call, kept);
+
+            let deadline = Deadline::at(scene.world.now.plus_ns(SECOND_NS));
+            let call = scene.call(ONCE_ROUTE, b"y", deadline);
+            let (delivered, _) = scene.take_call();
+            scene.finish(delivered.call, Code::Ok, Some(&large));
+            assert!(
+                !scene.client.inbox.iter().any(|one| matches!(one, Completion::Finish(_))),
+                "{between:?}"
+            );
+            if goes {
+                scene.world.detach(&scene.server);
+                scene.settle();
+            }
+            // Another shard is asked, and given time, whether its handler has seen the call.
+            for _ in 0..2 {
+                scene.world.advance(2 * SECOND_NS);
+                scene.settle();
+            }
+            let ended = scene.client.take_finish();
+            let codes = [Code::DeadlineExceeded, Code::Unavailable];
+            assert!(ended.call == call && codes.contains(&ended.code), "{between:?}: {ended:?}");
+            for finish in [kept_by, ended] {
+                scene.client_says(release(finish.call, finish.payload, finish.metadata, 9));
+            }
+            scene.server.inbox.clear();
+            scene.nothing_left();
+        }
+    }
+}

@@ -383,8 +383,12 @@ impl House {
 
     /// Answers the call that has come.
     fn answer(&mut self) {
+        self.answer_with(b"well");
+    }
+
+    fn answer_with(&mut self, data: &[u8]) {
         let served = delivered(&mut self.own);
-        let answer = self.world.blob(&mut self.own, b"well");
+        let answer = self.world.blob(&mut self.own, data);
         let finish = finish(served.call, Code::Ok, Some(answer));
         self.world.submit(&self.own, Submission::Finish(finish)).unwrap();
         self.settle();
@@ -458,10 +462,39 @@ fn that_services_are_awaited_is_not_written_down() {
 fn what_the_daemons_own_services_have_begun_is_waited_for() {
     let mut house = House::new();
     house.ask();
-    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 1);
+    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 1);
     house.answer();
-    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 0);
     assert_eq!(finished(&house.client), [Code::Ok]);
+}
+
+/// Who asks them all the time over gRPC, or has no room for the answer, holds up nobody: neither the hand-over nor gRPC.
+#[test]
+fn only_answers_that_are_not_there_are_waited_for() {
+    let mut house = House::new();
+    let web = house.world.web(0);
+    house.world.request(web, StreamTag(1), ONCE, &[], false);
+    house.world.body(web, StreamTag(1), &blob(b"how are you?"), true);
+    house.settle();
+    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 1);
+    house.world.request(web, StreamTag(3), ONCE, &[], false);
+    house.world.body(web, StreamTag(3), &blob(b"and now?"), true);
+    house.settle();
+    house.answer();
+    assert_eq!((house.calls_delivered(), house.world.hosts[0].engine.hold_own_services()), (1, 0));
+    house.answer();
+
+    let mut house = House::new();
+    house.client = house.world.attach_sized(0, PROTO, None, false, 4 << 20);
+    (0..2).for_each(|_| house.ask());
+    (0..2).for_each(|_| house.answer_with(&vec![7; 3 << 20]));
+    assert_eq!(finished(&house.client), [Code::Ok], "the other answer has no room");
+    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 0);
+    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+    // It lies in the heap of its service, which stays behind.
+    house.world.replace_engine_without(0, &[house.own.key]);
+    house.settle();
+    assert_eq!(finished(&house.client), [Code::Ok, Code::Unavailable]);
 }
 
 #[test]

@@ -86,6 +86,9 @@ pub(crate) enum Command {
     Sources { reply: Sender<Vec<Arc<[u8]>>> },
     /// Ask gRPC clients to leave, and tell how many gRPC calls are under way.
     LeaveGrpc { hold: bool, reply: Sender<GrpcLeft> },
+    /// Have calls of the daemon's own services wait for the next process, and tell how many of those under way have no
+    /// answer.
+    HoldOwnServices { reply: Sender<usize> },
     /// Not to hand over after all: gRPC is served as before.
     StayWithGrpc,
     /// Stand still, and hand everything over to another daemon when all do.

@@ -204,6 +204,7 @@ impl Shard {
                 let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
             }
             Command::LeaveGrpc { hold, reply } => drop(reply.send(self.leave_grpc(hold))),
+            Command::HoldOwnServices { reply } => drop(reply.send(self.engine.hold_own_services())),
             Command::StayWithGrpc => self.stay_with_grpc(),
             Command::Stand(stand) => {
                 self.finish_reports();

@@ -27,21 +27,31 @@ pub(crate) struct Awaited {
     left: Vec<SessionKey>,
     /// Calls that wait; some may have ended meanwhile.
     calls: Vec<CallKey>,
-    /// This engine begins nothing new: a hand-over is near.
-    held: bool,
+    /// This engine begins nothing new, for a hand-over is near: the calls that were under way when that began.
+    held: Option<Vec<CallKey>>,
     /// Until when successors are waited for. A timer alone does not say: it may be one of the engine before this one.
     until: Instant,
 }
 
 impl Awaited {
-    /// From now on nothing new is begun.
-    pub fn hold(&mut self) {
-        self.held = true;
+    /// From now on nothing new is begun; these calls are under way.
+    pub fn hold(&mut self, begun: Vec<CallKey>) {
+        self.held = Some(begun);
     }
 
-    /// The hand-over was in vain.
-    pub fn release(&mut self) {
-        self.held = false;
+    /// Whether nothing new is begun.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The calls that were under way when it was held; some may have ended meanwhile.
+    pub fn begun(&self) -> impl Iterator<Item = CallKey> {
+        self.held.iter().flatten().copied()
+    }
+
+    /// The hand-over was in vain. Whether anything was held.
+    pub fn release(&mut self) -> bool {
+        self.held.take().is_some()
     }
 
     /// A session that ended with the process before, and whose successor is expected until then.
@@ -69,12 +79,12 @@ impl Awaited {
 
     /// Whether calls may have to wait at all.
     pub fn is_active(&self) -> bool {
-        self.held || !self.left.is_empty()
+        self.held.is_some() || !self.left.is_empty()
     }
 
     /// Whether this session answers nobody now, or nobody who `follows` to the next process.
     pub fn is_away(&self, session: SessionKey, follows: bool) -> bool {
-        self.held && follows || self.left.contains(&session)
+        self.held.is_some() && follows || self.left.contains(&session)
     }
 
     /// Takes a call in, if there is room for it. `is_waiting` knows which of those before it still wait.

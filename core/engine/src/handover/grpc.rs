@@ -1,11 +1,12 @@
 //! Emptying gRPC connections before a hand-over: they cannot move.
 //!
-//! Two steps, both while this engine serves. First, the clients that are there are told to go elsewhere, and their
+//! Three steps, all while this engine serves. First, the clients that are there are told to go elsewhere, and their
 //! calls end in their own time; a client that comes back is served, so that nobody waits for somebody else's long call.
-//! Then, for a moment, gRPC is *held*: everybody is told, nobody new is let in (the host sees to that), and calls to
-//! gRPC servers wait in line for the engine that takes over, but for those that gRPC clients make (`gateway.rs`), which
-//! are waited for; so do calls of the daemon's own services (`awaited.rs`), but for those of gRPC clients again, which
-//! this process still answers.
+//! Then calls of the daemon's own services (`awaited.rs`) wait for the next process, but for those of gRPC clients, which
+//! this one still answers, and those that are under way are answered: gRPC goes on meanwhile, so that nobody who has
+//! called one of them holds up others. Last, for a moment, gRPC is *held*: everybody is told, nobody new is let in (the
+//! host sees to that), and calls to gRPC servers wait in line for the engine that takes over, but for those that gRPC
+//! clients make (`gateway.rs`), which are waited for.
 //! When nothing is left, no call is in the way.
 
 use crate::call::{Call, ClientEnd, ServerEnd};
@@ -22,14 +23,10 @@ use trunkline_grpc::Command;
 /// How far that is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrpcLeft {
-    /// What the step waits for: calls of clients that were told first; then connections of clients, calls made, and
-    /// calls under way at the daemon's own services.
+    /// What the step waits for: calls of clients that were told first; then connections of clients, and calls made.
     pub unfinished: usize,
     /// Calls under way.
     pub calls: usize,
-    /// Those of them, and of applications, that the daemon's own services have begun: each has one answer, which does
-    /// not take long.
-    pub own: usize,
 }
 
 impl Engine {
@@ -60,27 +57,35 @@ impl Engine {
             }
         }
         if hold {
-            left.own = self.hold_own_services();
+            self.hold_own_services();
         }
-        left.unfinished = if hold { clients + made + left.own } else { told };
+        left.unfinished = if hold { clients + made } else { told };
         left
     }
 
-    /// Has calls of the daemon's own services wait for the next process. How many are under way that will end by
-    /// themselves.
-    fn hold_own_services(&mut self) -> usize {
-        self.awaited.hold();
+    /// Has calls of the daemon's own services wait for the next process. How many of those that were under way when
+    /// that began have no answer: each has one, which does not take long. One whose request is not whole is not begun,
+    /// and for how long an answer waits is its caller's doing.
+    pub fn hold_own_services(&mut self) -> usize {
+        if !self.awaited.is_held() {
+            self.awaited.hold(self.own_calls_begun());
+        }
+        let calls = &self.calls;
+        self.awaited.begun().filter(|key| calls.find(*key).is_some_and(|call| !call.response.ended)).count()
+    }
+
+    fn own_calls_begun(&self) -> Vec<CallKey> {
         let registry = &self.registry;
         let servers =
             registry.every_server().filter(|(method, server)| registry.is_of_the_house(*method, server));
         let sessions: HashSet<SessionKey> = servers.map(|(_, server)| server.session).collect();
         let is_own = |call: &Call| match &call.server {
             ServerEnd::Session { session, types } => {
-                types.pattern == Pattern::Unary && sessions.contains(session)
+                types.pattern == Pattern::Unary && call.request.ended && sessions.contains(session)
             }
             _ => false,
         };
-        self.calls.iter().filter(|(_, call)| is_own(call)).count()
+        self.calls.iter().filter(|(_, call)| is_own(call)).map(|(key, _)| key).collect()
     }
 
     /// Whether a method is served by none but the daemon's own, and they are between two processes. For a call of a
@@ -122,9 +127,11 @@ impl Engine {
 
     /// The hand-over was in vain: calls in line go on.
     pub fn stay_with_grpc(&mut self, turn: &mut Turn<'_>) {
-        if std::mem::take(&mut self.grpc_leaving) == GrpcLeaving::Held {
-            self.awaited.release();
+        let was_held = std::mem::take(&mut self.grpc_leaving) == GrpcLeaving::Held;
+        if self.awaited.release() {
             self.settle_awaited(turn);
+        }
+        if was_held {
             let keys: Vec<RemoteKey> = self.remotes.keys();
             keys.into_iter().for_each(|key| self.serve_line(turn, key));
             self.go_on(turn);

@@ -271,8 +271,8 @@ impl Daemon {
     }
 
     /// Has gRPC connections end with their calls, as far as they do within `grace`: those that are there first, so
-    /// that a long call holds up nobody else; then, for a moment in which nothing new is begun, all. How many calls are
-    /// left.
+    /// that a long call holds up nobody else; then, for a moment in which nothing new is begun, all. In between this
+    /// daemon's own services answer what they have begun. How many calls are left.
     fn drain_grpc(
         &self,
         grace: Duration,
@@ -283,22 +283,24 @@ impl Daemon {
             self.shards().iter().filter_map(ask).fold(GrpcLeft::default(), |sum, shard| GrpcLeft {
                 unfinished: sum.unfinished + shard.unfinished,
                 calls: sum.calls + shard.calls,
-                own: sum.own + shard.own,
             })
         };
-        let hold_max = HOLD_MAX.min(grace.max(HOLD_MIN));
-        for (hold, longest, own_longest) in [(false, grace, grace), (true, hold_max, OWN_MAX)] {
+        let own_calls = || {
+            let ask = |shard: &ShardSender| shard.ask(|reply| ShardCommand::HoldOwnServices { reply });
+            self.shards().iter().filter_map(ask).sum::<usize>()
+        };
+        let mut wait = |is_over: &dyn Fn() -> bool, longest: Duration| {
             let began = Instant::now();
-            loop {
-                let GrpcLeft { unfinished, own, .. } = leave(hold);
-                let longest = if own > 0 { own_longest } else { longest };
-                if unfinished == 0 || began.elapsed() >= longest {
-                    break;
-                }
+            while !is_over() && began.elapsed() < longest {
                 meanwhile()?;
                 std::thread::park_timeout(LOOK);
             }
-        }
+            Ok::<(), HandOverError>(())
+        };
+        let hold_max = HOLD_MAX.min(grace.max(HOLD_MIN));
+        wait(&|| leave(false).unfinished == 0, grace)?;
+        wait(&|| own_calls() == 0, OWN_MAX)?;
+        wait(&|| leave(true).unfinished == 0, hold_max)?;
         Ok(leave(true).calls)
     }
 
