@@ -140,7 +140,7 @@ impl Control {
                         let _ = reply.send(self.move_when_asked(session, to));
                     }
                     ControlMessage::TakeDenials(reply) => drop(reply.send(self.denials.take())),
-                    ControlMessage::Leave(leave) => leave.with_connections_of(&self),
+                    ControlMessage::Leave(leave) => leave.with_connections_of(&mut self),
                     ControlMessage::Stop(given) => {
                         self.give_connections_away();
                         let _ = given.send(());
@@ -508,6 +508,19 @@ impl Control {
         if offered {
             self.shards[shard].send(Command::Renewing { session, told });
         }
+    }
+
+    /// The other daemon is the daemon: of all that waits here, what was done under this one is to be written down.
+    pub fn write_last_lines(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                ControlMessage::Notice(_, Notice::Access(record)) => self.write_access(&record),
+                ControlMessage::Notice(_, Notice::Denied(denied)) => self.denials.note(*denied),
+                _ => {}
+            }
+        }
+        // Whoever writes denied changes down ends with the last of them.
+        self.denials = Denials::default();
     }
 
     fn write_access(&self, record: &AccessRecord) {

@@ -124,7 +124,7 @@ pub(crate) struct ControlSender {
 
 /// Lines of the access log, and denied changes, on their way to the control thread. More wait in the engine, whose own
 /// limits drop them.
-const UNWRITTEN_MAX: usize = 1024;
+pub const UNWRITTEN_MAX: usize = 1024;
 
 impl Shard {
     /// Does what the control thread and the admin API asked for.
@@ -537,7 +537,7 @@ impl Shard {
 
     /// Hands what policies have to say to the control thread, which has time to write. A rule of the engine that is
     /// broken goes to the log.
-    pub fn report_policies(&mut self) {
+    pub fn report_policies(&mut self, unwritten_max: usize) {
         while let Some(misfit) = self.engine.poll_policy_misfit() {
             self.notify(Notice::Misfit(Box::new(misfit)));
         }
@@ -550,7 +550,7 @@ impl Shard {
                 "the daemon has broken a rule of its own; what it concerned was ended or set right"
             );
         }
-        while self.control.unwritten.load(Ordering::Relaxed) < UNWRITTEN_MAX {
+        while self.control.unwritten.load(Ordering::Relaxed) < unwritten_max {
             let denied = self.engine.poll_denied_change().map(|denied| Notice::Denied(Box::new(denied)));
             let access = || self.engine.poll_access_record().map(|record| Notice::Access(Box::new(record)));
             let Some(line) = denied.or_else(access) else { return };

@@ -9,7 +9,7 @@ use crate::clock::now;
 use crate::datagrams::UdpPorts;
 use crate::http::HttpSockets;
 use crate::reports::{AskedReport, CopiedPart, ReportStage, Reported, copy_figures};
-use crate::shard::Shard;
+use crate::shard::{Shard, UNWRITTEN_MAX};
 use crate::sockets::NativeSockets;
 use crate::token::Token;
 use trunkline_call::Instant;
@@ -94,7 +94,7 @@ impl Shard {
         self.publish_completions();
         self.bury_retired();
         self.attend_heaps();
-        self.report_policies();
+        self.report_policies(UNWRITTEN_MAX);
         self.samples.iter().for_each(|sink| sink.take_from(&mut self.engine));
         // A queue was full, or something more came of the rest.
         self.pressing |= self.crossings.has_more(&self.engine);

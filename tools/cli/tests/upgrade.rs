@@ -8,7 +8,7 @@ use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::{Host, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::search_client::SearchClient;
@@ -90,6 +90,55 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(counted(), calls as u64, "no call is missing, and none counts twice");
+}
+
+/// Whoever was called by whom under one daemon is written down by that one, up to its last moment.
+#[test]
+fn no_line_of_the_access_log_is_missing() {
+    const CALLERS: usize = 8;
+    // A daemon leaves lines out when some thousands wait.
+    const UNWRITTEN_MAX: usize = 2000;
+    watched();
+    let host = Host::start("[[policy]]\nname = \"all\"\nside = \"client\"\nkind = \"access-log\"\n");
+    let (_server, client) = host.serve_search();
+    let (made, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (client, stop) = (client.clone(), Arc::clone(&stop));
+            let (made, written) = (Arc::clone(&made), Arc::clone(&written));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    if made.load(Ordering::Relaxed) < written.load(Ordering::Relaxed) + UNWRITTEN_MAX {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        query(&client);
+                    } else {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                }
+            })
+        })
+        .collect();
+    let look = || {
+        let lines = host.log().matches("Search/Query").count();
+        written.store(lines, Ordering::Relaxed);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        lines
+    };
+    for _ in 0..4 {
+        let mut upgrade = trunkline(&["--socket", host.socket().to_str().unwrap(), "upgrade"]);
+        let mut upgrade = upgrade.stdout(Stdio::null()).spawn().unwrap();
+        while upgrade.try_wait().unwrap().is_none() {
+            look();
+        }
+        assert!(upgrade.wait().unwrap().success(), "{}", host.log());
+    }
+    stop.store(true, Ordering::Relaxed);
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    let made = made.load(Ordering::Relaxed);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while look() < made && std::time::Instant::now() < until {}
+    assert_eq!(look(), made, "each call has a line");
 }
 
 /// A daemon that a client of gRPC has a call at which does not end, asked to hand over within ten minutes: it waits.

@@ -1,13 +1,12 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
-use super::order::{Leave, LeaveError, Moved, SentSets, Stand};
+use super::order::{LastLines, Leave, LeaveError, Moved, SentSets, Stand};
 use super::records::{PARTS_MAX, RecordedPart};
 use super::wire::{Channel, ChannelError, VERSION, Word};
 use crate::command::{Command as ShardCommand, ControlMessage, ShardSender};
 use crate::handle::Daemon;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -39,6 +38,9 @@ const OWN_MAX: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_secs(30);
 /// How often it is looked whether the hand-over is still wanted, until the new daemon has said its first word.
 const WANTED_LOOK: Duration = Duration::from_millis(50);
+
+/// Longest the last lines of the access log are waited for: some thousands a shard. The other daemon serves meanwhile.
+const LAST_LINES_MAX: Duration = Duration::from_secs(2);
 
 /// Longest it takes a process whose files are closed to have ended.
 const ENDS_MAX: Duration = Duration::from_millis(500);
@@ -232,6 +234,7 @@ impl Daemon {
         // A packet arrives whole or is refused whole. Once it was taken there is no way back: the other daemon has it.
         channel.send(&Word::Go, &[]).map_err(lost)?;
         let stood_ns = monotonic_ns() - stopped_ns;
+        write_last_lines(&standing);
         // The threads that wait for these stand still until the process ends.
         std::mem::forget((standing, unchanging));
         tell(Step::Gone);
@@ -312,7 +315,7 @@ impl Daemon {
         (sets, counts, recorded): (&Arc<SentSets>, bool, Arc<[u64]>),
         step_max: Duration,
         tell: &mut dyn FnMut(Step),
-    ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
+    ) -> Result<(Moved, Vec<Sender<LastLines>>), HandOverError> {
         let (mut moved, mut standing) = (Moved::default(), Vec::new());
         let mut part = |give: &dyn Fn(Box<Leave>)| {
             let (done, sent) = channel();
@@ -386,6 +389,14 @@ impl fmt::Display for Step {
             Self::Ready => f.write_str("it has everything"),
             Self::Gone => f.write_str("it is the daemon"),
         }
+    }
+}
+
+/// Has the control thread, which stands first, write down what shards have told it since it stands.
+fn write_last_lines(standing: &[Sender<LastLines>]) {
+    let (written, done) = channel();
+    if standing.first().is_some_and(|control| control.send(written).is_ok()) {
+        let _ = done.recv_timeout(LAST_LINES_MAX);
     }
 }
 

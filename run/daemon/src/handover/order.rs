@@ -21,8 +21,13 @@ pub(crate) struct Leave {
     pub done: Sender<Result<Moved, LeaveError>>,
     /// Ends when it was in vain, and only then: what the other daemon has is not to be touched again, not even for the
     /// rest of a turn, so a thread that has handed over stands here until the process ends.
-    pub in_vain: Receiver<Infallible>,
+    /// To the control thread this channel says when there is no way back: it writes the last lines of the logs, and
+    /// drops what came.
+    pub in_vain: Receiver<LastLines>,
 }
+
+/// Dropped when the last lines are written.
+pub(crate) type LastLines = Sender<Infallible>;
 
 /// The descriptor sets the other daemon has, by the numbers they have there. The lock is held by one thread at a time:
 /// whoever leads the hand-over, then each that hands over.

@@ -15,9 +15,12 @@ use trunkline_telemetry::{Ask, CallsAsk};
 
 impl Leave {
     /// Hands the control socket and its connections over. Comes back only if that was in vain.
-    pub fn with_connections_of(&self, control: &Control) {
+    pub fn with_connections_of(&self, control: &mut Control) {
         let _ = self.done.send(send_connections(control, &self.channel));
-        let _ = self.in_vain.recv();
+        while let Ok(written) = self.in_vain.recv() {
+            control.write_last_lines();
+            drop(written);
+        }
     }
 }
 
@@ -31,6 +34,8 @@ pub(crate) fn stand(shard: &mut Shard, order: Stand) -> Standing {
 
 /// Hands everything over.
 pub(crate) fn hand_over(shard: &mut Shard, leave: Box<Leave>) -> PartsSent {
+    // Whatever becomes of the hand-over, this daemon writes down what was done here.
+    shard.report_policies(usize::MAX);
     shard.crossings.park(&mut shard.engine);
     shard.sockets.make_portable();
     let sent = send_parts(shard, &leave.channel, &leave.sets);

@@ -13,12 +13,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline::{Connect, Server, ServerHandle, Status, Wait};
 use trunkline_daemon::GrpcServices;
 
 /// Time they get to finish: their calls are short, and a watcher never leaves by itself.
 const GRACE: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether what was denied is written down.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// The servers of them.
 pub struct OwnServices {
@@ -76,6 +79,14 @@ impl OwnServices {
     /// Ends the admin API.
     pub fn end_admin(&self) {
         let _ = self.admin.shutdown(GRACE).wait();
+    }
+
+    /// Waits for so long at most until everything that was denied is written down: the daemon has handed over.
+    pub fn settle_within(&self, longest: Duration) {
+        let began = Instant::now();
+        while self.audit.as_ref().is_some_and(|audit| !audit.is_finished()) && began.elapsed() < longest {
+            std::thread::park_timeout(LOOK);
+        }
     }
 
     /// Waits until everything that was denied is written down: to be called when the daemon has ended.

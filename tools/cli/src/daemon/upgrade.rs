@@ -1,6 +1,7 @@
 //! Handing over to another process.
 
 use super::host::{DaemonHost, Order};
+use super::own_services::OwnServices;
 use crate::admin::{Audit, UpgradeState, UpgradeWish};
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
@@ -16,6 +17,8 @@ use trunkline_policy::Difference;
 const START_MAX: Duration = Duration::from_secs(60);
 /// Longest one step of it may take while this one stands still.
 const STEP_MAX: Duration = Duration::from_secs(10);
+/// Longest the last lines of the audit log may take. The other daemon serves meanwhile.
+const AUDIT_MAX: Duration = Duration::from_secs(2);
 /// Behind it stands the number of a descriptor.
 const TAKE_OVER: &str = "--take-over";
 
@@ -35,7 +38,7 @@ pub fn own_binary() -> &'static PathBuf {
 pub fn hand_over(
     host: &Arc<DaemonHost>,
     wish: UpgradeWish,
-    orders: &Receiver<Order>,
+    (orders, own): (&Receiver<Order>, &OwnServices),
 ) -> Option<&'static str> {
     let note = |outcome: &str| {
         let audit = Audit::new(&host.audit_log);
@@ -75,6 +78,7 @@ pub fn hand_over(
             if let Some(successor) = successor.filter(|_| !is_wanted()) {
                 let _ = kill_process(successor, Signal::TERM);
             }
+            own.settle_within(AUDIT_MAX);
             super::logging::settle();
             // Without a goodbye to anybody: every socket and ring is the other's.
             std::process::exit(0);

@@ -156,7 +156,7 @@ fn serve(
         match early.take().map_or_else(|| orders.recv(), Ok) {
             Ok(Order::Upgrade(wish)) => {
                 flush(exporter.as_ref());
-                if let Some(why) = upgrade::hand_over(&host, wish, &orders) {
+                if let Some(why) = upgrade::hand_over(&host, wish, (&orders, own)) {
                     break why;
                 }
             }
