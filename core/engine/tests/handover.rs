@@ -468,7 +468,8 @@ fn what_the_daemons_own_services_have_begun_is_waited_for() {
     assert_eq!(finished(&house.client), [Code::Ok]);
 }
 
-/// Who asks them all the time over gRPC, or has no room for the answer, holds up nobody: neither the hand-over nor gRPC.
+/// Who asks them all the time over gRPC, or has no room for the answer, holds up nobody: neither the hand-over nor
+/// gRPC.
 #[test]
 fn only_answers_that_are_not_there_are_waited_for() {
     let mut house = House::new();

@@ -2,11 +2,11 @@
 //!
 //! Three steps, all while this engine serves. First, the clients that are there are told to go elsewhere, and their
 //! calls end in their own time; a client that comes back is served, so that nobody waits for somebody else's long call.
-//! Then calls of the daemon's own services (`awaited.rs`) wait for the next process, but for those of gRPC clients, which
-//! this one still answers, and those that are under way are answered: gRPC goes on meanwhile, so that nobody who has
-//! called one of them holds up others. Last, for a moment, gRPC is *held*: everybody is told, nobody new is let in (the
-//! host sees to that), and calls to gRPC servers wait in line for the engine that takes over, but for those that gRPC
-//! clients make (`gateway.rs`), which are waited for.
+//! Then calls of the daemon's own services (`awaited.rs`) wait for the next process, but for those of gRPC clients,
+//! which this one still answers, and those that are under way are answered: gRPC goes on meanwhile, so that nobody who
+//! has called one of them holds up others. Last, for a moment, gRPC is *held*: everybody is told, nobody new is let in
+//! (the host sees to that), and calls to gRPC servers wait in line for the engine that takes over, but for those that
+//! gRPC clients make (`gateway.rs`), which are waited for.
 //! When nothing is left, no call is in the way.
 
 use crate::call::{Call, ClientEnd, ServerEnd};
