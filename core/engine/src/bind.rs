@@ -4,6 +4,7 @@ use crate::bound_targets::Unbound;
 use crate::cluster::{ClusterKey, SERVICES_PER_ENDPOINT};
 use crate::due::Due;
 use crate::engine::Engine;
+use crate::host_numbers::NUMBERS_AT_ONCE;
 use crate::limits::Limits;
 use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
@@ -17,10 +18,6 @@ use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::Side;
 use trunkline_schema::{Method, Service};
 use trunkline_telemetry::{MethodIndex, PeerIndex};
-
-/// Where reports have no number left for another method or host, so many are given back at once: each time, all calls
-/// that are kept one by one are looked through.
-const NUMBERS_AT_ONCE: usize = 64;
 
 /// What a session wants to call and serve.
 #[derive(Debug)]
@@ -338,8 +335,19 @@ impl Engine {
 
     /// What nobody has a route to any more, and nobody serves, is forgotten: now and then, many at once.
     pub(crate) fn forget_unused_names(&mut self) {
-        let wants_numbers =
-            self.telemetry.is_full() && self.registry.idle_numbers() + self.hosts_left >= NUMBERS_AT_ONCE;
+        let idle_methods = self.registry.idle_numbers() >= NUMBERS_AT_ONCE;
+        self.forget_names(idle_methods && self.telemetry.has_all_methods());
+    }
+
+    /// A host is not connected any more, and may not be counted any more.
+    pub(crate) fn note_host_left(&mut self, now: Instant, number: PeerIndex) {
+        self.host_numbers.leave(number);
+        if self.host_numbers.is_due(now, &self.telemetry) {
+            self.forget_names(true);
+        }
+    }
+
+    fn forget_names(&mut self, wants_numbers: bool) {
         if !self.registry.has_many_unused() && !wants_numbers {
             return;
         }
@@ -358,25 +366,17 @@ impl Engine {
         self.forget_series();
     }
 
-    /// A host is not connected any more, and may not be counted any more.
-    pub(crate) fn note_host_left(&mut self) {
-        self.hosts_left += 1;
-        self.forget_unused_names();
-    }
-
     /// The figures of methods and hosts that are gone go, too.
     fn forget_series(&mut self) {
         let mut methods = self.registry.numbers();
         methods.insert(MethodIndex::OTHER);
-        let native = self.peers.iter().map(|(_, peer)| peer.telemetry);
-        let grpc = self.grpc_peers.iter().map(|(_, peer)| peer.telemetry);
+        let connected = self.host_numbers.connected();
         let calls = self.calls.iter().map(|(_, call)| call.peer_index);
         let always = [PeerIndex::OTHER, PeerIndex::LOCAL];
-        let hosts: HashSet<PeerIndex> = native.chain(grpc).chain(calls).chain(always).collect();
+        let hosts: HashSet<PeerIndex> = connected.chain(calls).chain(always).collect();
         self.ended.retain(|method, host| methods.contains(&method) && hosts.contains(&host));
         self.r2p2.forget_numbers(|host| hosts.contains(&host));
         self.telemetry.forget(|method| methods.contains(&method), |host| hosts.contains(&host));
-        self.hosts_left = 0;
         let Self { registry, telemetry, .. } = self;
         registry.number_again(|path| telemetry.method(path));
     }

@@ -15,6 +15,7 @@ use crate::handover::awaited::Awaited;
 use crate::handover::left_out::LeftOut;
 use crate::heaps::Heaps;
 use crate::held::HeldBudget;
+use crate::host_numbers::HostNumbers;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::nested::Nested;
@@ -116,8 +117,8 @@ pub struct Engine {
     pub(crate) draining: bool,
     /// Calls that ended before their handlers did.
     pub(crate) ended: EndedCalls,
-    /// Connections of other hosts that ended since names were last forgotten.
-    pub(crate) hosts_left: usize,
+    /// Numbers in reports of the hosts that are connected.
+    pub(crate) host_numbers: HostNumbers,
     /// Calls that ended at a limit, by its name: there are as many as the code has.
     pub(crate) limits_met: BTreeMap<&'static str, u64>,
     /// When the bytes being handled were first known to be there.
@@ -242,7 +243,7 @@ impl Engine {
             attempts,
             draining: false,
             ended: EndedCalls::default(),
-            hosts_left: 0,
+            host_numbers: HostNumbers::default(),
             limits_met: BTreeMap::new(),
             arrived: Instant::default(),
             invariants: Invariants::default(),

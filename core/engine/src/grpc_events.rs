@@ -90,11 +90,11 @@ impl Engine {
             None => {
                 // Whose calls they were is known until they have ended: the access log names it.
                 calls.for_each(|call| self.cancel(turn, call));
-                self.remove_grpc(key);
+                self.remove_grpc(turn.now, key);
             }
             Some(remote) => {
                 let endpoint = std::mem::take(&mut peer.label);
-                self.remove_grpc(key);
+                self.remove_grpc(turn.now, key);
                 calls.for_each(|call| self.server_lost(turn, call, &endpoint));
                 self.pooled_lost(turn, remote, key, why);
             }
@@ -103,13 +103,13 @@ impl Engine {
     }
 
     /// Takes a connection out of the table, and what it had out of the books.
-    fn remove_grpc(&mut self, key: GrpcKey) {
+    fn remove_grpc(&mut self, now: Instant, key: GrpcKey) {
         let Some(peer) = self.grpc_peers.remove(key) else { return };
         self.held.leave(peer.holding);
         if let Some((_, timer)) = peer.sweep {
             self.timers.cancel(timer);
         }
-        self.note_host_left();
+        self.note_host_left(now, peer.telemetry);
     }
 
     /// The connection to a call's gRPC server is over.
@@ -134,6 +134,7 @@ impl Engine {
         remote: Option<RemoteKey>,
     ) -> GrpcKey {
         let telemetry = self.telemetry.peer(&report_name(&label, remote.is_some()), false);
+        self.host_numbers.join(telemetry);
         self.grpc_peers.insert(GrpcPeer::new(label, identity, remote, telemetry))
     }
 

@@ -85,6 +85,7 @@ mod half;
 mod handover;
 mod heaps;
 mod held;
+mod host_numbers;
 mod invariants;
 mod item;
 mod known_services;

@@ -267,13 +267,16 @@ impl MethodTable {
         self.idle_numbers = 0;
     }
 
-    /// Gives numbers to those that are used and have none.
+    /// Gives numbers to those that are used and have none, while there are some.
     pub fn number_again(&mut self, mut number: impl FnMut(&Arc<str>) -> MethodIndex) {
         let Self { entries, services, .. } = self;
         let unnumbered = entries.iter_mut().filter(|entry| entry.number == unnumbered());
         for entry in unnumbered.filter(|entry| !entry.path.is_empty()) {
             if entry.has_users() || !services.servers(entry.service).is_empty() {
                 entry.number = number(&entry.path);
+                if entry.number == MethodIndex::OTHER {
+                    return;
+                }
             }
         }
     }
@@ -446,6 +449,22 @@ mod tests {
         let fresh = methods.insert(&path(99, 0), MethodIndex(3));
         assert!(stale.iter().all(|key| *key != fresh && &*methods.get(*key).path != "/a.S99/M0"));
         assert_eq!(&*methods.get(held).path, "/a.S0/M0");
+    }
+
+    #[test]
+    fn where_no_number_is_left_they_are_asked_for_once() {
+        let mut methods = MethodTable::default();
+        let keys: Vec<_> = (0..100).map(|at| methods.insert(&path(0, at), MethodIndex::OTHER)).collect();
+        keys.iter().for_each(|key| methods.hold(*key));
+        let mut asked = 0;
+        let mut left = 10;
+        let mut number = || {
+            (asked, left) = (asked + 1, left - 1);
+            if left < 0 { MethodIndex::OTHER } else { MethodIndex(7) }
+        };
+        (0..5).for_each(|_| methods.number_again(|_| number()));
+        let numbered = keys.iter().filter(|key| methods.get(**key).number == MethodIndex(7)).count();
+        assert_eq!((numbered, asked), (10, 15), "ten had one, and each time one asked in vain");
     }
 
     #[test]

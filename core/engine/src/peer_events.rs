@@ -104,7 +104,8 @@ impl Engine {
         let name = reported_name(claim, others);
         let number = self.telemetry.peer(&name, claim.clock_id == own_clock);
         let Some(peer) = self.peers.find_mut(key) else { return };
-        peer.telemetry = number;
+        self.host_numbers.leave(std::mem::replace(&mut peer.telemetry, number));
+        self.host_numbers.join(number);
         if let Some((remote, lane)) = peer.lane {
             self.lane_open(turn, remote, lane, key);
         }

@@ -234,7 +234,7 @@ impl Engine {
         for (call, direction) in unsent {
             self.unblock(turn, call, direction);
         }
-        self.note_host_left();
+        self.note_host_left(turn.now, peer.telemetry);
         self.go_on(turn);
     }
 

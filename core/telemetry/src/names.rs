@@ -70,6 +70,11 @@ impl NumberedNames {
         self.names.get(number as usize).map_or("(other)", |name| name)
     }
 
+    /// How many names have a number of their own.
+    pub fn named(&self) -> usize {
+        self.numbers.len()
+    }
+
     pub fn len(&self) -> usize {
         self.names.len()
     }

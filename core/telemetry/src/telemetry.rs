@@ -162,9 +162,20 @@ impl Telemetry {
         self.traced.keep(is_exported);
     }
 
-    /// Whether methods or hosts that are new would be counted under `(other)`.
-    pub fn is_full(&self) -> bool {
-        self.methods.is_full() || self.peers.is_full()
+    /// Whether methods that are new would be counted under `(other)`.
+    pub fn has_all_methods(&self) -> bool {
+        self.methods.is_full()
+    }
+
+    /// Whether hosts that are new would be counted under `(other)`.
+    pub fn has_all_peers(&self) -> bool {
+        self.peers.is_full()
+    }
+
+    /// How many other hosts are told apart.
+    pub fn peers_named(&self) -> usize {
+        // One of the names is this host's.
+        self.peers.named().saturating_sub(1)
     }
 
     /// Forgets methods and hosts that nobody uses any more, and their series: others get their numbers. Of the calls

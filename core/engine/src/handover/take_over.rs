@@ -269,6 +269,7 @@ impl Engine {
         }
         for (key, name, has_same_clock) in named {
             let number = self.telemetry.peer(&name, has_same_clock);
+            self.host_numbers.join(number);
             self.peers.find_mut(key).into_iter().for_each(|peer| peer.telemetry = number);
         }
         for (_, call) in self.calls.iter_mut() {
