@@ -206,7 +206,7 @@ impl Engine {
         metadata: &[u8],
         body_bytes: u32,
     ) -> Result<(), Fault> {
-        if self.draining {
+        if self.draining && !self.calls.find(key).is_some_and(|call| self.registry.is_own(call.method)) {
             return Err(Fault::Draining);
         }
         if body_bytes > self.limits.message_bytes {

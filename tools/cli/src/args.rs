@@ -436,12 +436,36 @@ fn authority(text: &str) -> Result<String, String> {
     }
 }
 
+/// Names that HTTP/2 and gRPC have for themselves, in whose place something else is said.
+const RESERVED: [&str; 7] =
+    ["connection", "content-length", "content-type", "host", "te", "transfer-encoding", "upgrade"];
+
+/// Names of gRPC's that applications may say all the same.
+const SAID_ALL_THE_SAME: [&str; 2] = ["grpc-tags-bin", "grpc-trace-bin"];
+
+/// A key as it is sent.
+///
+/// # Errors
+/// It is none, or the protocol's.
+fn metadata_key(name: &str) -> Result<String, String> {
+    if name.starts_with(':') {
+        return Err(format!("{name:?} is HTTP/2's own, and no metadata; --authority says :authority"));
+    }
+    let key = Metadata::key_of(name).map_err(|error| error.to_string())?;
+    let is_grpcs = key.starts_with("grpc-") && !SAID_ALL_THE_SAME.contains(&&*key);
+    match is_grpcs || RESERVED.contains(&&*key) {
+        true => Err(format!("{key:?} is the protocol's own, and no metadata (see --timeout, --authority)")),
+        false => Ok(key),
+    }
+}
+
 /// Reads `key:value`; binary values in base64, with or without its padding, as gRPC sends them.
 fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
     use base64::Engine;
     use base64::alphabet::STANDARD;
     use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-    let (key, value) = text.split_once(':').map(|(k, v)| (k.trim(), v.trim())).ok_or("write key:value")?;
+    let colon = text.bytes().skip(1).position(|byte| byte == b':').ok_or("write key:value")? + 1;
+    let (key, value) = (metadata_key(text[..colon].trim())?, text[colon + 1..].trim());
     let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let decoded = key.ends_with("-bin").then(|| GeneralPurpose::new(&STANDARD, lenient).decode(value));
     let decoded = decoded.transpose().map_err(|error| {
@@ -449,8 +473,8 @@ fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
     })?;
     let value = decoded.unwrap_or_else(|| value.as_bytes().to_vec());
     // Checked one by one, so that the error stands at the pair at fault.
-    Metadata::new().insert(key, &value).map_err(|error| error.to_string())?;
-    Ok((key.to_owned(), value))
+    Metadata::new().insert(&key, &value).map_err(|error| error.to_string())?;
+    Ok((key, value))
 }
 
 #[cfg(test)]
@@ -531,8 +555,13 @@ mod tests {
             assert_eq!(metadata(padded_or_not), Ok(("x-bin".into(), vec![0xff, 0])));
         }
         assert!(metadata("x-bin: !!").unwrap_err().contains("\"!!\" is no base64"));
-        for wrong in ["tenant", "Tenant:blue", "x-bin:?", ":x"] {
+        assert_eq!(metadata("Tenant:blue"), Ok(("tenant".into(), b"blue".to_vec())), "as grpcurl has it");
+        for wrong in ["", "tenant", "te nant:blue", "x-bin:?", ":x"] {
             assert!(metadata(wrong).is_err(), "{wrong}");
         }
+        for own in ["grpc-timeout: 1S", "te: trailers", "Content-Type: x", ":path: /x", "host: a"] {
+            assert!(metadata(own).unwrap_err().contains("no metadata"), "{own}");
+        }
+        assert!(metadata("grpc-trace-bin: AAAA").is_ok());
     }
 }

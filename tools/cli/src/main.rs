@@ -25,6 +25,7 @@
 mod admin;
 mod args;
 mod bench;
+mod bounded;
 mod call;
 mod daemon;
 mod demo;

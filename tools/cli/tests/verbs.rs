@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{ADMIN_PROTO, Ended, Host, SEARCH_PROTO, end, trunkline, watched};
 use trunkline::{Code, Server, Wait};
-use trunkline_example_search::proto::QueryRequest;
+use trunkline_example_search::proto::{Ask, QueryRequest, ask};
 
 /// The admin API, generated for the binary.
 #[allow(dead_code, reason = "a test that poses as the daemon needs one type of it")]
@@ -578,6 +578,32 @@ fn signals_end_it_in_peace() {
         assert_eq!(host.child.wait().unwrap().code(), Some(0), "{signal:?}");
         assert!(!host.socket().exists(), "the socket is left behind");
     }
+}
+
+/// What is in flight while a daemon drains is what an operator wants to know.
+#[test]
+fn a_daemon_that_drains_is_looked_at() {
+    watched();
+    let mut host = Host::start_with_drain("10m");
+    let (_server, client) = host.serve_search();
+    let mut stream = client.session();
+    stream.send(Ask { kind: Some(ask::Kind::Query("ring".into())) }).wait().unwrap();
+    assert!(stream.recv().wait().unwrap().is_some());
+    kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
+    while !host.log().contains("draining") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for verb in [&["list"][..], &["explain"], &["shards"], &["policy", "list"]] {
+        let looked = host.verb(verb, "");
+        assert!(looked.code == Some(0), "{verb:?}: {looked:?}");
+    }
+    let refused = call(&host, &["Search/Query", "{}"], "");
+    assert!(refused.err.contains("draining") && !refused.err.contains("--proto"), "{refused:?}");
+    drop(stream);
+    // It would take the end of its input for a second order.
+    let stdin = host.child.stdin.take();
+    assert_eq!(host.child.wait().unwrap().code(), Some(0));
+    drop(stdin);
 }
 
 #[test]

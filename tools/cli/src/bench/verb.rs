@@ -6,12 +6,13 @@ use super::plan::{Arrivals, Extent, Loop};
 use super::record::{Ended, Record};
 use super::report::{Form, Report};
 use crate::args::BenchArgs;
+use crate::bounded;
 use crate::call::{self, AttachError, CallError, RequestsError, Sources, Way};
 use crate::go;
 use crate::table::count;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,13 +157,12 @@ fn text(data: &str) -> Result<String, BenchError> {
             None => return Ok(data.to_owned()),
         },
     };
-    let mut text = String::new();
-    let read = match &path {
-        Some(path) => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-        None => io::stdin().read_to_string(&mut text),
+    let text = match &path {
+        Some(path) => bounded::read_text(path),
+        None => bounded::text_from(io::stdin()),
     };
     let path = path.unwrap_or_else(|| "standard input".into());
-    read.map(|_| text).map_err(|error| BenchError::File { path, error })
+    text.map_err(|error| BenchError::File { path, error })
 }
 
 /// Shows the report, as text if a file that was to have it cannot be written: a run is not made twice for that.

@@ -2,6 +2,7 @@
 
 use super::pool;
 use crate::args::TypeArgs;
+use crate::bounded;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use std::path::PathBuf;
 use trunkline_schema::compile_error;
@@ -82,15 +83,14 @@ impl Sources {
         let mut pool = DescriptorPool::new();
         if !self.protos.is_empty() {
             let includes = self.include_paths();
-            let read =
-                |name: &str| includes.iter().find_map(|dir| std::fs::read_to_string(dir.join(name)).ok());
+            let read = |name: &str| includes.iter().find_map(|dir| bounded::read_text(&dir.join(name)).ok());
             let set = protox::compile(&self.protos, &includes)
                 .map_err(|error| DescriptorError::Compile(compile_error(&error, read)))?;
             pool.add_file_descriptor_set(set).map_err(|error| DescriptorError::Compile(error.to_string()))?;
         }
         for path in &self.descriptor_sets {
             let failed = |why: String| DescriptorError::DescriptorSet { path: path.clone(), why };
-            let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+            let bytes = bounded::read(path).map_err(|error| failed(error.to_string()))?;
             pool::add(&mut pool, &bytes).map_err(failed)?;
         }
         Ok(pool)

@@ -161,10 +161,13 @@ impl Reflection {
     }
 }
 
-/// Whether a server is there and does not reflect. On this host nobody serves reflection then.
+/// Whether a server is there and does not reflect. On this host nobody serves reflection then, unless its daemon ends:
+/// to name types would not help.
 fn does_not_reflect(status: &Status, way: &Way) -> bool {
     let is_here = way.target.is_empty();
-    status.code() == Code::Unimplemented || is_here && status.code() == Code::Unavailable
+    let nobody_is_there =
+        is_here && status.code() == Code::Unavailable && !status.message().contains("is draining");
+    status.code() == Code::Unimplemented || nobody_is_there
 }
 
 /// `google.protobuf.FileDescriptorSet`, its files still encoded: options this program does not know stay in them.

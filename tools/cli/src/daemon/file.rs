@@ -1,5 +1,6 @@
 //! Finding the configuration.
 
+use crate::bounded;
 use std::io;
 use std::path::{Path, PathBuf};
 use trunkline_daemon::{Config, ConfigError};
@@ -81,7 +82,7 @@ impl Loaded {
     }
 
     fn read(path: &Path) -> Result<Self, FileError> {
-        let text = std::fs::read_to_string(path);
+        let text = bounded::read_text(path);
         let text = text.map_err(|error| FileError::Read { path: path.to_owned(), error })?;
         let config = Config::from_toml(&text, &path.display().to_string())?;
         Ok(Self { config, path: Some(path.to_owned()), text })

@@ -63,6 +63,16 @@ impl Host {
         host
     }
 
+    /// Starts a daemon that waits so long for calls in flight when it is to end.
+    pub fn start_with_drain(drain: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("d.toml"), "").unwrap();
+        let child = Self::command_with(&folder, drain).spawn().unwrap();
+        let mut host = Self { child, folder, expected: Vec::new() };
+        host.until_ready();
+        host
+    }
+
     /// Starts a daemon that tells the service manager at this socket.
     pub fn start_notifying(manager: &std::path::Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -125,8 +135,12 @@ impl Host {
     }
 
     fn command(folder: &tempfile::TempDir) -> Command {
+        Self::command_with(folder, "100ms")
+    }
+
+    fn command_with(folder: &tempfile::TempDir, drain: &str) -> Command {
         let (socket, file) = (folder.path().join("d.sock"), folder.path().join("d.toml"));
-        let mut command = trunkline(&["daemon", "--until-stdin-closes", "--drain", "100ms"]);
+        let mut command = trunkline(&["daemon", "--until-stdin-closes", "--drain", drain]);
         command.arg("--socket").arg(&socket).arg("--config").arg(&file);
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         command.stdin(Stdio::piped()).stderr(log);
