@@ -415,8 +415,8 @@ impl Engine {
         self.plant = plant;
     }
 
-    /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end. Those
-    /// in flight go on. Peers are told.
+    /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
+    /// Those in flight go on. Peers are told.
     pub fn drain(&mut self, now: Instant) {
         self.draining = true;
         let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
