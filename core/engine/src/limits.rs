@@ -17,6 +17,7 @@ pub(crate) const UNSENT: &str = "deadline of an answer that its client had not r
 pub(crate) const STALLED: &str =
     "seconds in which nothing of an unfinished message has come (limits.message_stall_s)";
 pub(crate) const CROSSING: &str = "bytes waiting for another shard (limits.parked_bytes_per_session)";
+pub(crate) const METHODS_UNPROVEN: &str = "methods of one connection without an answer (fixed)";
 pub(crate) const METHODS_LEARNED: &str =
     "methods of a service known here by their calls only (limits.methods_learned_per_service)";
 pub(crate) const RECEIVE_HEAP: &str =

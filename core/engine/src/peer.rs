@@ -7,6 +7,7 @@ use crate::held::{HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding, source_of_pe
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
+use crate::unproven::Unproven;
 use crate::vouching::{CallersHeard, CallersSaid, PeerRule};
 use crate::{CallKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
@@ -51,6 +52,12 @@ pub struct Peer {
     /// The request types the peer last said it has for them. The connection goes by what was ever agreed, for that may
     /// be under way; what is sent goes by this.
     pub(crate) answers: KeyedMap<MethodIndex, u64>,
+    /// Those of them from which nothing of an answer has come, by whose calls they were announced for.
+    #[serde(skip)]
+    pub(crate) unproven: Unproven<MethodKey>,
+    /// When another connection may be dialled because few numbers of methods are left on this one.
+    #[serde(skip)]
+    pub(crate) renews_at: Instant,
     /// Methods the peer calls here, by its own numbers.
     pub(crate) offered: KeyedMap<MethodIndex, Offered>,
     /// Large messages on their way in.

@@ -5,19 +5,24 @@ use crate::convert::{WireBody, for_wire};
 use crate::convert_error::{ConvertError, conversion_fault};
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
-use crate::limits::METHODS_LEARNED;
+use crate::limits::{METHODS_LEARNED, METHODS_UNPROVEN};
 use crate::peer::{Announced, Lent};
 use crate::records::record_served;
-use crate::registry::{Form, MethodTypes};
+use crate::registry::{Form, MethodKey, MethodTypes};
+use crate::source::source_of;
 use crate::table::Key;
+use crate::unproven::Whose;
 use crate::vouching::Maker;
 use crate::{CallKey, PeerKey};
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Fault, Status, VouchedCaller};
+use trunkline_call::{Code, Deadline, Fault, Instant, Status, VouchedCaller};
 use trunkline_native::{
-    Body as FrameBody, CallerNumber, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange,
-    StreamId,
+    Body as FrameBody, CallerNumber, Connection, Failure, MethodIndex, NewCall, Outcome, Payload, Refused,
+    SharedRange, StreamId,
 };
+
+/// A connection that has few numbers of methods left is replaced no more often than this.
+const RENEW_NS: u64 = 30_000_000_000;
 
 impl Opens for PeerKey {
     // LIFE: 10 | framed and queued at the connection, linear or protobuf, copied or lent | lane, window, stream (d3)
@@ -34,7 +39,7 @@ impl Opens for PeerKey {
         let Item::Open { metadata, end, .. } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        let announced = match engine.announce(key, peer) {
+        let announced = match engine.announce(turn.now, key, peer) {
             Ok(announced) => announced,
             Err(unsent) => return Err(engine.refusal_of(unsent, peer, Direction::Request)),
         };
@@ -304,7 +309,7 @@ impl Engine {
     }
 
     /// The number of the call's method on this connection, announced now if it is new there.
-    fn announce(&mut self, key: CallKey, peer: PeerKey) -> Result<Announced, Unsent> {
+    fn announce(&mut self, now: Instant, key: CallKey, peer_key: PeerKey) -> Result<Announced, Unsent> {
         let Self { calls, peers, .. } = self;
         let call = calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
         let types = call.types_sent(Direction::Request).ok_or_else(|| Unsent::Fault(untyped()))?;
@@ -314,19 +319,58 @@ impl Engine {
             let limit = self.limits.methods_learned_per_service as u64;
             return Err(Unsent::Fault(Fault::Limit { name: METHODS_LEARNED, limit }));
         }
-        let Some(peer) = peers.find_mut(peer) else {
+        let method = (call.method, fingerprints);
+        let Some(peer) = peers.find(peer_key) else {
             return Err(Unsent::Fault(self.connection_gone(key)));
         };
-        let index = match peer.announced.get(&(call.method, fingerprints)) {
-            Some(index) => *index,
-            None => {
-                let index = peer.connection.announce_schema(&types.path, fingerprints[0], fingerprints[1]);
-                let index = index.map_err(Unsent::Refused)?;
-                peer.announced.insert((call.method, fingerprints), index);
-                index
-            }
+        if let Some(index) = peer.announced.get(&method).copied() {
+            return Ok(Announced { index, agreed: peer.takes_linear(index, fingerprints[0]) });
+        }
+        let path = Arc::clone(&types.path);
+        let index = self.announce_new(now, key, peer_key, method, &path)?;
+        Ok(Announced { index, agreed: false })
+    }
+
+    /// Announces a method that is new on a connection. Who makes calls of what is not there has half of the numbers.
+    #[cold]
+    fn announce_new(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        peer_key: PeerKey,
+        method: (MethodKey, [u64; 2]),
+        path: &str,
+    ) -> Result<MethodIndex, Unsent> {
+        self.renew_in_time(now, peer_key);
+        let whose = Whose { client: (&*source_of(self, key)).into(), service: Box::default() };
+        let Some(peer) = self.peers.find_mut(peer_key) else {
+            return Err(Unsent::Fault(self.connection_gone(key)));
         };
-        Ok(Announced { index, agreed: peer.takes_linear(index, fingerprints[0]) })
+        let (_, max) = peer.connection.methods_announced();
+        // An answer takes a while: who has many methods and calls them all at once is to be told apart from others.
+        if !peer.unproven.has_room(&whose, 2 * max) {
+            return Err(Unsent::Fault(Fault::Limit { name: METHODS_UNPROVEN, limit: max as u64 / 2 }));
+        }
+        let [request, response] = method.1;
+        let index = peer.connection.announce_schema(path, request, response).map_err(Unsent::Refused)?;
+        peer.announced.insert(method, index);
+        peer.unproven.bring(method.0, whose);
+        Ok(index)
+    }
+
+    /// Numbers of methods are never given back: where a quarter is left another connection is dialled, which takes this
+    /// one's place and begins anew. If it does not come about, it is tried again.
+    fn renew_in_time(&mut self, now: Instant, key: PeerKey) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        let (announced, max) = peer.connection.methods_announced();
+        if announced < max - max / 4 || now < peer.renews_at {
+            return;
+        }
+        peer.is_asked_to_redial = false;
+        self.redial(now, key);
+        if let Some(peer) = self.peers.find_mut(key).filter(|peer| peer.is_asked_to_redial) {
+            peer.renews_at = now.plus_ns(RENEW_NS);
+        }
     }
 
     /// The number of whoever makes a call, named now if that is new on this connection. Only the operator's own hosts

@@ -24,6 +24,7 @@ impl Engine {
             Event::Message { stream, tag, message, end } => {
                 let key = CallKey::from_bits(tag);
                 let direction = self.incoming_direction(key, peer, stream);
+                self.note_there(peer, key, direction);
                 self.handle_message(turn, peer, stream, key, direction, message, Shape::Message { end });
             }
             Event::Headers { tag, metadata, .. } => {
@@ -33,11 +34,15 @@ impl Engine {
             Event::Result { stream, tag, message, metadata, trailer } => {
                 let key = CallKey::from_bits(tag);
                 self.note_response(turn, key, trailer);
+                self.note_there(peer, key, Direction::Response);
                 self.handle_result(turn, peer, stream, key, message, metadata);
             }
             Event::Error { tag, code, execution, metadata, trailer, .. } => {
                 let key = CallKey::from_bits(tag);
                 self.note_response(turn, key, trailer);
+                if trailer.is_some() && ![Code::Unimplemented, Code::Unavailable].contains(&code) {
+                    self.note_there(peer, key, Direction::Response);
+                }
                 self.handle_error(turn, key, code, execution, metadata);
             }
             Event::HalfClose { tag, .. } => {
@@ -256,6 +261,18 @@ impl Engine {
         if let Some(trailer) = trailer {
             call.server_stamps = ServerStamps::decode(trailer);
             call.server_measured = true;
+        }
+    }
+
+    /// Something of an answer has come: the peer has the method of the call.
+    #[inline]
+    fn note_there(&mut self, peer: PeerKey, key: CallKey, direction: Direction) {
+        let Self { peers, calls, .. } = self;
+        if direction == Direction::Response
+            && let Some(peer) = peers.find_mut(peer)
+            && let Some(call) = calls.find(key)
+        {
+            peer.unproven.answered(call.method);
         }
     }
 

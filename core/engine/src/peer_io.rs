@@ -8,6 +8,7 @@ use crate::held::{Holding, source_of_peer};
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
+use crate::unproven::Unproven;
 use crate::vouching::{CallersHeard, CallersSaid};
 use crate::{CallKey, Heaps, PeerFault, PeerIdentity, PeerKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
@@ -329,6 +330,8 @@ impl Engine {
             callers_heard: CallersHeard::default(),
             announced: KeyedMap::default(),
             answers: KeyedMap::default(),
+            unproven: Unproven::default(),
+            renews_at: Instant::default(),
             offered: KeyedMap::default(),
             assemblies: KeyedMap::default(),
             assembling_bytes: 0,

@@ -1,4 +1,5 @@
-//! Names of methods that clients of the gateway have brought, and under which no server has answered yet.
+//! Names of methods that clients of the gateway have brought, or that were announced on a connection for somebody's
+//! calls, and under which no server has answered yet.
 //!
 //! A client may name any method of a service that has endpoints, and so many names of a service are told apart
 //! (`limits.methods_learned_per_service`). Whoever names what is not there must not use them up for the others: of
@@ -8,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use trunkline_call::KeyedMap;
 
-/// The names, and who brought how many. Bounded by the names the registry learns.
+/// The names, and who brought how many. Bounded by the names the registry learns, or by the numbers of a connection.
 #[derive(Debug)]
 pub(crate) struct Unproven<K> {
     names: KeyedMap<K, Whose>,

@@ -168,3 +168,74 @@ fn wishes_one_after_another_are_not_heard() {
     }
     assert_eq!(scene.world.dials, 2);
 }
+
+/// Calls each of these routes once, and has the server answer what reaches it: how the calls ended.
+fn call_each(world: &mut World, client: &mut App, server: &mut App, count: usize) -> Vec<Code> {
+    let mut codes = Vec::new();
+    let routes: Vec<usize> = (client.routes.len() - count..client.routes.len()).collect();
+    for some in routes.chunks(50) {
+        for route in some {
+            let call = client.call(*route, None, true);
+            world.submit(client, Submission::Call(call)).unwrap();
+        }
+        let mut ended = 0;
+        while ended < some.len() {
+            world.settle(&mut [client, server]);
+            for completion in server.take() {
+                let Completion::Call(call) = completion else { continue };
+                world.submit(server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+                world.submit(server, Submission::Finish(finish(call.call, Code::Ok, None))).unwrap();
+            }
+            world.settle(&mut [client, server]);
+            for completion in client.take() {
+                let Completion::Finish(end) = completion else { continue };
+                ended += 1;
+                codes.push(end.code);
+                world.submit(client, release(end.call, end.payload, end.metadata, 5)).unwrap();
+            }
+        }
+    }
+    codes
+}
+
+/// An application of a user that may call so many methods of a service at the far host.
+fn caller_of(world: &mut World, user: &str, service: &str, methods: std::ops::Range<usize>) -> App {
+    let target = "tcp://10.0.0.2:7878";
+    let mut app = world.attach_opaque(0, Some(target), false);
+    world.hosts[app.host].engine.identify(app.key, user, "");
+    let calls: Vec<_> = methods.map(|at| (format!("/{service}/M{at}"), Some(target.to_owned()))).collect();
+    world.bind(&mut app, &[], &calls);
+    app
+}
+
+/// The numbers of methods of one connection are used up in the course of time; before they are, another takes its
+/// place, which begins anew.
+#[test]
+fn a_connection_on_which_many_methods_were_called_is_made_anew() {
+    let mut world = World::new();
+    let mut server = world.attach_opaque(1, None, true);
+    for first in [0, 2_500] {
+        let mut client = caller_of(&mut world, "uid:1", "world.Echo", first..first + 2_500);
+        let codes = call_each(&mut world, &mut client, &mut server, 2_500);
+        assert_eq!(codes.iter().filter(|code| **code == Code::Ok).count(), 2_500);
+    }
+    let ups: Vec<bool> = world.links.iter().map(|link| link.up).collect();
+    assert_eq!((world.dials, ups), (2, vec![false, true]));
+}
+
+/// Whoever calls what is not there does not use the numbers up for others.
+#[test]
+fn made_up_methods_leave_numbers_to_others() {
+    let mut world = World::new();
+    let mut server = world.attach_opaque(1, None, true);
+    let mut codes = Vec::new();
+    for first in [0, 2_500] {
+        let mut stranger = caller_of(&mut world, "uid:66", "world.Nothing", first..first + 2_500);
+        codes.extend(call_each(&mut world, &mut stranger, &mut server, 2_500));
+    }
+    let refused = codes.iter().filter(|code| **code == Code::ResourceExhausted).count();
+    assert_eq!((codes.len(), refused), (5_000, 5_000 - 2_048), "half of the numbers");
+    let mut client = caller_of(&mut world, "uid:1", "world.Echo", 0..500);
+    assert_eq!(call_each(&mut world, &mut client, &mut server, 500), vec![Code::Ok; 500]);
+    assert_eq!(world.dials, 1);
+}

@@ -36,6 +36,12 @@ impl Connection {
         Ok(method)
     }
 
+    /// Methods this side has announced, and how many the peer takes: none before its HELLO. No number is given back.
+    pub fn methods_announced(&self) -> (usize, usize) {
+        let max = self.peer.as_ref().map_or(0, |peer| peer.limits.methods_max);
+        (self.methods_made.len(), max as usize)
+    }
+
     /// Says what this side has for a method the peer announced; again whenever that changes.
     ///
     /// # Errors
