@@ -86,7 +86,8 @@ impl CallOpening {
                 CallEvent::Headers(headers) => answered.headers = headers,
                 CallEvent::Message(message) if answered.message.is_none() => answered.message = Some(message),
                 CallEvent::Message(_) => {
-                    opened.cancel();
+                    // Not by the flag: that is the caller's, who may use it for other calls.
+                    opened.let_go();
                     let status = Status::internal("the server sent more than one response");
                     return Answered { message: None, status, ..answered };
                 }
@@ -134,16 +135,26 @@ impl OpenCall {
     /// Sends a message; nothing follows if `is_last`.
     ///
     /// # Errors
-    /// The status of the call if it has ended; what is wrong with the message; FAILED_PRECONDITION after the last
-    /// message and while another operation sends.
+    /// The status of the call if it has ended; what is wrong with the message, which then is the call's end;
+    /// FAILED_PRECONDITION after the last message and while another operation sends.
     pub async fn send(&self, message: OpaqueBody, is_last: bool) -> Result<(), Status> {
         let mut held = self.requests.take().ok_or_else(|| busy("sends, or nothing may follow"))?;
         let Some(requests) = held.get() else { return Err(busy("sends")) };
         let sent = self.cancel.or(requests.send(message)).await;
-        if is_last {
-            held.keep();
+        match sent {
+            None => {
+                if let Some(requests) = held.keep() {
+                    requests.abandon(&Outcome::from(&cancelled()));
+                }
+                Err(cancelled())
+            }
+            Some(sent) => {
+                if is_last {
+                    held.keep();
+                }
+                sent
+            }
         }
-        sent.ok_or_else(cancelled)?
     }
 
     /// Says that no messages follow. Nothing happens if that was said.
@@ -168,7 +179,16 @@ impl OpenCall {
     /// Cancels the call, and ends operations under way.
     pub fn cancel(&self) {
         self.cancel.set();
-        drop((self.answers.close(), self.requests.close()));
+        self.let_go();
+    }
+
+    /// The server must not take what was sent for the whole: no half-close goes before the cancellation.
+    fn let_go(&self) {
+        let answers = self.answers.close();
+        if let Some(requests) = self.requests.close() {
+            requests.abandon(&Outcome::from(&cancelled()));
+        }
+        drop(answers);
     }
 
     fn half_close(&self) {

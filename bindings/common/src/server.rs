@@ -125,7 +125,7 @@ impl DeliveredCall {
     /// Sends a response.
     ///
     /// # Errors
-    /// As [`DeliveredCall::send_headers`]; what is wrong with the message.
+    /// As [`DeliveredCall::send_headers`]; what is wrong with the message, which then has answered the call.
     pub async fn send(&self, message: OpaqueBody) -> Result<(), Status> {
         let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.get() else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! The requests of a call after its opening, read on by a task of their own: a caller may send without receiving.
+//! The requests of a call after its opening, read on by a task of their own: a caller may send without receiving. Unless
+//! they came to their end, the call is abandoned: a server must not take a part for the whole.
 
 use crate::messages::{Messages, Piece};
 use bytes::Bytes;
@@ -6,9 +7,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::task::JoinHandle;
+use trunkline::Status;
 use trunkline::opaque::{Outcome, Requests};
 
-/// A running pump. Dropping it stops it, which ends the caller's request stream.
+/// A running pump. Dropping it stops it, and with it the call, unless all was sent or the call has ended.
 #[derive(Debug)]
 pub(crate) struct Pump(JoinHandle<Result<(), Outcome>>);
 
@@ -21,9 +23,10 @@ impl Pump {
         messages: Messages<tonic::body::Body>,
         first: Option<Bytes>,
         requests: Requests,
-    ) -> Result<Self, trunkline::Status> {
+    ) -> Result<Self, Status> {
+        let requests = Feeding(Some(requests));
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
-            trunkline::Status::internal("a call with a request stream must be made in a tokio runtime")
+            Status::internal("a call with a request stream must be made in a tokio runtime")
         })?;
         Ok(Self(runtime.spawn(run(messages, first, requests))))
     }
@@ -48,22 +51,60 @@ impl Drop for Pump {
     }
 }
 
+/// Requests that have not come to their end: dropped, they end the call.
+struct Feeding(Option<Requests>);
+
+impl Feeding {
+    async fn send(&mut self, message: Bytes) -> Result<(), Status> {
+        match &mut self.0 {
+            Some(requests) => requests.send(message).await,
+            None => Ok(()),
+        }
+    }
+
+    /// All was sent.
+    fn complete(&mut self) {
+        self.0 = None;
+    }
+
+    fn abandon(&mut self, outcome: &Outcome) {
+        if let Some(requests) = self.0.take() {
+            requests.abandon(outcome);
+        }
+    }
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.abandon(&Outcome::from(&Status::cancelled("the request stream was dropped before its end")));
+    }
+}
+
 /// Ends early when the call has ended; the answers say how.
 async fn run(
     mut messages: Messages<tonic::body::Body>,
     mut first: Option<Bytes>,
-    mut requests: Requests,
+    mut requests: Feeding,
 ) -> Result<(), Outcome> {
     loop {
-        let message = match first.take() {
-            Some(message) => message,
-            None => match messages.next().await? {
-                Piece::Message(message) => message,
-                Piece::End(_) => return Ok(()),
-            },
+        let piece = match first.take() {
+            Some(message) => Ok(Piece::Message(message)),
+            None => messages.next().await,
         };
-        if requests.send(message).await.is_err() {
-            return Ok(());
+        match piece {
+            Ok(Piece::Message(message)) => {
+                if requests.send(message).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Ok(Piece::End(_)) => {
+                requests.complete();
+                return Ok(());
+            }
+            Err(outcome) => {
+                requests.abandon(&outcome);
+                return Err(outcome);
+            }
         }
     }
 }

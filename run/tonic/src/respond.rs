@@ -169,6 +169,15 @@ impl Answering {
     }
 }
 
+/// Why a request stream has no end. Not as CANCELLED: that, tonic tells handlers as the end.
+fn cut_short(status: &Status) -> tonic::Status {
+    let status = to_tonic(status);
+    match status.code() {
+        tonic::Code::Cancelled => tonic::Status::aborted(status.message()),
+        _ => status,
+    }
+}
+
 /// The request stream of a delivered call as the body of an HTTP request.
 struct RequestBody {
     incoming: Incoming,
@@ -198,7 +207,7 @@ impl Body for RequestBody {
             }
             Err(status) => {
                 self.ended = true;
-                return Poll::Ready(Some(Err(to_tonic(&status))));
+                return Poll::Ready(Some(Err(cut_short(&status))));
             }
         };
         Poll::Ready(Some(Ok(self.framed.begin(message))))

@@ -18,14 +18,16 @@ pub const CROWD: u32 = 1000;
 /// Does what questions say.
 #[derive(Clone, Debug)]
 pub struct Handler {
-    /// Handlers that hang, chats, and watched answers.
+    /// Handlers that hang, chats, sums, and watched answers.
     at_work: Arc<AtomicU32>,
+    /// Sums of streams that came to their end.
+    sums: Arc<AtomicU32>,
     meeting: Arc<Barrier>,
 }
 
 impl Default for Handler {
     fn default() -> Self {
-        Self { at_work: Arc::default(), meeting: Arc::new(Barrier::new(CROWD as usize)) }
+        Self { at_work: Arc::default(), sums: Arc::default(), meeting: Arc::new(Barrier::new(CROWD as usize)) }
     }
 }
 
@@ -106,6 +108,10 @@ impl Exam for Handler {
                 let number = self.at_work.load(Ordering::SeqCst);
                 Ok(Response::new(Answer { number, ..Answer::default() }))
             }
+            "sums" => {
+                let number = self.sums.load(Ordering::SeqCst);
+                Ok(Response::new(Answer { number, ..Answer::default() }))
+            }
             "panic" => panic!("as the question wishes"),
             order => Err(Status::invalid_argument(format!("what is {order:?}?"))),
         }
@@ -133,6 +139,7 @@ impl Exam for Handler {
     }
 
     async fn sum(&self, request: Request<Streaming<Question>>) -> Result<Response<Answer>, Status> {
+        let _presence = Presence::of(&self.at_work);
         let mut input = request.into_inner();
         let (mut number, mut bytes) = (0u32, 0usize);
         while let Some(question) = input.message().await? {
@@ -142,6 +149,7 @@ impl Exam for Handler {
             number += question.number;
             bytes += question.blob.len();
         }
+        self.sums.fetch_add(1, Ordering::SeqCst);
         Ok(Response::new(Answer { number, text: bytes.to_string(), ..Answer::default() }))
     }
 

@@ -3,7 +3,10 @@
 
 use std::future::Future;
 use std::time::Duration;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use trunkline_tonic_tests::stage::{Host, Serves, Stage, Topology, service, stock_channel, stock_server};
+use trunkline_tonic_tests::stubs::Question;
 use trunkline_tonic_tests::stubs::absent_client::AbsentClient;
 use trunkline_tonic_tests::stubs::exam_client::ExamClient;
 use trunkline_tonic_tests::{examiner, intercept, typed};
@@ -107,6 +110,41 @@ fn a_stream_without_end_lets_other_calls_in() {
     });
     drop(stop);
     server.join().unwrap().unwrap();
+}
+
+/// Its second message does not encode, or its task is dropped before there is one: no server takes the first for all.
+#[test]
+fn a_request_stream_that_fails_has_no_end() {
+    watched(async {
+        let stage = Stage::set(Topology::OneDaemon, Serves::Tonic).await;
+        let client = ExamClient::new(trunkline_tonic::Channel::from(stage.channel.clone()));
+        let mut limited = client.clone().max_encoding_message_size(1000);
+        let watcher = client.clone();
+        let failed = limited.sum(tokio_stream::iter(0..3).then(move |number| {
+            let watcher = watcher.clone();
+            async move {
+                tokio::task::yield_now().await;
+                if number == 1 {
+                    examiner::at_work("a sum", watcher, 1).await;
+                }
+                Question { blob: vec![0; 2000 * (number % 2)], ..examiner::question("sum", 1) }
+            }
+        }));
+        let failed = failed.await.unwrap_err();
+        assert_eq!(failed.code(), tonic::Code::OutOfRange, "{failed:?}");
+        examiner::at_work("a sum whose stream failed", client.clone(), 0).await;
+
+        let (says, said) = tokio::sync::mpsc::channel(4);
+        let mut summing = client.clone();
+        let summing = tokio::spawn(async move { summing.sum(ReceiverStream::new(said)).await });
+        says.send(examiner::question("sum", 1)).await.unwrap();
+        examiner::at_work("a sum", client.clone(), 1).await;
+        summing.abort();
+        assert!(summing.await.unwrap_err().is_cancelled());
+        examiner::at_work("a sum nobody waits for", client.clone(), 0).await;
+        let sums = client.clone().ask(examiner::question("sums", 0)).await.unwrap().into_inner();
+        assert_eq!(sums.number, 0, "taken for the whole");
+    });
 }
 
 /// A server that is told to stop answers what it has begun, and takes nothing new.

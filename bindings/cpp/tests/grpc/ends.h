@@ -54,6 +54,49 @@ inline void unread(v1::Exam::Stub *stub) {
     CHECK(second.await() == grpc::StatusCode::DEADLINE_EXCEEDED);
 }
 
+// Writes more than its channel may send, and goes on.
+class WritesTooMuch final : public grpc::ClientBidiReactor<Text, Text> {
+  public:
+    WritesTooMuch(v1::Exam::Stub *stub, grpc::ClientContext *context) {
+        stub->async()->Talk(context, this);
+        StartRead(&back_);
+        StartWrite(&large_);
+        StartCall();
+    }
+    void OnWriteDone(bool) override { StartWritesDone(); }
+    void OnDone(const grpc::Status &status) override {
+        status_ = status;
+        done_.open();
+    }
+    grpc::StatusCode await() {
+        done_.wait();
+        return status_.error_code();
+    }
+
+  private:
+    Text large_ = text(std::string(1000, 'x')), back_;
+    grpc::Status status_;
+    Gate done_;
+};
+
+// A message of a stream that cannot be sent ends the call, whatever the program does with what `Write` says.
+inline void refused(const std::string &target) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxSendMessageSize(100);
+    auto stub = v1::Exam::NewStub(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    auto stream = stub->Talk(&context);
+    Text back;
+    CHECK(stream->Write(text("first")) && stream->Read(&back) && back.text() == "first");
+    stream->Write(text(std::string(1000, 'x')));
+    stream->Write(text("last"));
+    stream->WritesDone();
+    CHECK(!stream->Read(&back));
+    CHECK(stream->Finish().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+    grpc::ClientContext reacting;
+    CHECK(WritesTooMuch(stub.get(), &reacting).await() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 // What a handler or a reaction throws ends neither the program nor a thread of the library's.
 inline void thrown(v1::Exam::Stub *stub) {
     for (int round = 0; round < 20; round++) {

@@ -25,6 +25,7 @@ static void call(const std::string &target) {
     auto stub = exam::v1::Exam::NewStub(channel);
     exam::unread(stub.get());
     exam::thrown(stub.get());
+    exam::refused(target);
     exam::gone(target);
     say("callback");
     exam::QueuedExaminer(channel).examine();

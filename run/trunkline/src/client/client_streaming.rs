@@ -5,7 +5,6 @@ use super::made::{Arrival, OpenStream};
 use super::opening::{Half, Opening};
 use super::outcome;
 use crate::message::{Incoming, Outgoing, Response, Sendable};
-use crate::refusals::unavailable;
 use crate::stream::{Push, push};
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -108,16 +107,20 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
                     crate::session::Received::message(session, call, payload, Encoding::Linear)?;
                 }
                 Some(Arrival::End(end)) => return outcome::response(session, headers, end),
-                None => return Err(unavailable("the session is another process's")),
+                None => return Err(made.given_up()),
             }
         }
     }
 }
 
-/// Sends on a call we made; if it has ended, says how.
+/// Sends on a call we made; if it has ended, says how. A message that can never be sent ends the call: without it, what
+/// the server gets is not what the caller said.
 pub(crate) async fn send_on<B: Sendable>(made: &OpenStream, body: B) -> Result<(), Status> {
     push(made.session(), made.call(), body).await.map_err(|failure| match failure {
         Push::Ended => outcome::reason(made),
-        Push::Never(status) => status,
+        Push::Never(status) => {
+            made.fail(&status);
+            status
+        }
     })
 }

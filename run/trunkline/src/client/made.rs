@@ -1,5 +1,6 @@
 //! A call that was submitted.
 
+use crate::refusals::unavailable;
 use crate::session::{Asker, Books, Effects, End, Session, stop_receiving};
 use parking_lot::Mutex;
 use std::ops::Deref;
@@ -149,6 +150,31 @@ impl OpenStream {
 
     pub(crate) fn ended(&self) -> Ended {
         self.ended.lock().clone()
+    }
+
+    /// What is to be sent cannot be had: the call ends with this status here, and is cancelled at the daemon, so that its
+    /// server never takes what came for the whole. Nothing happens if it has ended.
+    pub(crate) fn fail(&self, status: &Status) {
+        let (session, call) = (self.made.session(), self.made.call());
+        if session.with(|books, _| books.is_open(call)) != Some(true) {
+            return;
+        }
+        let status = status.clone().with_execution(Execution::Unknown);
+        {
+            let mut ended = self.ended.lock();
+            if matches!(*ended, Ended::No) {
+                *ended = Ended::With(status);
+            }
+        }
+        self.made.abandon();
+    }
+
+    /// Why nothing comes any more, though no end was taken.
+    pub(crate) fn given_up(&self) -> Status {
+        match self.ended() {
+            Ended::With(status) => status,
+            _ => unavailable("the session is another process's"),
+        }
     }
 
     /// As [`Made::abandon`].

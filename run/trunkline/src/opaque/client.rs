@@ -6,7 +6,6 @@ use crate::channel::Channel;
 use crate::client::{Arrival, Binding, Draft, OpenStream, Target, outcome, send_on, start};
 use crate::leases::usual_session;
 use crate::message::Raw;
-use crate::refusals::unavailable;
 use crate::session;
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -161,12 +160,20 @@ impl Requests {
     /// Sends a message; waits while the server has as many bytes before it as it allows.
     ///
     /// # Errors
-    /// The status of the call if it has ended; what is wrong with the message.
+    /// The status of the call if it has ended; what is wrong with the message, which then ends the call: it is cancelled
+    /// at the daemon, and its answers end with that status.
     ///
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent.
     pub async fn send(&mut self, message: impl Into<OpaqueBody>) -> Result<(), Status> {
         send_on(&self.made, message.into().into_raw(self.encoding)).await
+    }
+
+    /// The messages cannot be had to their end: the call is cancelled, and its answers end with this outcome. Nothing
+    /// happens if it has ended.
+    pub fn abandon(self, outcome: &Outcome) {
+        let status = Status::take_from(&mut outcome.trailers.clone(), outcome.code);
+        self.made.fail(&status);
     }
 }
 
@@ -268,7 +275,7 @@ impl Answers {
                 self.ending = Ending::Known(outcome);
                 Ok(Answer::Message(Message(message)))
             }
-            None => Err(unavailable("the session is another process's")),
+            None => Err(self.made.given_up()),
         }
     }
 

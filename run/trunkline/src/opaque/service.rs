@@ -67,7 +67,9 @@ impl Drop for Incoming {
 /// its thread panics.
 #[derive(Debug)]
 pub struct Responder {
-    answer: Answer,
+    call: server::Call,
+    /// `None`: a response could not be sent, and with that the call was answered.
+    answer: Option<Answer>,
     encoding: Encoding,
 }
 
@@ -78,41 +80,50 @@ impl Responder {
     /// # Errors
     /// Why the call is no longer wanted.
     pub async fn send_headers(&mut self, headers: &Metadata) -> Result<(), Status> {
-        self.answer.call().begin_answer(headers).await
+        self.call.begin_answer(headers).await
     }
 
     /// Sends a message; waits while the caller has as many bytes before it as it allows.
     ///
     /// # Errors
-    /// Why the call is no longer wanted; what is wrong with the message.
+    /// Why the call is no longer wanted; what is wrong with the message, which then is the status of the call: its
+    /// caller never takes the responses for all of them.
     ///
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent.
     pub async fn send(&mut self, message: impl Into<OpaqueBody>) -> Result<(), Status> {
-        let call = self.answer.call();
-        let pushed = push(call.session(), call.id(), message.into().into_raw(self.encoding)).await;
-        pushed.map_err(|failure| match failure {
-            Push::Ended => call.reason(),
-            Push::Never(status) => status,
-        })
+        let call = &self.call;
+        match push(call.session(), call.id(), message.into().into_raw(self.encoding)).await {
+            Ok(()) => Ok(()),
+            Err(Push::Ended) => Err(call.reason()),
+            Err(Push::Never(status)) => {
+                if let Some(answer) = self.answer.take() {
+                    let _is_wanted = answer.conclude(&Outcome::from(&status), None).await;
+                }
+                Err(status)
+            }
+        }
     }
 
     /// Ends the call; with `message`, which then is the only response, or the last.
     ///
     /// # Errors
     /// Why the call was no longer wanted when the answer was there: its caller does not get it. A message that cannot
-    /// be sent becomes the status of the call.
+    /// be sent becomes the status of the call. FAILED_PRECONDITION if an earlier one has ended it.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it answers as a [`Responder`] that is dropped.
     pub async fn finish(self, outcome: &Outcome, message: Option<OpaqueBody>) -> Result<(), Status> {
         let message = message.map(|message| message.into_raw(self.encoding));
-        self.answer.conclude(outcome, message).await
+        let Some(answer) = self.answer else {
+            return Err(Status::failed_precondition("a response could not be sent, which has ended the call"));
+        };
+        answer.conclude(outcome, message).await
     }
 
     /// When the call must have ended.
     pub fn deadline(&self) -> Deadline {
-        self.answer.call().deadline()
+        self.call.deadline()
     }
 
     /// How long the handler has, if there is a limit.
@@ -123,16 +134,16 @@ impl Responder {
 
     /// The scope of the call, for work done elsewhere than on the worker's thread.
     pub fn scope(&self) -> Scope {
-        let call = self.answer.call();
-        Scope { call: call.clone() }
+        Scope { call: self.call.clone() }
     }
 }
 
 impl Delivered {
     /// A call whose messages are in `encoding`.
     pub(crate) fn new(path: Box<str>, metadata: Metadata, answer: Answer, encoding: Encoding) -> Self {
-        let incoming = Incoming { call: answer.call().clone(), encoding };
-        Self { path, metadata, incoming, responder: Responder { answer, encoding } }
+        let call = answer.call().clone();
+        let incoming = Incoming { call: call.clone(), encoding };
+        Self { path, metadata, incoming, responder: Responder { call, answer: Some(answer), encoding } }
     }
 }
 

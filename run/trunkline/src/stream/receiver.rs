@@ -2,7 +2,6 @@
 
 use crate::client::{Arrival, OpenStream, Start, outcome};
 use crate::message::{Received, Said, time_left};
-use crate::refusals::unavailable;
 use crate::server::Call;
 use crate::session;
 use futures_core::Stream;
@@ -159,7 +158,7 @@ impl<M: Message> Receiver<M> {
             }
             None => {
                 self.source = Source::Over;
-                Err(unavailable("the session is another process's"))
+                Err(made.given_up())
             }
         })
     }

@@ -80,7 +80,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         Slice bytes;
         Status status = Encode(message, &bytes);
         if (status.ok()) status = prepared_.Fits(bytes);
-        if (!status.ok()) return done(false);
+        if (!status.ok()) return RefuseMessage(status, done);
         const Request *kept = keeps_messages_ ? &message : nullptr;
         auto sends = [bytes, kept, options](Batch &batch) {
             if (kept != nullptr) batch.SendsMessage(*kept);
@@ -89,7 +89,9 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         };
         auto acts = [this, bytes, options](Batch *batch, Done done) {
             Slice sent = bytes;
-            if (batch != nullptr && !batch->Bytes(&sent).ok()) return done(false);
+            Status taken = batch != nullptr ? batch->Bytes(&sent) : Status::OK;
+            if (taken.ok() && batch != nullptr) taken = prepared_.Fits(sent);
+            if (!taken.ok()) return RefuseMessage(taken, done);
             Add({std::move(sent), options.trunkline_flags(), false, std::move(done)});
         };
         Asked(sends, acts, std::move(done));
@@ -211,6 +213,21 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         if (refused_.ok()) refused_ = status;
     }
 
+    // A message cannot be sent: that ends the call, for its server must not take the others for all.
+    void RefuseMessage(const Status &status, const Done &done) {
+        Then then;
+        std::unique_lock<std::mutex> lock(mutex_);
+        Refuse(status);
+        // Before it was started nothing is told: it ends when it is.
+        if (is_started_ && !is_ended_) {
+            if (call_.id != 0) tl_call_cancel(call_, nullptr);
+            End(status, then);
+        }
+        sends_.push_back({Slice(), 0, false, done});
+        Pump(then);
+        Finish(lock, then);
+    }
+
     void Begin(Batch *batch, Done opened) {
         if (batch != nullptr && has_first_) Refuse(batch->Bytes(&first_));
         if (has_first_) Refuse(prepared_.Fits(first_));
@@ -234,6 +251,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     template <class Begins> void Begin(Begins begin) {
         Then then;
         std::unique_lock<std::mutex> lock(mutex_);
+        is_started_ = true;
         Refuse(prepared_.status());
         if (refused_.ok()) {
             uint64_t tag = TagOf(queue_, [self = shared_from_this()](tl_event &event) { self->Opened(event); });
@@ -280,8 +298,8 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     }
 
     void End(Status status, Then &then) {
-        is_ended_ = true;
-        status_ = std::move(status);
+        // The first counts: an event of what was under way may come behind it.
+        if (!std::exchange(is_ended_, true)) status_ = std::move(status);
         if (opened_) then.emplace_back(std::exchange(opened_, nullptr), false);
     }
 
@@ -417,7 +435,8 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     tl_queue queue_;
     tl_call call_{};
     Slice first_;
-    bool has_first_ = false, has_begun_ = false, is_open_ = false, is_ended_ = false, is_sending_ = false;
+    bool has_first_ = false, has_begun_ = false, is_started_ = false, is_open_ = false, is_ended_ = false;
+    bool is_sending_ = false;
     bool is_receiving_ = false, is_watched_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
     std::deque<Sending> sends_;
     std::function<void(Batch &)> sends_first_;

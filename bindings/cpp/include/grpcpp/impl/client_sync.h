@@ -6,6 +6,7 @@
 #include <grpcpp/impl/stream_interfaces.h>
 
 #include <functional>
+#include <mutex>
 
 namespace grpc {
 namespace internal {
@@ -101,7 +102,9 @@ class BlockingStream {
         };
         return Between(prepared_.NewBatch(), sends, [&](Batch *batch) {
             Slice bytes;
-            if (call_.id == 0 || !Bytes(batch, message, &bytes).ok()) return false;
+            if (call_.id == 0) return false;
+            Status status = Bytes(batch, message, &bytes);
+            if (!status.ok()) return Refuse(status);
             return tl_call_send(call_, raw(bytes), options.trunkline_flags(), tl_queue{}, 0, nullptr) == TL_OK;
         });
     }
@@ -209,8 +212,20 @@ class BlockingStream {
 
     // The call has ended. Never true.
     bool Fail(const Status &status) {
+        std::lock_guard<std::mutex> lock(mutex_);
         is_ended_ = true;
-        status_ = status;
+        status_ = refused_.ok() ? status : refused_;
+        return false;
+    }
+
+    // A message cannot be sent: that ends the call, for its server must not take the others for all. Never true. Another
+    // thread may be reading, and finds the end.
+    bool Refuse(const Status &status) {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (refused_.ok()) refused_ = status;
+        }
+        tl_call_cancel(call_, nullptr);
         return false;
     }
 
@@ -218,7 +233,8 @@ class BlockingStream {
     tl_call call_{};
     tl_message next_{};
     bool has_headers_ = false, is_ended_ = false;
-    Status status_;
+    std::mutex mutex_;
+    Status status_, refused_;
 };
 
 } // namespace internal

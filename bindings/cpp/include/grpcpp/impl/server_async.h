@@ -132,14 +132,16 @@ template <class Interface> class ServerAsyncStream : public Interface {
     template <class W> void DoWrite(const W &message, WriteOptions options, void *tag) {
         Slice bytes;
         auto done = Telling(tag);
-        if (!Encode(message, &bytes).ok()) return done(false);
+        Status encoded = Encode(message, &bytes);
+        if (!encoded.ok()) return done(Call().Fault(encoded));
         auto sends = [this, bytes](Batch &batch) {
             ServerAccess::SendsHeaders(*context_, batch);
             batch.SendsBytes(bytes);
         };
         auto acts = [this, bytes, options](Batch *batch, ServerCall::Done done) {
             Slice sent = bytes;
-            if (batch != nullptr && !batch->Bytes(&sent).ok()) return done(false);
+            Status taken = batch != nullptr ? batch->Bytes(&sent) : Status::OK;
+            if (!taken.ok()) return done(Call().Fault(taken));
             ServerAccess::SendHeaders(*context_, queue_->trunkline_queue());
             Call().Send(queue_->trunkline_queue(), std::move(sent), options, std::move(done));
         };

@@ -68,12 +68,25 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     // Whether the last request came compressed from a gRPC client.
     bool WasCompressed() const { return was_compressed_; }
 
+    // The call ends with the first of these, whatever its handler says: what was sent or read is not the whole.
+    bool Fault(const Status &status) {
+        std::lock_guard<std::mutex> lock(fault_mutex_);
+        if (!has_fault_) fault_ = status;
+        has_fault_ = true;
+        return false;
+    }
+    // Takes a message that was received.
+    bool Decoded(const Take &take, tl_message message) {
+        return take(message).ok() || Fault(Status(StatusCode::INVALID_ARGUMENT, "a request cannot be decoded"));
+    }
+
     // ---- Blocking.
 
     bool SendHeaders(const SentMetadata &pairs) {
         MetadataHandle handle;
-        return WriteMetadata(pairs, handle).ok() &&
-               tl_call_send_headers(call_, handle.get(), tl_queue{}, 0, nullptr) == TL_OK;
+        Status written = WriteMetadata(pairs, handle);
+        if (!written.ok()) return Fault(written);
+        return tl_call_send_headers(call_, handle.get(), tl_queue{}, 0, nullptr) == TL_OK;
     }
     bool Send(const Slice &message, WriteOptions options) {
         return tl_call_send(call_, raw(message), options.trunkline_flags(), tl_queue{}, 0, nullptr) == TL_OK;
@@ -140,10 +153,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     bool Taken(tl_event &event, const Take &take) {
         if (event.kind != TL_EVENT_MESSAGE) return false;
         was_compressed_ = (event.flags & TL_COMPRESSED) != 0;
-        Status status = take(std::exchange(event.message, tl_message{}));
-        if (!status.ok()) fault_ = Status(StatusCode::INVALID_ARGUMENT, "a request cannot be decoded");
-        has_fault_ = has_fault_ || !status.ok();
-        return status.ok();
+        return Decoded(take, std::exchange(event.message, tl_message{}));
     }
 
     tl_code Finish(const Status &wanted, const Slice *last, const SentMetadata &trailers, WriteOptions options,
@@ -211,7 +221,11 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
             return Finish(next.status, last, next.pairs, next.options, queue, tag);
         }
         MetadataHandle handle;
-        if (!WriteMetadata(next.pairs, handle).ok()) return TL_INVALID_ARGUMENT;
+        Status written = WriteMetadata(next.pairs, handle);
+        if (!written.ok()) {
+            Fault(written);
+            return TL_INVALID_ARGUMENT;
+        }
         return tl_call_send_headers(call_, handle.get(), queue, tag, nullptr);
     }
 
@@ -221,7 +235,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     std::unique_ptr<ServerInterception> interception_;
     std::atomic<bool> is_answered_{false}, is_let_go_{false}, has_fault_{false}, was_compressed_{false};
     Status fault_;
-    std::mutex mutex_;
+    std::mutex mutex_, fault_mutex_;
     std::deque<Sending> sends_;
     bool is_sending_ = false;
     std::shared_ptr<void> kept_;

@@ -57,7 +57,8 @@ class BlockingServed {
         };
         return Between(call_.NewBatch(), sends, [&](Batch *batch) {
             Slice bytes;
-            if (!Bytes(batch, message, &bytes).ok()) return false;
+            Status status = Bytes(batch, message, &bytes);
+            if (!status.ok()) return call_.Fault(status);
             ServerAccess::SendHeaders(context_, false);
             return call_.Send(bytes, options);
         });
@@ -85,8 +86,9 @@ class BlockingServed {
 
   private:
     template <class R> bool Received(R *message) {
-        if (next_.id != 0) return Decode(std::exchange(next_, tl_message{}), message).ok();
-        return call_.Receive([message](tl_message received) { return Decode(received, message); });
+        auto take = [message](tl_message received) { return Decode(received, message); };
+        if (next_.id != 0) return call_.Decoded(take, std::exchange(next_, tl_message{}));
+        return call_.Receive(take);
     }
     template <class W> static Status Bytes(Batch *batch, const W &message, Slice *out) {
         return batch != nullptr ? batch->Bytes(out) : Encode(message, out);

@@ -114,7 +114,7 @@ class ServerReactor {
             auto acts = [message, options, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
                 Slice bytes;
                 Status encoded = batch != nullptr ? batch->Bytes(&bytes) : internal::Encode(*message, &bytes);
-                if (!encoded.ok()) return done(false);
+                if (!encoded.ok()) return done(with->call->Fault(encoded));
                 internal::ServerAccess::SendHeaders(with->context, with->queue);
                 with->call->Send(with->queue, std::move(bytes), options, std::move(done));
             };
