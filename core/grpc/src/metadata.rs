@@ -19,28 +19,35 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Appends the metadata among these headers. `skip` says which names have been dealt with.
+/// Appends the metadata among these headers. `skip` says which names have been dealt with. What HTTP allows and gRPC
+/// does not is left out, in values (bytes beyond printable ASCII) as in names: proxies add such headers, and what is
+/// theirs must not decide over a call.
 ///
 /// # Errors
-/// [`MetadataError::Value`] names a header that is not printable ASCII, [`MetadataError::Base64`] one that is not
-/// base64 where its name ends in `-bin`; [`MetadataError::TooMany`] if there are too many, and
-/// [`MetadataError::TooLarge`] if the metadata would exceed `bytes_max`.
+/// [`MetadataError::Base64`] names a header that is not base64 where its name ends in `-bin`, and all others have been
+/// appended then; [`MetadataError::TooMany`] if there are too many, and [`MetadataError::TooLarge`] if the metadata
+/// would exceed `bytes_max`.
 pub fn read(
     headers: &HeaderMap,
     bytes_max: usize,
     skip: &[HeaderName],
     out: &mut MetadataWriter,
 ) -> Result<(), MetadataError> {
+    let mut fault = Ok(());
     for (name, value) in headers {
         if !is_metadata(name.as_str()) || skip.contains(name) || !is_key(name.as_str()) {
             continue;
         }
-        read_one(name.as_str(), value.as_bytes(), out)?;
+        match read_one(name.as_str(), value.as_bytes(), out) {
+            Ok(()) | Err(MetadataError::Value(_)) => {}
+            Err(error @ MetadataError::Base64(_)) => fault = fault.and(Err(error)),
+            Err(error) => return Err(error),
+        }
         if out.len() > bytes_max {
             return Err(MetadataError::TooLarge);
         }
     }
-    Ok(())
+    fault
 }
 
 /// Appends the headers of encoded metadata. Reserved names are left out, and so are those in `apart`, of each of which
@@ -173,7 +180,16 @@ mod tests {
             ("tenant", b"blue"),
         ]);
         assert_eq!(read.unwrap(), [("tenant".to_owned(), b"blue".to_vec())]);
-        assert_eq!(decoded(&[("a", b"gr\xf6\xdfer")]), Err(MetadataError::Value("a".into())));
+        let odd = decoded(&[("a", b"gr\xf6\xdfer"), ("tab", b"a\tb"), ("behind", b"it")]);
+        assert_eq!(odd.unwrap(), [("behind".to_owned(), b"it".to_vec())]);
+    }
+
+    #[test]
+    fn what_stands_behind_a_fault_is_read() {
+        let mut out = MetadataWriter::default();
+        let read = read(&headers(&[("a-bin", b"!!"), ("behind", b"it")]), Metadata::BYTES_MAX, &[], &mut out);
+        assert_eq!(read, Err(MetadataError::Base64("a-bin".into())));
+        assert_eq!(first(&out.into_bytes(), "behind"), Some(b"it".as_slice()));
     }
 
     #[test]

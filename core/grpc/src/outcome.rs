@@ -55,9 +55,9 @@ pub(crate) fn parse(headers: &HeaderMap, begun: bool, limits: &Limits) -> Option
         None => return Some(Outcome::unknown(Code::Unknown, "grpc-status is not a number")),
     };
     let mut out = MetadataWriter::with_capacity(128);
-    let read = read_words(headers, &mut out)
-        .and_then(|()| metadata::read(headers, limits.metadata_bytes, &[DETAILS], &mut out));
-    match (read, code) {
+    let words = read_words(headers, &mut out);
+    let read = metadata::read(headers, limits.metadata_bytes, &[DETAILS], &mut out);
+    match (words.and(read), code) {
         (Err(error), Code::Ok) => Some(unreadable(&error, "trailing")),
         // Whatever else is wrong, the call failed with this code.
         _ => {
