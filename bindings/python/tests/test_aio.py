@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+import threading
 import time
 from concurrent import futures
 
@@ -479,3 +480,74 @@ def test_initial_metadata_are_sent_once():
         assert caught.value.code() == grpc.StatusCode.UNKNOWN and "already sent" in caught.value.details()
 
     run(part)
+
+
+class NotMigrated(pb_grpc.ExamServicer):
+    """Handlers that are no coroutines."""
+
+    def __init__(self):
+        self.over = threading.Event()
+        self.blocks = threading.Event()
+
+    def Echo(self, request, context):
+        if request.text == "secret":
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not you")
+        if request.text == "block":
+            assert self.blocks.wait(60)
+        if request.text == "hang":
+            context.add_callback(self.over.set)
+            assert self.over.wait(60)
+        context.send_initial_metadata((("begun", "yes"),))
+        return pb.Text(text="served " + request.text)
+
+    def Words(self, request, context):
+        for word in request.text.split(" "):
+            if word == "fail":
+                context.abort(grpc.StatusCode.DATA_LOSS, "a word is lost")
+            yield pb.Text(text=word)
+
+    def Join(self, request_iterator, context):
+        return pb.Text(text=" ".join(request.text for request in request_iterator))
+
+    async def Chat(self, request_iterator, context):
+        async for request in request_iterator:
+            yield request
+
+
+async def failure(call):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+@pytest.mark.parametrize("pool", [None, futures.ThreadPoolExecutor(4)])
+def test_handlers_that_are_no_coroutines_run_in_threads(pool):
+    async def part():
+        servicer = NotMigrated()
+        server = trunkline.aio.server(pool, name="aio-exam", **WHERE)
+        pb_grpc.add_ExamServicer_to_server(servicer, server)
+        await server.start()
+        await server.ready()
+        channel = trunkline.aio.insecure_channel(**WHERE)
+        stub = pb_grpc.ExamStub(channel)
+        refused = await failure(stub.Echo(pb.Text(text="secret")))
+        assert (refused.code(), refused.details()) == (grpc.StatusCode.PERMISSION_DENIED, "not you")
+        call = stub.Echo(pb.Text(text="x"))
+        assert (await call).text == "served x" and ("begun", "yes") in tuple(await call.initial_metadata())
+        words = stub.Words(pb.Text(text="a fail b"))
+        assert (await words.read()).text == "a"
+        assert (await failure(words.read())).code() == grpc.StatusCode.DATA_LOSS
+        texts = [pb.Text(text="a"), pb.Text(text="b")]
+        assert (await stub.Join(iter(texts))).text == "a b"
+        assert [text.text async for text in stub.Chat(iter(texts))] == ["a", "b"]
+        # One that blocks holds up no other, and one whose caller has gone is told.
+        blocked = stub.Echo(pb.Text(text="block"))
+        late = await failure(stub.Echo(pb.Text(text="hang"), timeout=1))
+        assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await asyncio.to_thread(servicer.over.wait, 60)
+        servicer.blocks.set()
+        assert (await blocked).text == "served block"
+        await channel.close()
+        await server.stop(5)
+
+    asyncio.run(part())

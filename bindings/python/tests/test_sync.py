@@ -1,6 +1,9 @@
 """Shows a channel and a server of threads under unmodified stubs."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 from concurrent import futures
 
@@ -426,3 +429,27 @@ def test_a_request_that_cannot_be_read_is_internal(exam):
                 grpc.StatusCode.INTERNAL,
                 "Exception deserializing request!",
             )
+
+
+def test_a_call_without_its_request_is_unimplemented(exam):
+    with trunkline.insecure_channel(**WHERE) as channel:
+        for method in ("Echo", "Words"):
+            call = channel.stream_unary(f"/pyexam.v1.Exam/{method}")
+            assert failure(lambda: call(iter(()))).code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_second_response_ends_one_call_and_no_later_one(stub):
+    """Calls of one thread through one channel have one cancellation: it is the caller's."""
+    with trunkline.insecure_channel(**WHERE) as channel:
+        words = channel.unary_unary("/pyexam.v1.Exam/Words")
+        failed = failure(lambda: words(pb.Text(text="a b").SerializeToString()))
+        assert failed.code() == grpc.StatusCode.INTERNAL
+        assert words(pb.Text(text="alone").SerializeToString()) == pb.Text(text="alone").SerializeToString()
+
+
+def test_a_message_that_cannot_be_sent_ends_its_call():
+    """In a process with small heaps, by threads and by asyncio."""
+    script = os.path.join(os.path.dirname(__file__), "too_large.py")
+    environment = dict(os.environ, TRUNKLINE_HEAP_BYTES="4 MiB", PYEXAM=os.path.dirname(pb.__file__))
+    ran = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -260,11 +260,7 @@ class Server(grpc.Server):
 
     def _handle(self, context, number):
         try:
-            lib.tl_context_enter(context.call, ffi.NULL)
-            try:
-                self._run(context)
-            finally:
-                lib.tl_context_leave(ffi.NULL)
+            self._run(context)
         except Exception:
             _LOG.exception("a call could not be served")
         finally:
@@ -277,51 +273,69 @@ class Server(grpc.Server):
 
     def _run(self, context):
         method = _library.said(lib.tl_call_method(context.call)).decode("utf-8")
-        try:
-            handler = self._handlers.find(method, context)
-            if handler is None:
-                return context.finish(Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0))
-            context.take = self._handlers.take_of(method)
-            serialize = handler.response_serializer or bytes
-            request = self._request(handler, context)
-            if handler.response_streaming:
-                behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
-                for response in behavior(request, context):
-                    if not context.send(_serialized(serialize, response)):
-                        return None
-                return context.finish(context.ending())
-            behavior = handler.stream_unary if handler.request_streaming else handler.unary_unary
-            response = behavior(request, context)
-            ending = context.ending()
-            return context.finish(ending, None if ending.code else _serialized(serialize, response))
-        except Abortion:
-            context.finish(context.ending())
-        except (_Gone, _Unwanted):
-            pass
-        except _Unreadable as error:
-            context.finish(context.ending_by(str(error), grpc.StatusCode.INTERNAL))
-        except Exception as error:
-            _LOG.exception("exception calling %s", method)
-            context.finish(context.ending_by(f"Exception calling application: {error}"))
-        except BaseException as error:
-            # SystemExit, for one: the thread ends by it, and the call has run.
-            context.finish(context.ending_by(f"Exception calling application: {error!r}"))
-            raise
-        return None
-
-    @staticmethod
-    def _request(handler, context):
-        deserialize = handler.request_deserializer or bytes
-        if handler.request_streaming:
-            return Requests(context, deserialize)
-        message = context.receive()
-        if message is None:
-            raise _Gone()
-        return _deserialized(deserialize, message)
+        answer(context, method, self._handlers, lambda: self._handlers.find(method, context))
 
 
-class _Gone(Exception):
-    """The call is no longer wanted."""
+def answer(context, method, handlers, find):
+    """Runs the handler that `find` gives on this thread, and answers its call."""
+    lib.tl_context_enter(context.call, ffi.NULL)
+    try:
+        _answer(context, method, handlers, find)
+    finally:
+        lib.tl_context_leave(ffi.NULL)
+
+
+def _answer(context, method, handlers, find):
+    try:
+        handler = find()
+        if handler is None:
+            return context.finish(Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0))
+        context.take = handlers.take_of(method)
+        serialize = handler.response_serializer or bytes
+        request = _request(handler, context)
+        if handler.response_streaming:
+            behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
+            for response in behavior(request, context):
+                if not context.send(_serialized(serialize, response)):
+                    return None
+            return context.finish(context.ending())
+        behavior = handler.stream_unary if handler.request_streaming else handler.unary_unary
+        response = behavior(request, context)
+        ending = context.ending()
+        return context.finish(ending, None if ending.code else _serialized(serialize, response))
+    except Abortion:
+        context.finish(context.ending())
+    except _Unwanted:
+        pass
+    except _NoRequest:
+        context.finish(NO_REQUEST)
+    except _Unreadable as error:
+        context.finish(context.ending_by(str(error), grpc.StatusCode.INTERNAL))
+    except Exception as error:
+        _LOG.exception("exception calling %s", method)
+        context.finish(context.ending_by(f"Exception calling application: {error}"))
+    except BaseException as error:
+        # SystemExit, for one: the thread ends by it, and the call has run.
+        context.finish(context.ending_by(f"Exception calling application: {error!r}"))
+        raise
+    return None
+
+
+def _request(handler, context):
+    deserialize = handler.request_deserializer or bytes
+    if handler.request_streaming:
+        return Requests(context, deserialize)
+    message = context.receive()
+    if message is None:
+        raise _NoRequest()
+    return _deserialized(deserialize, message)
+
+
+class _NoRequest(Exception):
+    """A call of a method with one request came without it."""
+
+
+NO_REQUEST = Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "the method takes one request, and there is none", (), 0)
 
 
 class _Unreadable(Exception):
@@ -555,7 +569,7 @@ class Context(ContextWords, grpc.ServicerContext):
             lib.tl_event_clear(event)
 
     def send(self, message):
-        """Sends a response; whether it is still wanted."""
+        """Sends a response; whether it is still wanted. One that cannot be sent has answered the call with why."""
         self._begin_answer()
         slice_, _kept = as_slice(message)
         self._headers_sent = True

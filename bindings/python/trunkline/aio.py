@@ -5,6 +5,7 @@ Each loop that calls has a queue of the library's, whose descriptor it watches.
 
 import asyncio
 import collections
+import concurrent.futures
 import contextvars
 import inspect
 import logging
@@ -14,7 +15,7 @@ import weakref
 import grpc
 import grpc.aio
 
-from . import _library
+from . import _library, _server
 from ._channel import refuse_credentials
 from ._errors import code_of
 from ._library import (
@@ -32,7 +33,7 @@ from ._library import (
     message_of,
     pairs,
 )
-from ._server import Abortion, ContextWords, Handlers, LibraryServer, outcome_of, port_of
+from ._server import NO_REQUEST, Abortion, ContextWords, Handlers, LibraryServer, outcome_of, port_of
 
 _LOG = logging.getLogger(__name__)
 _ROOM = 64
@@ -680,9 +681,13 @@ def insecure_channel(
 
 
 class Server(grpc.aio.Server):
-    """Serves through the host's daemon; handlers are coroutines of the loop it is started in."""
+    """Serves through the host's daemon; handlers are coroutines of the loop it is started in. Those that are none run in
+    threads, as with grpcio."""
 
-    def __init__(self, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, compression=None, **where):
+    def __init__(
+        self, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, compression=None, pool=None, **where
+    ):
+        self._pool, self._own_pool = pool, None
         self._handlers = Handlers(handlers, interceptors)
         self._most = maximum_concurrent_rpcs
         self._compression = compression
@@ -728,6 +733,8 @@ class Server(grpc.aio.Server):
                 task.cancel()
             self._library.release()
             self._queue.close()
+            if self._own_pool is not None:
+                self._own_pool.shutdown(wait=False)
         self._ended.set()
 
     async def wait_for_termination(self, timeout=None):
@@ -771,6 +778,28 @@ class Server(grpc.aio.Server):
             _LOG.exception("a call could not be served")
         return None
 
+    async def _run_in_a_thread(self, context, method, handler):
+        """A handler that is no coroutine: its context's methods are functions, and it may block."""
+        if self._pool is None and self._own_pool is None:
+            self._own_pool = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="trunkline-handler")
+        served = _server.Context(context.call, self._queue.handle)
+        served.set_compression(self._compression)
+        # Its call is watched, in the loop.
+        context.watch()
+        served._watched = True
+        running = asyncio.get_running_loop().run_in_executor(
+            self._pool or self._own_pool, _server.answer, served, method, self._handlers, lambda: handler
+        )
+        while not running.done():
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # The call is over; a thread is not cancelled, and its handler is told.
+                served.note_over()
+            except BaseException:
+                _LOG.exception("a handler could not be run")
+        served.note_over()
+
     async def _run(self, context):
         method = _library.said(lib.tl_call_method(context.call)).decode("utf-8")
         try:
@@ -784,9 +813,11 @@ class Server(grpc.aio.Server):
             context.deserialize = handler.request_deserializer or bytes
             # When its caller goes, it is cancelled: of use if it waits for something before it answers.
             asyncio.get_running_loop().call_soon(context.watch_unless_answered)
+            if not _is_async(_behavior_of(handler)):
+                return await self._run_in_a_thread(context, method, handler)
             request = context.requests() if handler.request_streaming else await context.read()
             if request is EOF:
-                return None
+                return await context.finish(NO_REQUEST)
             if handler.response_streaming:
                 behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
                 responses = behavior(request, context)
@@ -811,6 +842,18 @@ class Server(grpc.aio.Server):
             _LOG.exception("exception calling %s", method)
             await context.finish(context.ending_by(f"Unexpected {type(error)}: {error}"))
         return None
+
+
+def _behavior_of(handler):
+    if handler.response_streaming:
+        return handler.stream_stream if handler.request_streaming else handler.unary_stream
+    return handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+
+def _is_async(behavior):
+    """Whether a handler belongs to the loop: by what it is, for what it does shows only when it has been called."""
+    own = (behavior, getattr(behavior, "__call__", None))
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in own)
 
 
 def _is_raised():
@@ -926,7 +969,5 @@ def server(
     workers=1,
 ):
     """As `trunkline.server`, for servicers of `grpc.aio`."""
-    if migration_thread_pool is not None:
-        raise ValueError("handlers that block belong to trunkline.server, which runs them in a pool of threads")
     where = {"socket": socket, "embedded": embedded, "name": name, "workers": workers}
-    return Server(handlers, interceptors, maximum_concurrent_rpcs, compression, **where)
+    return Server(handlers, interceptors, maximum_concurrent_rpcs, compression, migration_thread_pool, **where)
