@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::future::ready;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
@@ -10,9 +11,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use support::text::{Echo, EchoServer, Parrot};
 use support::{EchoClient, Text, channel, poll_once, watched};
+use trunkline::codegen::Handling;
 use trunkline::{
     Channel, Code, Execution, Incoming, Receiver, Request, Response, Sender, Server, ServerHandle, Status,
-    Wait,
+    Wait, opaque,
 };
 use trunkline_daemon::{Config, Daemon};
 
@@ -126,11 +128,25 @@ fn heaps_that_cannot_be_meant_are_refused() {
 /// Names the process that serves at the socket this says.
 const SERVES_AT: &str = "TRUNKLINE_TEST_SERVES_AT";
 
+/// What every gRPC program brings, and daemons have.
+struct Health;
+
+impl opaque::Service for Health {
+    fn name(&self) -> &str {
+        "grpc.health.v1.Health"
+    }
+
+    fn call(&self, _: opaque::Delivered) -> Handling {
+        Box::pin(ready(()))
+    }
+}
+
 /// Not a test of its own: what the process does that serves.
 #[test]
 fn with_a_server_at_a_socket() {
     let Some(path) = std::env::var_os(SERVES_AT) else { return };
-    let server = Server::builder().socket(path).name("parrot").add_service(EchoServer::new(Parrot));
+    let server = Server::builder().socket(path).name("parrot").add_opaque_service(Health);
+    let server = server.add_service(EchoServer::new(Parrot));
     let _server = server.workers(2).spawn().unwrap();
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
@@ -151,6 +167,28 @@ fn a_server_says_why_it_is_not_attached_and_that_it_is() {
         assert!(line.starts_with(why) && line.contains("daemon.sock: connect: No such file"), "{line}");
         let _daemon = start(dir.path());
         assert_eq!(said(), "trunkline: parrot is attached", "once, whatever the number of workers");
+        drop(serves.stdin.take());
+        assert!(serves.wait().unwrap().success());
+    });
+}
+
+#[test]
+fn a_service_that_the_daemon_keeps_for_itself_keeps_no_other_from_being_served() {
+    watched(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.sock");
+        let rule = "[[serve]]\nservice = \"grpc.health.v1.Health\"\nwho = []";
+        let config = format!("[daemon]\nsocket = {path:?}\n{rule}\n");
+        let _daemon = Daemon::start(Config::from_toml(&config, "test").unwrap()).unwrap();
+        let mut serves = std::process::Command::new(std::env::current_exe().unwrap());
+        serves.args(["--exact", "with_a_server_at_a_socket", "--nocapture"]).env(SERVES_AT, &path);
+        serves.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut serves = serves.spawn().unwrap();
+        let mut lines = BufReader::new(serves.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with("trunkline: ")).unwrap();
+        let why = "trunkline: the daemon goes on answering grpc.health.v1.Health itself, not parrot: ";
+        assert!(line.starts_with(why) && line.contains("[[serve]]"), "{line}");
+        assert_eq!(EchoClient::new(channel(&path)).say(Text::new("hi")).wait().unwrap().view().text(), "hi");
         drop(serves.stdin.take());
         assert!(serves.wait().unwrap().success());
     });

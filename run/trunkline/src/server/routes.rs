@@ -7,7 +7,7 @@ use crate::refusals::refused;
 use crate::session::{IdMap, Session};
 use bytes::Bytes;
 use std::sync::Arc;
-use trunkline_call::{RouteIndex, Status};
+use trunkline_call::{Code, RouteIndex, Status};
 
 /// A service that was added to a server.
 #[derive(Clone)]
@@ -63,7 +63,12 @@ impl Offer {
 #[derive(Default)]
 pub(super) struct Routes {
     by_route: IdMap<RouteIndex, Served>,
+    /// Services that the daemon refuses and answers itself, with why.
+    left_out: Vec<(Box<str>, Status)>,
 }
+
+/// Packages of services that a daemon answers where an application may not: every gRPC program brings them.
+const STOOD_IN_FOR: [&str; 4] = ["grpc.health.", "grpc.reflection.", "grpc.channelz.", "xds.service.orca."];
 
 /// What a route stands for.
 #[derive(Clone)]
@@ -77,16 +82,30 @@ pub(super) enum Served {
 }
 
 impl Routes {
-    /// Announces every service on `session`.
+    /// Announces every service on `session`. Those that the daemon stands in for may be refused: the others are served.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION with the daemon's reason; UNAVAILABLE when the session ends first.
+    /// FAILED_PRECONDITION or PERMISSION_DENIED with the daemon's reason; UNAVAILABLE when the session ends first.
     pub(super) async fn bind(session: &Arc<Session>, services: &[Offer]) -> Result<Self, Status> {
         let mut routes = Self::default();
         for service in services {
-            routes.bind_one(session, service).await?;
+            let name = service.name();
+            match routes.bind_one(session, service).await {
+                Err(why) if why.code() == Code::PermissionDenied && is_stood_in_for(name) => {
+                    routes.left_out.push((name.into(), why));
+                }
+                bound => bound?,
+            }
         }
-        Ok(routes)
+        match routes.left_out.len() {
+            left_out if left_out > 0 && left_out == services.len() => Err(routes.left_out.swap_remove(0).1),
+            _ => Ok(routes),
+        }
+    }
+
+    /// Services that are not served, for the daemon answers them itself.
+    pub(super) fn left_out(&self) -> &[(Box<str>, Status)] {
+        &self.left_out
     }
 
     pub(super) fn find(&self, route: RouteIndex) -> Option<&Served> {
@@ -106,4 +125,8 @@ impl Routes {
         }
         Ok(())
     }
+}
+
+fn is_stood_in_for(service: &str) -> bool {
+    STOOD_IN_FOR.iter().any(|package| service.starts_with(package))
 }

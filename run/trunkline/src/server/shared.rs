@@ -30,6 +30,8 @@ struct State {
     outcome: Result<(), Status>,
     /// Set by a worker that the daemon refuses a service, until one is ready.
     refused: Option<Status>,
+    /// Services a worker has found refused and answered by the daemon.
+    left_out: Vec<Box<str>>,
     waiting: Wakers,
 }
 
@@ -56,6 +58,7 @@ impl Shared {
             ready: 0,
             outcome: Ok(()),
             refused: None,
+            left_out: Vec::new(),
             waiting: Wakers::default(),
         };
         Arc::new(Self {
@@ -113,6 +116,18 @@ impl Shared {
     pub(super) fn refuse(&self, why: Status) -> bool {
         let mut is_news = false;
         self.change(|state| is_news = state.refused.replace(why).is_none());
+        is_news
+    }
+
+    /// The daemon answers a service of this server itself. Tells whether that is news.
+    pub(super) fn leave_out(&self, service: &str) -> bool {
+        let mut is_news = false;
+        self.change(|state| {
+            is_news = !state.left_out.iter().any(|known| **known == *service);
+            if is_news {
+                state.left_out.push(service.into());
+            }
+        });
         is_news
     }
 

@@ -120,6 +120,7 @@ impl Worker {
                     return Err(status);
                 }
             };
+            self.tell_left_out(&routes);
             self.shared.worker_is_ready();
             context::serve(Some(Arc::clone(&session)));
             let left = self.serve(&session, &routes);
@@ -155,6 +156,16 @@ impl Worker {
         );
         if self.shared.refuse(why) {
             hub::say(&line);
+        }
+    }
+
+    /// Said once for each service: this server goes on without it.
+    fn tell_left_out(&self, routes: &Routes) {
+        for (service, why) in routes.left_out() {
+            if self.shared.leave_out(service) {
+                let name = self.lane.name();
+                hub::say(&format!("the daemon goes on answering {service} itself, not {name}: {why}"));
+            }
         }
     }
 
