@@ -77,7 +77,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
     /// Sends a message; waits while the server has as many bytes before it as it allows.
     ///
     /// # Errors
-    /// The call's status if it has ended; what is wrong with the message.
+    /// The call's status if it has ended; what is wrong with the message, which ends the call.
     ///
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent, except that the first may yet be, with what is sent next.
