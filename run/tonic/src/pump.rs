@@ -25,9 +25,8 @@ impl Pump {
         requests: Requests,
     ) -> Result<Self, Status> {
         let requests = Feeding(Some(requests));
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
-            Status::internal("a call with a request stream must be made in a tokio runtime")
-        })?;
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|_| Status::internal("a call with a request stream must be made in a tokio runtime"))?;
         Ok(Self(runtime.spawn(run(messages, first, requests))))
     }
 

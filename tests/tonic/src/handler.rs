@@ -27,7 +27,11 @@ pub struct Handler {
 
 impl Default for Handler {
     fn default() -> Self {
-        Self { at_work: Arc::default(), sums: Arc::default(), meeting: Arc::new(Barrier::new(CROWD as usize)) }
+        Self {
+            at_work: Arc::default(),
+            sums: Arc::default(),
+            meeting: Arc::new(Barrier::new(CROWD as usize)),
+        }
     }
 }
 

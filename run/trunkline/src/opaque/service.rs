@@ -116,7 +116,9 @@ impl Responder {
     pub async fn finish(self, outcome: &Outcome, message: Option<OpaqueBody>) -> Result<(), Status> {
         let message = message.map(|message| message.into_raw(self.encoding));
         let Some(answer) = self.answer else {
-            return Err(Status::failed_precondition("a response could not be sent, which has ended the call"));
+            return Err(Status::failed_precondition(
+                "a response could not be sent, which has ended the call",
+            ));
         };
         answer.conclude(outcome, message).await
     }
