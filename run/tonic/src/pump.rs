@@ -1,5 +1,5 @@
-//! The requests of a call after its opening, read on by a task of their own: a caller may send without receiving. Unless
-//! they came to their end, the call is abandoned: a server must not take a part for the whole.
+//! The requests of a call after its opening, read on by a task of their own: a caller may send without receiving.
+//! Unless they came to their end, the call is abandoned: a server must not take a part for the whole.
 
 use crate::messages::{Messages, Piece};
 use bytes::Bytes;

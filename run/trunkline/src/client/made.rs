@@ -152,8 +152,8 @@ impl OpenStream {
         self.ended.lock().clone()
     }
 
-    /// What is to be sent cannot be had: the call ends with this status here, and is cancelled at the daemon, so that its
-    /// server never takes what came for the whole. Nothing happens if it has ended.
+    /// What is to be sent cannot be had: the call ends with this status here, and is cancelled at the daemon, so that
+    /// its server never takes what came for the whole. Nothing happens if it has ended.
     pub(crate) fn fail(&self, status: &Status) {
         let (session, call) = (self.made.session(), self.made.call());
         if session.with(|books, _| books.is_open(call)) != Some(true) {

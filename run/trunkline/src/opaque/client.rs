@@ -160,8 +160,8 @@ impl Requests {
     /// Sends a message; waits while the server has as many bytes before it as it allows.
     ///
     /// # Errors
-    /// The status of the call if it has ended; what is wrong with the message, which then ends the call: it is cancelled
-    /// at the daemon, and its answers end with that status.
+    /// The status of the call if it has ended; what is wrong with the message, which then ends the call: it is
+    /// cancelled at the daemon, and its answers end with that status.
     ///
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent.
