@@ -323,7 +323,10 @@ pub(crate) fn seal(
     if !heaps.send_heap_contains(session, span) {
         return Err(outside());
     }
-    out.resize(span.len as usize, 0);
+    // Mostly it held as much.
+    if out.len() != span.len as usize {
+        out.resize(span.len as usize, 0);
+    }
     if heaps.seal_into(session, span, out) { Ok(()) } else { Err(outside()) }
 }
 

@@ -271,7 +271,6 @@ impl Engine {
     pub(crate) fn describe_again(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.find_mut(key) {
             session.describe(self.owners.services_of(key).to_vec());
-            self.shards.forget_session(key);
         }
     }
 
@@ -346,7 +345,6 @@ impl Engine {
             }
         }
         let session = self.sessions.find_mut(key)?;
-        self.shards.forget_session(key);
         session.outbox.clear();
         let parked = session.parked.drain().into_iter().chain(session.parked_streams.drain());
         Some(parked.map(|(call, _)| call).collect())
@@ -546,7 +544,7 @@ impl Engine {
     }
 
     /// Queues a completion and puts the session in line for the host.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn complete(&mut self, key: SessionKey, completion: Completion) {
         if let Some(session) = self.sessions.find_mut(key) {
             let was_empty = session.outbox.is_empty();
@@ -558,7 +556,7 @@ impl Engine {
     }
 
     /// Returns a send block to its session.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, key: SessionKey, span: Span) {
         if let Some(session) = self.sessions.find_mut(key) {
             let was_empty = session.outbox.is_empty();

@@ -105,6 +105,7 @@ impl Half {
     }
 
     /// The receiver released `bytes` of its own counting: how much credit the sender gets back.
+    #[inline]
     pub fn release(&mut self, bytes: u32) -> u32 {
         self.released_bytes += u64::from(bytes);
         let mut credit = 0u32;

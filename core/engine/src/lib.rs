@@ -60,6 +60,7 @@ mod bind;
 mod books;
 mod bound_targets;
 mod call;
+mod callers;
 mod chain;
 mod cluster;
 mod convert;

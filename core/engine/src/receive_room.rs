@@ -5,7 +5,7 @@
 //! the heap as is free there. The first quarter is not told apart, so one alone may have three quarters. What waits
 //! does so by source (`parked.rs`), and streams last.
 
-use crate::call::{Body, Direction, Item};
+use crate::call::{Body, Direction};
 use crate::ends::Blocker;
 use crate::engine::{Engine, Turn};
 use crate::parked::ParkedLines;
@@ -40,9 +40,8 @@ pub(crate) fn awaits_share(
     key: CallKey,
     to: SessionKey,
     direction: Direction,
-    item: &Item<'_>,
+    body: &Body<'_>,
 ) -> Option<Blocker> {
-    let Item::Message { body, .. } = item else { return None };
     if matches!(body, Body::Placed { .. }) {
         return None;
     }
@@ -84,7 +83,8 @@ fn admit_to_heap(
     engine.calls.find(key)?.half_of(direction).share.admit(heap, bytes).err()
 }
 
-/// Whether an opening may go into the receive heap of `to`: its source, if what it holds there is to be counted.
+/// Whether an opening with this message may go into the receive heap of `to`: its source, if what it holds there is to
+/// be counted.
 ///
 /// # Errors
 /// What it has to wait for.
@@ -94,9 +94,8 @@ pub(crate) fn part_of_opening(
     turn: &Turn<'_>,
     key: CallKey,
     to: SessionKey,
-    item: &Item<'_>,
+    body: Option<&Body<'_>>,
 ) -> Result<Option<Arc<str>>, Blocker> {
-    let Item::Open { body, .. } = item else { return Ok(None) };
     let bytes = match body {
         Some(Body::Placed { .. }) | None => 0,
         Some(body) => body.len(),
@@ -154,7 +153,8 @@ pub(crate) fn opening_holds(
 /// Blocks of an opening were released. Of one whose call has ended nothing is told any more.
 #[inline]
 pub(crate) fn opening_is_released(engine: &mut Engine, key: CallKey, session: SessionKey, blocks: [u32; 2]) {
-    if let Some(session) = engine.sessions.find_mut(session) {
+    // Nearly always nothing is told apart.
+    if let Some(session) = engine.sessions.find_mut(session).filter(|session| !session.openings.is_empty()) {
         let bytes = blocks.into_iter().filter(|len| *len > 0).map(block_bytes).sum();
         session.openings.count_off(key, bytes);
     }

@@ -5,7 +5,7 @@ use crate::held::Holding;
 use crate::limits::Limits;
 use crate::parked::{ParkedCalls, ParkedLines};
 use crate::registry::{MethodKey, MethodTypes};
-use crate::shard::{Majority, ShardIndex, application_of};
+use crate::shard::{Majority, Origin, ShardIndex, application_of};
 use crate::shared_room::{SharedRoom, ToldParts};
 use crate::target::Target;
 use std::collections::VecDeque;
@@ -79,6 +79,9 @@ pub struct Session {
     /// Where its calls cross to.
     #[serde(skip)]
     pub(crate) crossings: SessionCrossings,
+    /// Who it is, in the words that go to other shards with its calls; made with the first of them.
+    #[serde(skip)]
+    origin: Option<Arc<Origin>>,
     /// Send-heap ranges a connection still reads from.
     pub(crate) lent: usize,
     pub(crate) draining: bool,
@@ -180,6 +183,7 @@ impl Session {
             answer_bytes: 0,
             holding: Holding::default(),
             crossings: SessionCrossings::default(),
+            origin: None,
             lent: 0,
             draining: false,
             awaits_drained: false,
@@ -201,7 +205,18 @@ impl Session {
             services,
         };
         self.caller = Arc::new(caller.within_bounds());
+        self.origin = None;
         self.caller_revision = self.caller_revision.wrapping_add(1);
+    }
+
+    /// Who it is, for the shards its calls go to.
+    #[inline]
+    pub(crate) fn origin(&mut self) -> &Arc<Origin> {
+        let Self { label, identity, caller, origin, .. } = self;
+        match origin {
+            Some(origin) => origin,
+            none => none.insert(described(label, identity, caller)),
+        }
     }
 
     /// Whether its counts can be those of a session.
@@ -224,6 +239,13 @@ impl Session {
     pub(crate) fn has_room(&self, limits: &Limits, source: impl FnOnce() -> Arc<str>) -> bool {
         let limit = limits.calls_delivered_per_session as u64;
         !self.draining && !self.gone && self.delivered.has_room(1, limit, source)
+    }
+
+    /// One more call is delivered to it, if it may be whosever it is. Whether it may.
+    #[inline]
+    pub(crate) fn takes_anybodys_call(&mut self, limits: &Limits) -> bool {
+        let limit = limits.calls_delivered_per_session as u64;
+        !self.draining && !self.gone && self.delivered.take_of_anybodys(1, limit)
     }
 
     /// Bytes that the daemon holds of messages that wait for it to read.
@@ -254,7 +276,7 @@ impl Session {
     }
 
     /// Queues a completion; waiting Freed entries travel along for free.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn complete(&mut self, completion: Completion) {
         if self.gone {
             return;
@@ -267,7 +289,7 @@ impl Session {
 
     /// Returns a send block. It reaches the application with the next completion, or soon enough that neither the
     /// number nor the bytes of unreturned blocks can starve its allocator.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, span: Span) {
         if span.len == 0 || self.gone {
             return;
@@ -280,6 +302,7 @@ impl Session {
     }
 
     /// Queues a completion that returns what there is to return.
+    #[inline(never)]
     fn flush_freed(&mut self) {
         let mut offsets = [0; FREED_MAX];
         for (slot, offset) in offsets.iter_mut().zip(self.freed.drain(..)) {
@@ -288,6 +311,12 @@ impl Session {
         self.freed_bytes = 0;
         self.outbox.push_back(Completion::Freed { offsets });
     }
+}
+
+#[cold]
+fn described(label: &str, identity: &str, caller: &Arc<VouchedCaller>) -> Arc<Origin> {
+    let (label, identity, described) = (label.into(), identity.into(), Arc::clone(caller));
+    Arc::new(Origin::Application { label, identity, described })
 }
 
 /// Where the id of a delivered call says which shard has delivered it, so that calls a session brings from one shard to

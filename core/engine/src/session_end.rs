@@ -1,27 +1,26 @@
 //! Handing items to a session: into its receive heap and its completion ring.
 
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::place;
 use crate::convert_error::{ConvertError, conversion_fault};
 use crate::ends::{
     Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
 };
 use crate::engine::{Engine, Turn};
-use crate::opaque;
-use crate::receive_room::{awaits_share, opening_holds, part_of_opening, streams_hold_less};
+use crate::receive_room::{
+    awaits_share, opening_holds, opening_may_have, part_of_opening, streams_hold_less,
+};
 use crate::records::await_handler;
 use crate::registry::{Form, MethodTypes};
 use crate::session::credit;
 use crate::{CallKey, SessionKey};
-use std::borrow::Cow;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
-use trunkline_call::{
-    CallId, Caller, Code, Encoding, Execution, Fault, Instant, Metadata, RouteIndex, Status,
-};
+use trunkline_call::{CallId, Code, Encoding, Execution, Fault, Instant, RouteIndex, Status};
 
 impl SessionHandler<'_> {
     // LIFE: 14
-    /// The whole request of a call of another shard that was given this session just now, by this route of it.
+    /// The whole request of a call of another shard that was given this session just now, by this route of it: its
+    /// metadata, and its message, which is used then.
     #[inline]
     pub(crate) fn deliver_whole(
         &self,
@@ -29,12 +28,20 @@ impl SessionHandler<'_> {
         turn: &mut Turn<'_>,
         key: CallKey,
         route: RouteIndex,
-        request: &mut Item<'_>,
+        (metadata, message): (&[u8], &Body<'_>),
     ) -> Result<(), Refusal> {
-        let Placed { payload, metadata } =
-            engine.place_item(turn, key, self.session, Direction::Request, &self.types.input, request)?;
-        let completion = engine.delivered_call(turn.now, key, route, payload, metadata, true);
-        engine.complete(self.session, completion);
+        let (to, way) = (self.session, ItemWay { key, direction: Direction::Request });
+        let told = opening_may_have(engine, turn, key, to, message.len())
+            .ok_or(Refusal::Blocked(Blocker::Opening(to)))?;
+        let Some(words) = place_metadata(turn, to, &engine.words(key, to, self.types, metadata)) else {
+            return Err(Refusal::Blocked(Blocker::Session(to)));
+        };
+        let payload = engine.place_message(turn, way, to, &self.types.input, message, (words, false))?;
+        if let Some(source) = told {
+            opening_holds(engine, key, to, source, [payload.block().len, words.len]);
+        }
+        let completion = engine.delivered_call(turn.now, key, route, Some(payload), words, true);
+        engine.complete(to, completion);
         Ok(())
     }
 }
@@ -69,7 +76,7 @@ impl EndOfCall for SessionHandler<'_> {
             return Err(Refusal::Fault(wrong_way()));
         }
         let Placed { payload, metadata } =
-            engine.place_item(turn, key, session, Direction::Request, &types.input, item)?;
+            engine.place_item(turn, key, session, Direction::Request, types, item)?;
         let call = engine.delivered_id(key);
         let completion = match (&*item, payload) {
             (Item::Open { end, .. }, payload) => {
@@ -125,7 +132,7 @@ impl EndOfCall for SessionMaker<'_> {
             return Err(Refusal::Fault(wrong_way()));
         }
         let Placed { payload, metadata } =
-            engine.place_item(turn, key, session, Direction::Response, &types.output, item)?;
+            engine.place_item(turn, key, session, Direction::Response, types, item)?;
         match (&*item, payload) {
             (Item::Message { end, .. }, Some(payload)) => {
                 engine.complete(session, Completion::Message { call: id, payload, end: *end })
@@ -201,25 +208,25 @@ impl Engine {
         same || call.agreed.is_some()
     }
 
-    /// Notes what the receiver must release before the sender may send as much again.
+    /// Notes what the receiver must release before the sender may send as much again; nothing for what comes with the
+    /// end.
+    #[inline(always)]
     fn note_passed(
         &mut self,
         key: CallKey,
         to: SessionKey,
         direction: Direction,
-        item: &Item<'_>,
-        payload: Option<Payload>,
+        (body, is_end): (&Body<'_>, bool),
+        payload: Payload,
     ) {
-        let (Some(body), Some(payload)) = (item.body(), payload) else { return };
-        let cost = body.window_cost();
         let Some(call) = self.calls.find_mut(key) else { return };
-        let streams = call.streams(direction);
+        let streams = !is_end && call.streams(direction);
         let half = call.half(direction);
         half.count(body.len());
-        if !streams || matches!(item, Item::Finish { .. }) {
+        if !streams {
             return;
         }
-        half.expect_release(cost, payload.block().len);
+        half.expect_release(body.window_cost(), payload.block().len);
         let more = half.share.hold(to, payload.block().len);
         if let Some(session) = self.sessions.find_mut(to) {
             session.stream_bytes += more;
@@ -239,36 +246,86 @@ impl Engine {
         {
             streams_hold_less(self, session, less);
         }
-        self.credit_sender(key, direction, credit);
+        if credit > 0 {
+            self.credit_sender(key, direction, credit);
+        }
         if awaited {
             self.unblock(turn, key, direction);
         }
     }
 
     /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
+    #[inline(always)]
     fn place_item(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
         to: SessionKey,
         direction: Direction,
-        wanted: &Form,
+        types: &MethodTypes,
         item: &mut Item<'_>,
     ) -> Result<Placed, Refusal> {
-        if let Some(blocker) = awaits_share(self, turn, key, to, direction, item) {
-            return Err(Refusal::Blocked(blocker));
-        }
-        let told = part_of_opening(self, turn, key, to, item).map_err(Refusal::Blocked)?;
+        let told = match &*item {
+            Item::Open { body, .. } => {
+                part_of_opening(self, turn, key, to, body.as_ref()).map_err(Refusal::Blocked)?
+            }
+            Item::Message { body, .. } => match awaits_share(self, turn, key, to, direction, body) {
+                Some(blocker) => return Err(Refusal::Blocked(blocker)),
+                None => None,
+            },
+            Item::Headers { .. } | Item::HalfClose | Item::Finish { .. } => None,
+        };
         // The message of an end was thrown away with what waited before it, and that of another is not waited for.
         if item.body().is_some() && self.awaits_room(turn, key, to, direction) {
             return Err(Refusal::Blocked(Blocker::Session(to)));
         }
         // Before the message, which may be long to convert: that is not to have been in vain.
-        let Some(metadata) = place_metadata(turn, to, &self.words(key, to, item)) else {
-            return Err(Refusal::Blocked(Blocker::Session(to)));
+        let (metadata, is_end) = match &*item {
+            Item::Open { metadata, .. } => {
+                (place_metadata(turn, to, &self.words(key, to, types, metadata)), false)
+            }
+            Item::Finish { metadata, .. } => (place_metadata(turn, to, metadata), true),
+            Item::Headers { metadata } => (place_metadata(turn, to, metadata), false),
+            Item::Message { .. } | Item::HalfClose => (Some(Span::default()), false),
         };
-        let placed = item.body().map(|body| self.place_body(turn, key, to, direction, wanted, body));
-        let payload = match placed.transpose() {
+        let metadata = metadata.ok_or(Refusal::Blocked(Blocker::Session(to)))?;
+        let payload = match item.body() {
+            Some(body) => {
+                let (way, placed) = (ItemWay { key, direction }, (metadata, is_end));
+                Some(self.place_message(turn, way, to, types.of(direction), body, placed)?)
+            }
+            None => {
+                publish(turn, to, metadata);
+                None
+            }
+        };
+        if let Some(source) = told {
+            let bytes = payload.map_or(0, |payload| payload.block().len);
+            opening_holds(self, key, to, source, [bytes, metadata.len]);
+        }
+        match item.body() {
+            // Nearly always.
+            Some(&Body::Lent { session, payload }) => self.give_back(session, payload.span),
+            Some(Body::Crossed(_)) => self.used_up(item),
+            Some(body) => self.used(body),
+            None => {}
+        }
+        Ok(Placed { payload, metadata })
+    }
+
+    /// Moves the message of an item into the session's receive heap, whose metadata lies there; `is_end`: nothing comes
+    /// behind it.
+    #[inline(always)]
+    fn place_message(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ItemWay { key, direction }: ItemWay,
+        to: SessionKey,
+        wanted: &Form,
+        body: &Body<'_>,
+        (metadata, is_end): (Span, bool),
+    ) -> Result<Payload, Refusal> {
+        let payload = match self.place_body(turn, key, to, direction, wanted, body) {
             Ok(payload) => payload,
             Err(error) => {
                 if metadata.len != 0 {
@@ -277,28 +334,10 @@ impl Engine {
                 return Err(self.unplaced(key, to, direction, error));
             }
         };
-        if let Some(payload) = payload {
-            turn.heaps.publish(to, payload.span);
-        }
-        if metadata.len != 0 {
-            turn.heaps.publish(to, metadata);
-        }
-        self.note_passed(key, to, direction, item, payload);
-        if let Some(source) = told {
-            opening_holds(
-                self,
-                key,
-                to,
-                source,
-                [payload.map_or(0, |payload| payload.block().len), metadata.len],
-            );
-        }
-        match item.body() {
-            Some(Body::Crossed(_)) => self.used_up(item),
-            Some(body) => self.used(body),
-            None => {}
-        }
-        Ok(Placed { payload, metadata })
+        turn.heaps.publish(to, payload.span);
+        publish(turn, to, metadata);
+        self.note_passed(key, to, direction, (body, is_end), payload);
+        Ok(payload)
     }
 
     /// The message of an item, which has crossed, was used.
@@ -309,6 +348,7 @@ impl Engine {
     }
 
     /// Moves a message into the session's receive heap, from the form it was sent in.
+    #[inline]
     fn place_body(
         &mut self,
         turn: &mut Turn<'_>,
@@ -444,70 +484,6 @@ impl Engine {
         self.complete(session, Completion::Finish(finish));
     }
 
-    /// An item's metadata. The opening of a call for a service that is served as a whole says its path before it.
-    fn words<'i>(&self, key: CallKey, to: SessionKey, item: &'i Item<'_>) -> Cow<'i, [u8]> {
-        let metadata = item_metadata(item);
-        let Some(call) = self.calls.find(key).filter(|_| matches!(item, Item::Open { .. })) else {
-            return Cow::Borrowed(metadata);
-        };
-        let told = self.sessions.find(to).is_some_and(|session| session.told_callers);
-        let metadata =
-            if told { Cow::Owned(self.naming_caller(call, metadata)) } else { Cow::Borrowed(metadata) };
-        match &call.server {
-            ServerEnd::Session { types, .. } if types.whole_service => {
-                let path = call.path.as_deref().unwrap_or_else(|| self.registry.path(call.method));
-                Cow::Owned(opaque::named(path, &metadata))
-            }
-            _ => metadata,
-        }
-    }
-
-    /// A call's metadata with who makes it, whatever it says of that itself.
-    fn naming_caller(&self, call: &Call, metadata: &[u8]) -> Vec<u8> {
-        // It was read when the call came in; what cannot be read is nobody's to believe.
-        let mut decoded = Metadata::decode(metadata).unwrap_or_default();
-        decoded.remove(trunkline_call::CALLER_KEY);
-        if let Some(caller) = self.caller(call) {
-            caller.put_into(&mut decoded);
-        }
-        let mut named = Vec::with_capacity(decoded.encoded_len());
-        decoded.encode(&mut named);
-        named
-    }
-
-    /// Who makes a call. `None` of a copy, which nobody makes, and where the caller has gone.
-    pub(crate) fn caller(&self, call: &Call) -> Option<Caller> {
-        match &call.client {
-            ClientEnd::Session { session, .. } => {
-                let session = self.sessions.find(*session)?;
-                Some(Caller::application(&session.label, &session.identity))
-            }
-            // Attempts are made of calls, not of attempts.
-            ClientEnd::Attempt { call, .. } => match self.calls.find(*call)? {
-                Call { client: ClientEnd::Attempt { .. }, .. } => None,
-                call => self.caller(call),
-            },
-            ClientEnd::Mirror { .. } => None,
-            ClientEnd::Peer { peer, .. } => {
-                let peer = self.peers.find(*peer)?;
-                let node = peer.connection.peer().map_or_else(String::new, |said| said.node_name.to_string());
-                let (address, identity) = (peer.label.clone(), peer.identity.proven().to_owned());
-                let vouched = call.caller.as_deref().cloned().map(Box::new);
-                Some(Caller::Daemon { address, node, identity, vouched })
-            }
-            ClientEnd::Grpc { peer, .. } => {
-                let peer = self.grpc_peers.find(*peer)?;
-                Some(Caller::Grpc {
-                    address: peer.label.clone(),
-                    identity: peer.identity.proven().to_owned(),
-                    encrypted: peer.identity.encrypted,
-                })
-            }
-            ClientEnd::R2p2 { request } => Some(Caller::R2p2 { address: Self::r2p2_label(request.client()) }),
-            ClientEnd::Shard { origin, .. } => origin.caller(),
-        }
-    }
-
     /// The form of the client end's messages; linear ones of a peer have the type this host told it of.
     pub(crate) fn request_form(&self, key: CallKey) -> Option<Form> {
         let sent = self.calls.find(key)?.form_sent(Direction::Request).cloned();
@@ -517,9 +493,10 @@ impl Engine {
     /// The form of a request that comes through the gateway.
     #[inline]
     fn form_at_gateway(&self, key: CallKey, direction: Direction) -> Option<Form> {
-        let call = self.calls.find(key).filter(|call| {
-            direction == Direction::Request && matches!(call.client, ClientEnd::Grpc { .. })
-        })?;
+        if direction == Direction::Response {
+            return None;
+        }
+        let call = self.calls.find(key).filter(|call| matches!(call.client, ClientEnd::Grpc { .. }))?;
         self.message_at_gateway(call).map(Form::Typed)
     }
 }
@@ -528,13 +505,6 @@ impl Engine {
 struct Placed {
     payload: Option<Payload>,
     metadata: Span,
-}
-
-fn item_metadata<'i>(item: &'i Item<'_>) -> &'i [u8] {
-    match item {
-        Item::Open { metadata, .. } | Item::Headers { metadata } | Item::Finish { metadata, .. } => metadata,
-        Item::Message { .. } | Item::HalfClose => &[],
-    }
 }
 
 /// Writes metadata into a block of its own; nothing for none. `None` when there is no room.
@@ -546,6 +516,13 @@ fn place_metadata(turn: &mut Turn<'_>, to: SessionKey, metadata: &[u8]) -> Optio
     let span = Span { offset: turn.heaps.allocate(to, len)?, len };
     turn.heaps.receive_block(to, span).copy_from_slice(metadata);
     Some(span)
+}
+
+/// Metadata that lies in a receive heap is complete, if there is any.
+fn publish(turn: &mut Turn<'_>, to: SessionKey, metadata: Span) {
+    if metadata.len != 0 {
+        turn.heaps.publish(to, metadata);
+    }
 }
 
 fn wrong_way() -> Fault {

@@ -146,6 +146,12 @@ impl ToldParts {
         self.holders.iter().map(|(call, (_, held))| (*call, *held))
     }
 
+    /// Whether nobody holds anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
     /// A call of this source holds so much more.
     #[cold]
     pub fn count(&mut self, call: CallKey, more: u64, source: Arc<str>) {

@@ -1,6 +1,8 @@
 //! What shards keep of each other, held against each other: for tests.
 
-use super::crossing::{Payer, ShardIndex, ShardStage};
+use super::crossing::{Payer, ShardIndex, ShardSaid, ShardStage};
+use super::links::ShardLinks;
+use crate::CallKey;
 use crate::call::{Body, Call, Item, ServerEnd};
 use crate::engine::Engine;
 
@@ -47,4 +49,32 @@ fn held_for(engine: &Engine, shard: ShardIndex, payer: Payer) -> u64 {
         _ => None,
     });
     crossed.sum::<u64>() + engine.shards.bytes_of(shard, payer)
+}
+
+impl ShardLinks {
+    /// Calls made there that are served here, and how many made here are at work there.
+    pub fn book(&self, of: ShardIndex) -> (Vec<CallKey>, usize) {
+        let link = self.links.get(usize::from(of.0));
+        link.map_or((Vec::new(), 0), |link| (link.served.iter().map(|(_, key)| *key).collect(), link.made))
+    }
+
+    /// What each sender has under way, and what of it waits to be said to the shards it comes from.
+    pub fn under_way(&self) -> impl Iterator<Item = (Payer, u64)> {
+        self.accounts.iter().map(|(payer, account)| (payer, account.bytes))
+    }
+
+    /// Bytes of a shard's senders that are on their way there, or were used and it does not know.
+    pub fn bytes_of(&self, shard: ShardIndex, payer: Payer) -> u64 {
+        let bodies = self.crossings().filter_map(|crossing| crossing.0.body());
+        let bodies = bodies.filter(|body| (body.from, body.payer) == (shard, payer));
+        let said = self.links.get(usize::from(shard.0)).into_iter().flat_map(|link| {
+            let told = link.outbox.iter().flat_map(|crossing| match &crossing.0 {
+                ShardSaid::Taken(taken) => taken.as_slice(),
+                _ => &[],
+            });
+            told.chain(&link.taken)
+        });
+        let said = said.filter(|(of, _)| *of == payer).map(|(_, bytes)| *bytes);
+        bodies.map(|body| body.bytes.len() as u64).sum::<u64>() + said.sum::<u64>()
+    }
 }

@@ -25,6 +25,7 @@ impl<V> BySlot<V> {
         }
     }
 
+    #[inline]
     pub fn get_mut(&mut self, key: u64) -> Option<&mut V> {
         match self.slots.get_mut(slot_of(key)) {
             Some(Some((of, value))) if *of == key => Some(value),
@@ -59,7 +60,19 @@ impl<V> BySlot<V> {
         true
     }
 
+    #[inline(always)]
     pub fn insert(&mut self, key: u64, value: V) {
+        // Nearly always: it has a slot, which is free.
+        match self.slots.get_mut(slot_of(key)) {
+            Some(place @ None) if self.hashed.is_empty() => {
+                *place = Some((key, value));
+                self.in_slots += 1;
+            }
+            _ => self.insert_anew(key, value),
+        }
+    }
+
+    fn insert_anew(&mut self, key: u64, value: V) {
         let mut value = Some(value);
         let place = self.get_or_insert_with(key, || value.take().expect("it is made once"));
         if let Some(value) = value {
@@ -67,6 +80,7 @@ impl<V> BySlot<V> {
         }
     }
 
+    #[inline]
     pub fn remove(&mut self, key: u64) -> Option<V> {
         match self.slots.get_mut(slot_of(key)) {
             Some(place) if place.as_ref().is_some_and(|(of, _)| *of == key) => {

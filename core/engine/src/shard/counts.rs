@@ -1,27 +1,10 @@
-//! Counts calls that cross to other shards and those that stay, by whom they come from: a session, or a connection.
+//! Counts calls that stay where others cross to other shards (`end.rs`), by whom they come from: a session, or a
+//! connection.
 
-use super::crossing::ShardIndex;
 use super::links::ShardLinks;
 use crate::call::ClientEnd;
 use crate::session::Session;
 use crate::table::Table;
-
-/// A call is served on another shard than its maker's.
-pub(crate) fn note_crosses(
-    sessions: &mut Table<Session>,
-    links: &mut ShardLinks,
-    client: &ClientEnd,
-    to: ShardIndex,
-) {
-    match client {
-        ClientEnd::Session { session, .. } => {
-            let maker = sessions.find_mut(*session);
-            maker.into_iter().for_each(|session| session.crossings.note(to));
-        }
-        ClientEnd::Peer { peer, .. } => links.crossing_peers.note(*peer),
-        _ => {}
-    }
-}
 
 /// A call is served on its own shard.
 pub(crate) fn note_stays(sessions: &mut Table<Session>, links: &mut ShardLinks, client: &ClientEnd) {

@@ -1,17 +1,13 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
-use super::counts::note_crosses;
-use super::crossing::{
-    CrossedBody, Crossing, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage,
-};
-use super::links::ShardLine;
+use super::copies::{cross, sent_types};
+use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
 use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
-use super::origin::{origin_of, origin_of_session, payer_of};
+use super::origin::origin_of;
+use super::whole::{handled_alone_by, leave};
 use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
-use crate::convert::private;
-use crate::convert_error::conversion_fault;
 use crate::ends::{Blocker, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::registry::{MethodTypes, service_of};
@@ -33,6 +29,7 @@ pub fn send_crossings(
     tell_news(engine, turn.now);
     let mut sent = 0;
     loop {
+        sent += engine.shards.send_queued(to, send);
         while let Some(crossing) = engine.shards.pop(to) {
             if let Err(crossing) = send(crossing) {
                 engine.shards.put_back(to, crossing);
@@ -79,7 +76,7 @@ pub(crate) fn hand_to_shard(
     (shard, stage): (ShardIndex, ShardStage),
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
-    if item.is_packed() {
+    if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
         return engine.hand_over_unpacked(Direction::Request, item, |engine, plain| {
             hand_to_shard(engine, turn, key, (shard, stage), plain)
         });
@@ -132,7 +129,7 @@ pub(crate) fn hand_to_caller(
     (shard, call): (ShardIndex, u64),
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
-    if item.is_packed() {
+    if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
         return engine.hand_over_unpacked(Direction::Response, item, |engine, plain| {
             hand_to_caller(engine, turn, key, (shard, call), plain)
         });
@@ -189,129 +186,43 @@ pub(crate) fn finish_to_caller(
     said.metadata = metadata.into_owned();
     said.types = said.body.as_ref().and_then(|_| found.sender_types(Direction::Response));
     (said.stamps, said.measured) = (found.server_stamps, found.server_measured);
+    let handled_by = handled_alone_by(found);
     engine.shards.push(shard, ShardSaid::Finish(said));
-    served::leave(engine, turn.now, key, code);
-}
-
-/// The message of an item that crosses now, if it has one: a private copy of it, which its sender pays for until it is
-/// used.
-#[inline(always)]
-fn cross(
-    engine: &mut Engine,
-    turn: &Turn<'_>,
-    ItemWay { key, direction }: ItemWay,
-    to: ShardIndex,
-    item: &mut Item<'_>,
-    copy: &mut Option<Box<CrossedBody>>,
-) -> Result<(), Refusal> {
-    if engine.shards.is_full(to) {
-        return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Link(to))));
-    }
-    *copy = None;
-    let Some(body) = item.body() else { return Ok(()) };
-    let len = body.len();
-    match body {
-        // What comes from one shard and goes to another is paid for already.
-        Body::Crossed(crossed) => *copy = Some(crossed.clone()),
-        body => {
-            // Nearly always a session's, which lends it.
-            let payer = match body {
-                Body::Lent { session, .. } => Some(Payer::Session(*session)),
-                _ => payer_of(engine, key, direction),
-            };
-            let Some(payer) = payer else { return Err(Refusal::Fault(Fault::Ended)) };
-            let (bytes, max) = (crossing_bytes(body, len), engine.limits.parked_bytes_per_session);
-            if !engine.shards.charge_if_room(payer, bytes, max) {
-                return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
-            }
-            match private_copy(engine, turn, key, direction, payer, body) {
-                Ok(crossed) => {
-                    if crossed.bytes.len() as u64 != bytes {
-                        engine.invariants.note("a message crosses with the bytes its sender is charged");
-                    }
-                    *copy = Some(crossed);
-                }
-                Err(fault) => {
-                    engine.shards.discharge(payer, bytes);
-                    return Err(Refusal::Fault(fault));
-                }
-            }
+    match handled_by {
+        Some(session) => leave(engine, key, session, (shard, number)),
+        None => {
+            engine.end_policies(turn.now, key, code);
+            engine.forget(key);
         }
     }
-    if let Some((session, payload)) = body.lent() {
-        engine.give_back(session, payload.span);
-    }
-    if let Some(call) = engine.calls.find_mut(key) {
-        call.half(direction).count(len);
-    }
-    Ok(())
-}
-
-/// Bytes of a body's private copy: a linear message has its header there.
-#[inline(always)]
-fn crossing_bytes(body: &Body<'_>, len: u32) -> u64 {
-    let header = if let Body::Wire { encoding, .. } = body { Body::header_bytes(*encoding) } else { 0 };
-    u64::from(len) + u64::from(header)
-}
-
-#[inline(always)]
-fn private_copy(
-    engine: &mut Engine,
-    turn: &Turn<'_>,
-    key: CallKey,
-    direction: Direction,
-    payer: Payer,
-    body: &Body<'_>,
-) -> Result<Box<CrossedBody>, Fault> {
-    // What a session lends has its header.
-    let is_headerless = matches!(body, Body::Wire { .. });
-    let types = if is_headerless { sent_types(engine, key, direction) } else { None };
-    let sent = types.as_ref().map(|types| types.of(direction));
-    let mut copy = engine.shards.bodies.take();
-    copy.encoding = private(turn.heaps, sent, body, &mut copy.bytes)
-        .map_err(|error| conversion_fault(error, direction))?;
-    (copy.charged, copy.compression) = (body.window_cost(), body.compression());
-    (copy.from, copy.payer) = (engine.shards.own(), payer);
-    Ok(copy)
-}
-
-/// The types of the messages of one direction, if anybody knows them.
-pub(super) fn sent_types(engine: &Engine, key: CallKey, direction: Direction) -> Option<Arc<MethodTypes>> {
-    let call = engine.calls.find(key)?;
-    let known = call.sender_types(direction);
-    if direction == Direction::Response {
-        // What a peer sends back without its header is of the type that its caller told it.
-        return known.or_else(|| call.receiver_types(direction));
-    }
-    if known.is_some() {
-        return known;
-    }
-    // A peer that was told them later than it has sent this: it holds them all the same.
-    let agreed = || {
-        let receiver = call.receiver_types(direction)?;
-        let same = call.offered.is_some_and(|[request, _]| request == receiver.input.fingerprint());
-        same.then_some(receiver)
-    };
-    call.agreed.clone().or_else(agreed)
 }
 
 /// Says in the opening of a call, which has its message and metadata, what else there is to say, and notes that it
 /// crosses.
 #[inline]
 fn fill_opening(engine: &mut Engine, now: Instant, key: CallKey, opening: &mut ShardOpening) -> Option<()> {
-    match &engine.calls.find(key)?.client {
-        ClientEnd::Session { session, types, .. } => {
-            opening.types = Some(Arc::clone(types));
-            let session = *session;
-            share(&mut opening.origin, origin_of_session(engine, session));
-        }
-        _ => {
-            opening.types = sent_types(engine, key, Direction::Request);
-            opening.origin = origin_of(engine, key)?;
-        }
+    if !matches!(engine.calls.find(key)?.client, ClientEnd::Session { .. }) {
+        opening.types = sent_types(engine, key, Direction::Request);
+        opening.origin = origin_of(engine, key)?;
     }
     let Engine { calls, registry, sessions, shards, .. } = engine;
     let call = calls.find_mut(key)?;
+    let ServerEnd::Shard { shard, stage, .. } = &mut call.server else { return None };
+    *stage = if opening.end { ShardStage::Accepted } else { ShardStage::Opened };
+    match &call.client {
+        ClientEnd::Session { session, types, .. } => {
+            opening.types = Some(Arc::clone(types));
+            match sessions.find_mut(*session) {
+                Some(session) => {
+                    share(&mut opening.origin, session.origin());
+                    session.crossings.note(*shard);
+                }
+                None => opening.origin = Arc::new(Origin::Gone),
+            }
+        }
+        ClientEnd::Peer { peer, .. } => shards.crossing_peers.note(*peer),
+        _ => {}
+    }
     match &call.path {
         Some(path) => opening.path = Arc::from(&**path),
         None => share(&mut opening.path, registry.path(call.method)),
@@ -324,10 +235,6 @@ fn fill_opening(engine: &mut Engine, now: Instant, key: CallKey, opening: &mut S
     call.handed_over = true;
     let stamps = &mut call.client_stamps;
     (stamps.d3, stamps.d4, stamps.k6) = (now, now, now);
-    if let ServerEnd::Shard { shard, stage, .. } = &mut call.server {
-        *stage = if opening.end { ShardStage::Accepted } else { ShardStage::Opened };
-        note_crosses(sessions, shards, &call.client, *shard);
-    }
     Some(())
 }
 
@@ -398,7 +305,7 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
     places::tell_wanted(engine);
     for _ in 0..PARKED_PER_STEP_MAX {
         let Some((from, crossing)) = engine.shards.next_parked() else { break };
-        handle(engine, turn, from, crossing);
+        handle_parked(engine, turn, from, crossing);
     }
     for line in engine.shards.take_stirred() {
         while let Some((call, back)) = engine.shards.next_blocked(line) {
@@ -408,6 +315,12 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
             }
         }
     }
+}
+
+/// The same of what was kept.
+#[inline(never)]
+fn handle_parked(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
+    handle(engine, turn, from, crossing);
 }
 
 #[inline(always)]

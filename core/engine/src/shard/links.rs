@@ -3,7 +3,7 @@
 use super::accounts::SenderAccounts;
 use super::by_slot::BySlot;
 use super::crossing::{
-    CrossedBody, Crossing, Offers, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
+    CrossedBody, Crossing, Offers, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
 };
 use super::deferred::Deferred;
 use super::elsewhere::{Elsewhere, ServingShard};
@@ -11,7 +11,7 @@ use super::majority::Majority;
 use super::spares::{SpareBodies, Spares};
 use super::telling::Telling;
 use crate::registry::{MethodKey, MethodTypes};
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::{CallKey, PeerKey};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,17 +26,14 @@ pub(crate) const ITEMS_MAX: usize = 1024;
 pub(crate) struct ShardLinks {
     own: u16,
     /// One for each shard, its own among them: what comes back from another may go on here.
-    links: Vec<Link>,
-    accounts: SenderAccounts,
+    pub(super) links: Vec<Link>,
+    pub(super) accounts: SenderAccounts,
     /// What has come and was not handled yet, by where it comes from: from this very shard, or before it was handed
     /// over.
     inbox: VecDeque<(ShardIndex, Crossing)>,
     /// Bytes of messages that the daemon holds itself until they may cross.
     parked_bytes: usize,
     pub elsewhere: Elsewhere,
-    /// Who the sessions are, for the shards they call.
-    #[serde(skip)]
-    origins: BySlot<Arc<Origin>>,
     /// Whose calls most of those are that cross from connections, since this was asked last.
     #[serde(skip)]
     pub crossing_peers: Majority<PeerKey>,
@@ -71,10 +68,10 @@ pub(crate) struct Moving {
 
 /// The way to one other shard, and from it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Link {
-    outbox: VecDeque<Crossing>,
+pub(super) struct Link {
+    pub(super) outbox: VecDeque<Crossing>,
     /// Bytes of its senders that were used here, to be said.
-    taken: Vec<(Payer, u64)>,
+    pub(super) taken: Vec<(Payer, u64)>,
     /// What was said of that last, empty: memory for the next.
     #[serde(skip)]
     next_taken: Vec<(Payer, u64)>,
@@ -84,9 +81,9 @@ struct Link {
     /// Calls with an item that waits for room among those that go there; `true` for a response.
     blocked: VecDeque<(CallKey, bool)>,
     /// Its calls that are served here, by the number they have there.
-    served: BySlot<CallKey>,
+    pub(super) served: BySlot<CallKey>,
     /// Calls made here that are at work there.
-    made: usize,
+    pub(super) made: usize,
     /// Those of them that have another number there than their own: their session has come from there.
     #[serde(default)]
     brought: KeyedMap<u64, CallKey>,
@@ -117,6 +114,14 @@ impl Link {
     /// Whether no call goes this way.
     fn is_idle(&self) -> bool {
         self.blocked.is_empty() && self.served.is_empty() && self.made == 0
+    }
+
+    /// So many bytes of a sender were used.
+    fn note_taken(&mut self, payer: Payer, bytes: u64) {
+        match self.taken.iter_mut().find(|(of, _)| *of == payer) {
+            Some((_, taken)) => *taken = taken.saturating_add(bytes),
+            None => self.taken.push((payer, bytes)),
+        }
     }
 
     /// How much of the outbox goes ahead of calls: what stands in front.
@@ -215,6 +220,28 @@ impl ShardLinks {
         !self.inbox.is_empty()
     }
 
+    /// Hands what is queued for a shard to `send` until that takes no more, if all of it may go. How many were sent.
+    #[inline]
+    pub fn send_queued(
+        &mut self,
+        to: ShardIndex,
+        send: &mut dyn FnMut(Crossing) -> Result<(), Crossing>,
+    ) -> usize {
+        let mut sent = 0;
+        let Some(link) = self.link(to).filter(|link| link.moving == 0) else { return sent };
+        while let Some(next) = link.outbox.pop_front() {
+            if let Err(crossing) = send(next) {
+                link.outbox.push_front(crossing);
+                break;
+            }
+            sent += 1;
+        }
+        if !link.blocked.is_empty() && link.outbox.len() < ITEMS_MAX {
+            self.stir(ShardLine::Link(to));
+        }
+        sent
+    }
+
     /// The next thing for a shard: what was used, if nothing else is.
     #[inline]
     pub fn pop(&mut self, to: ShardIndex) -> Option<Crossing> {
@@ -296,15 +323,19 @@ impl ShardLinks {
     }
 
     /// A message that has crossed was used, or thrown away.
+    #[inline]
     pub fn used(&mut self, body: &CrossedBody) {
         let bytes = body.bytes.len() as u64;
         if body.from == self.own() {
             return self.discharge(body.payer, bytes);
         }
         let Some(link) = self.link(body.from) else { return };
-        match link.taken.iter_mut().find(|(payer, _)| *payer == body.payer) {
-            Some((_, taken)) => *taken = taken.saturating_add(bytes),
-            None => link.taken.push((body.payer, bytes)),
+        match (link.taken.first_mut(), body.payer) {
+            // Mostly one sender sends.
+            (Some((Payer::Session(of), taken)), Payer::Session(payer)) if *of == payer => {
+                *taken = taken.saturating_add(bytes);
+            }
+            (_, payer) => link.note_taken(payer, bytes),
         }
     }
 
@@ -392,11 +423,13 @@ impl ShardLinks {
     }
 
     /// A call made there is served here.
+    #[inline]
     pub fn enter(&mut self, from: ShardIndex, number: u64, call: CallKey) {
         self.link(from).into_iter().for_each(|link| link.served.insert(number, call));
     }
 
     /// It is over.
+    #[inline]
     pub fn forget(&mut self, from: ShardIndex, number: u64) {
         self.link(from).into_iter().for_each(|link| _ = link.served.remove(number));
     }
@@ -437,6 +470,7 @@ impl ShardLinks {
     }
 
     /// The call made here that has this number there.
+    #[inline]
     pub fn made_by(&self, at: ShardIndex, number: u64) -> CallKey {
         let link = self.links.get(usize::from(at.0));
         link.and_then(|link| link.brought.get(&number).copied()).unwrap_or_else(|| CallKey::from_bits(number))
@@ -466,17 +500,19 @@ impl ShardLinks {
     }
 
     /// The shard with the fewest calls from here for each of its sessions that serve the method.
+    #[inline]
     pub fn serving(&self, method: MethodKey, path: &str, stands_by: bool) -> Option<&ServingShard> {
-        if self.is_alone() {
-            return None;
+        if let Some(one) = self.elsewhere.only_one(method) {
+            return (one.stands_by == stands_by).then_some(one);
         }
+        self.least_loaded(method, path, stands_by)
+    }
+
+    fn least_loaded(&self, method: MethodKey, path: &str, stands_by: bool) -> Option<&ServingShard> {
         let load = |one: &ServingShard| {
             let made = self.links.get(usize::from(one.shard.0)).map_or(0, |link| link.made as u64);
             made.saturating_add(1).saturating_mul(1024) / u64::from(one.workers.max(1))
         };
-        if let Some(one) = self.elsewhere.only_one(method) {
-            return (one.stands_by == stands_by).then_some(one);
-        }
         let serving = self.elsewhere.serving(method, path).filter(|one| one.stands_by == stands_by);
         serving.min_by_key(|one| load(one))
     }
@@ -493,17 +529,6 @@ impl ShardLinks {
     /// The types of those who serve a method there, while they do.
     pub fn types(&self, method: MethodKey, path: &str) -> impl Iterator<Item = &Arc<MethodTypes>> {
         self.elsewhere.serving(method, path).map(|one| &one.types)
-    }
-
-    /// Who a session is, for other shards.
-    #[inline]
-    pub fn origin(&mut self, session: SessionKey, made: impl FnOnce() -> Origin) -> &Arc<Origin> {
-        self.origins.get_or_insert_with(session.to_bits(), || Arc::new(made()))
-    }
-
-    /// A session has gone.
-    pub fn forget_session(&mut self, session: SessionKey) {
-        self.origins.remove(session.to_bits());
     }
 
     /// Everybody but this one.
@@ -543,39 +568,13 @@ impl ShardLinks {
             .chain(moving.map(|offer| &mut offer.types))
     }
 
-    /// Calls made there that are served here, and how many made here are at work there.
-    pub fn book(&self, of: ShardIndex) -> (Vec<CallKey>, usize) {
-        let link = self.links.get(usize::from(of.0));
-        link.map_or((Vec::new(), 0), |link| (link.served.iter().map(|(_, key)| *key).collect(), link.made))
-    }
-
-    /// What each sender has under way, and what of it waits to be said to the shards it comes from.
-    pub fn under_way(&self) -> impl Iterator<Item = (Payer, u64)> {
-        self.accounts.iter().map(|(payer, account)| (payer, account.bytes))
-    }
-
-    /// Bytes of a shard's senders that are on their way there, or were used and it does not know.
-    pub fn bytes_of(&self, shard: ShardIndex, payer: Payer) -> u64 {
-        let bodies = self.crossings().filter_map(|crossing| crossing.0.body());
-        let bodies = bodies.filter(|body| (body.from, body.payer) == (shard, payer));
-        let said = self.links.get(usize::from(shard.0)).into_iter().flat_map(|link| {
-            let told = link.outbox.iter().flat_map(|crossing| match &crossing.0 {
-                ShardSaid::Taken(taken) => taken.as_slice(),
-                _ => &[],
-            });
-            told.chain(&link.taken)
-        });
-        let said = said.filter(|(of, _)| *of == payer).map(|(_, bytes)| *bytes);
-        bodies.map(|body| body.bytes.len() as u64).sum::<u64>() + said.sum::<u64>()
-    }
-
     /// Bytes held here until they may cross.
     pub fn parked_bytes(&self) -> usize {
         self.parked_bytes
     }
 
     /// All that is here and on its way.
-    fn crossings(&self) -> impl Iterator<Item = &Crossing> {
+    pub(super) fn crossings(&self) -> impl Iterator<Item = &Crossing> {
         let out = self.links.iter().flat_map(|link| &link.outbox);
         out.chain(self.inbox.iter().map(|(_, crossing)| crossing)).chain(self.deferred.iter())
     }

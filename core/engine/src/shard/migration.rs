@@ -20,8 +20,8 @@
 //! # What keeps a session where it is
 //! Something of it that cannot be told from its memory ([`Stays`]). It does not last: the host asks again.
 
+use super::copies::sent_types;
 use super::crossing::{CrossedBody, Offers, Payer, ShardIndex, ShardSaid, ShardStage};
-use super::end::sent_types;
 use super::offers::{leaves, tell_offers};
 use super::origin::origin_of;
 use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
@@ -432,7 +432,6 @@ fn push_once(parked: &mut Vec<(CallKey, Direction)>, entry: (CallKey, Direction)
 /// The session itself. What is held for it here is given back.
 fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
     let mut session = engine.sessions.remove(key)?;
-    engine.shards.forget_session(key);
     for route in std::mem::take(&mut session.routes) {
         if let Route::Calls { method, target, .. } = route {
             engine.registry.release(method);

@@ -13,8 +13,9 @@
 //!
 //! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `accounts.rs` who pays for it,
 //!   `spares.rs` its memory for the next, `elsewhere.rs` what others serve;
-//! * `end.rs` hands items to another shard and does what another says, `served.rs` of calls that are served here,
-//!   `places.rs` of free workers, `offers.rs` of what it serves;
+//! * `end.rs` hands items to another shard, with copies of their messages (`copies.rs`), and does what another says,
+//!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `places.rs` of
+//!   free workers, `offers.rs` of what it serves;
 //! * `counts.rs` and `majority.rs` say whose calls cross most, so that whoever makes them may come to where they go;
 //! * `migration.rs` moves a session from one shard to another, with its calls in flight.
 //!
@@ -34,6 +35,7 @@
 mod accounts;
 mod audit;
 mod by_slot;
+mod copies;
 mod counts;
 pub(crate) mod crossing;
 mod deferred;
@@ -49,6 +51,7 @@ mod places;
 mod served;
 mod spares;
 mod telling;
+mod whole;
 
 pub use audit::audit_crossings;
 pub(crate) use counts::note_stays;

@@ -1,9 +1,9 @@
 //! Who makes a call, in the words that go to another shard with it, and who pays for what crosses.
 
 use super::crossing::{Origin, Payer};
+use crate::CallKey;
 use crate::call::{ClientEnd, Direction, ServerEnd};
 use crate::engine::Engine;
-use crate::{CallKey, SessionKey};
 use std::sync::Arc;
 
 /// Who makes a call, for the shard it goes to.
@@ -12,23 +12,13 @@ pub(crate) fn origin_of(engine: &mut Engine, key: CallKey) -> Option<Arc<Origin>
     Some(match &call.client {
         ClientEnd::Session { session, .. } => {
             let session = *session;
-            Arc::clone(origin_of_session(engine, session))
+            engine
+                .sessions
+                .find_mut(session)
+                .map_or_else(|| Arc::new(Origin::Gone), |found| Arc::clone(found.origin()))
         }
         ClientEnd::Shard { origin, .. } => Arc::clone(origin),
         _ => Arc::new(Origin::of(engine.caller(call))),
-    })
-}
-
-/// The same of a call that a session makes.
-#[inline]
-pub(super) fn origin_of_session(engine: &mut Engine, session: SessionKey) -> &Arc<Origin> {
-    let Engine { sessions, shards, .. } = engine;
-    shards.origin(session, || {
-        sessions.find(session).map_or(Origin::Gone, |session| Origin::Application {
-            label: session.label.as_str().into(),
-            identity: session.identity.clone(),
-            described: Arc::clone(&session.caller),
-        })
     })
 }
 

@@ -2,27 +2,36 @@
 //!
 //! What there is to decide of such a call its maker's shard has decided, and what there is to keep it keeps: deadline,
 //! record, attempts. Nearly always one session serves the method, and nobody here judges its calls: then a call goes to
-//! that session as it came. Any other passes the stations of a call that is made here.
+//! that session as it came (`whole.rs`). Any other passes the stations of a call that is made here.
 
 use super::crossing::{ShardFinish, ShardIndex, ShardOpening, ShardSaid};
 use super::offers::send_back;
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::ends::{ItemWay, SessionHandler};
+use super::whole::{only_server, serve_as_it_came};
+use crate::CallKey;
+use crate::call::{Body, ClientEnd, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::gather::is_whole;
-use crate::registry::{MethodKey, MethodTypes, service_of};
-use crate::source::source_of;
+use crate::registry::{MethodKey, service_of};
 use crate::target::Target;
-use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::entry::Completion;
-use trunkline_call::{Code, Execution, Fault, Instant, RouteIndex, ServerStamps};
+use trunkline_call::{Code, Execution, Fault, ServerStamps};
 use trunkline_grpc::Outcome;
-use trunkline_policy::Side;
 
 /// A call of another shard begins here, if somebody here serves it.
 pub(super) fn open(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    from: ShardIndex,
+    mut opening: Box<ShardOpening>,
+) {
+    match only_server(engine, turn.now, from, &mut opening) {
+        Some(server) => serve_as_it_came(engine, turn, from, server, opening),
+        None => open_as_others(engine, turn, from, opening),
+    }
+}
+
+/// The same of one that passes the stations of a call that is made here.
+fn open_as_others(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     from: ShardIndex,
@@ -57,10 +66,6 @@ pub(super) fn open(
         if let Some(call) = engine.calls.find_mut(key) {
             call.place = place;
         }
-    } else if !deadline.has_passed(turn.now)
-        && let Some(server) = only_server(engine, key, method, &item)
-    {
-        return serve_as_it_came(engine, turn, key, server, &mut item);
     }
     if !end {
         engine.shards.push(from, ShardSaid::Accepted { call: number });
@@ -70,6 +75,17 @@ pub(super) fn open(
         return engine.fail(turn, key, Fault::DeadlinePassed { executed: Execution::NotExecuted });
     }
     engine.start(turn, key, Target::Here, &mut item);
+}
+
+/// The method of a path that somebody here has named. Nearly always the last call from there was of the same.
+#[inline]
+pub(super) fn own_method(engine: &mut Engine, from: ShardIndex, path: &Arc<str>) -> Option<MethodKey> {
+    if let Some(method) = engine.shards.called_last(from, path) {
+        return Some(method);
+    }
+    let method = engine.registry.own_key_of(path)?;
+    engine.shards.note_called(from, path, method);
+    Some(method)
 }
 
 /// The method of a path that somebody here serves, and the path if the method stands for others, too.
@@ -84,82 +100,13 @@ fn method_served(
     {
         return Some((method, None));
     }
+    // The last may have been of a method that nobody names any more.
     let Some(method) = engine.registry.own_key_of(path) else {
         let called = engine.method_called(path)?;
         return is_served(engine, called.method).then_some((called.method, called.path));
     };
     engine.shards.note_called(from, path, method);
     is_served(engine, method).then_some((method, None))
-}
-
-/// A session that serves a call, and by which of its routes.
-struct ServedBy {
-    session: SessionKey,
-    types: Arc<MethodTypes>,
-    route: RouteIndex,
-}
-
-/// The session that gets a call as it came, if there is no other, nothing of the call is still to come, and nobody
-/// judges it or has it wait.
-fn only_server(engine: &Engine, key: CallKey, method: MethodKey, opening: &Item<'_>) -> Option<ServedBy> {
-    let server = engine.registry.servers(method).only_one()?;
-    let types = &server.types;
-    let takes_one = !types.input.is_opaque() && !types.pattern.client_streams();
-    let is_held_up = engine.draining || engine.awaited.is_active() || engine.plant.request_hold_ns > 0;
-    if !takes_one || !is_whole(opening) || is_held_up || engine.admission.chain().stands_on(Side::Server) {
-        return None;
-    }
-    let is_elsewhere = engine.shards.elsewhere.is_served(method, &types.path);
-    let has_room = engine.sessions.find(server.session)?.has_room(&engine.limits, || source_of(engine, key));
-    let end = || ServedBy { session: server.session, types: Arc::clone(types), route: server.route };
-    (has_room && !is_elsewhere).then(end)
-}
-
-fn serve_as_it_came(
-    engine: &mut Engine,
-    turn: &mut Turn<'_>,
-    key: CallKey,
-    server: ServedBy,
-    opening: &mut Item<'_>,
-) {
-    let ServedBy { session, types, route } = server;
-    engine.set_server(key, ServerEnd::Session { session, types: Arc::clone(&types) }, Some(route));
-    if let Some(call) = engine.calls.find_mut(key) {
-        call.note_step(&mut engine.steps, turn.now, Direction::Request, opening);
-        call.request.ended = true;
-    }
-    let handler = SessionHandler { session, types: &types };
-    if let Err(refusal) = handler.deliver_whole(engine, turn, key, route, opening) {
-        engine.refused(turn, ItemWay { key, direction: Direction::Request }, opening, refusal);
-    }
-}
-
-/// A call is over, and its shard is told. Mostly there is nothing to be given up but its place at its session.
-#[inline]
-pub(super) fn leave(engine: &mut Engine, now: Instant, key: CallKey, code: Code) {
-    let Some((session, shard, number)) = engine.calls.find(key).and_then(handled_alone) else {
-        engine.end_policies(now, key, code);
-        return engine.forget(key);
-    };
-    engine.samples.forget(key);
-    engine.calls.put_by(key);
-    engine.shards.forget(shard, number);
-    if engine.sessions.find_mut(session).is_some_and(|session| session.undeliver(key, None)) {
-        engine.complete(session, Completion::Drained);
-    }
-}
-
-/// The session that has handled a call, and who made it by which number, if nobody else here has to do with it, and
-/// nothing is left in it.
-fn handled_alone(call: &Call) -> Option<(SessionKey, ShardIndex, u64)> {
-    let (&ServerEnd::Session { session, .. }, &ClientEnd::Shard { shard, call: number, .. }) =
-        (&call.server, &call.client)
-    else {
-        return None;
-    };
-    let is_at_rest = call.request.is_at_rest() && call.response.is_at_rest() && !call.is_at_worker();
-    let has_more = call.policies.is_some() || call.parent.is_some() || call.known_as.is_some();
-    (is_at_rest && !has_more && call.timer.is_none()).then_some((session, shard, number))
 }
 
 /// Nobody waits any more for the call of this number. One for a session that is on its way does not begin.

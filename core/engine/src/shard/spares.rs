@@ -86,15 +86,22 @@ impl<O, F> Default for Spares<O, F> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn put<T>(spare: &mut Vec<Box<T>>, used: Box<T>) -> bool {
-    if spare.capacity() == 0 {
-        spare.reserve_exact(RETURNED);
+    if spare.len() == spare.capacity() {
+        make_room(spare);
     }
-    if spare.len() < BOXES_MAX {
+    // As many as are kept are there: this one is freed.
+    if spare.len() < spare.capacity() {
         spare.push(used);
     }
     spare.len() >= RETURNED
+}
+
+#[cold]
+fn make_room<T>(spare: &mut Vec<Box<T>>) {
+    let more = RETURNED.min(BOXES_MAX.saturating_sub(spare.len()));
+    spare.reserve_exact(more);
 }
 
 fn take_back<T>(spare: &mut Vec<Box<T>>, returned: Vec<Box<T>>) {
