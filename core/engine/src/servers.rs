@@ -65,6 +65,10 @@ impl<'a> Servers<'a> {
     /// Those that get calls: those who stand by are not among them while anybody else is.
     #[inline]
     pub fn in_line(self) -> Self {
+        // Mostly.
+        if self.len() <= 1 {
+            return self;
+        }
         let regular = Self {
             own: &self.own[..first_in_line(self.own)],
             whole: &self.whole[..first_in_line(self.whole)],

@@ -387,9 +387,8 @@ impl Engine {
             // It has come from another shard for the place that was kept there.
             return Ok(None);
         }
-        let bytes = opening.parked_bytes();
         if self.awaited.is_active() && self.is_awaited(key, method, target) {
-            let calls = &self.calls;
+            let (calls, bytes) = (&self.calls, opening.parked_bytes());
             let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
             if self.awaited.admit(key, bytes, is_waiting) {
                 return Ok(Some(Queued::for_none(target, bytes)));
@@ -418,7 +417,7 @@ impl Engine {
         let class = Class::new(choice.class.unwrap_or(0));
         let (calls_max, bytes_max) =
             (self.limits.calls_delivered_per_session, self.limits.parked_bytes_per_session);
-        let call = key;
+        let (call, bytes) = (key, opening.parked_bytes());
         self.give_to_worker(
             now,
             Asking { call, method, class, sticky, is_shared, target, bytes, calls_max, bytes_max },
