@@ -1,6 +1,7 @@
 //! Handing items to a session: into its receive heap and its completion ring.
 
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::callers::words;
 use crate::convert::place;
 use crate::convert_error::{ConvertError, conversion_fault};
 use crate::ends::{
@@ -33,14 +34,14 @@ impl SessionHandler<'_> {
         let (to, way) = (self.session, ItemWay { key, direction: Direction::Request });
         let told = opening_may_have(engine, turn, key, to, message.len())
             .ok_or(Refusal::Blocked(Blocker::Opening(to)))?;
-        let Some(words) = place_metadata(turn, to, &engine.words(key, to, self.types, metadata)) else {
+        let Some(placed) = place_metadata(turn, to, &words(engine, key, to, self.types, metadata)) else {
             return Err(Refusal::Blocked(Blocker::Session(to)));
         };
-        let payload = engine.place_message(turn, way, to, &self.types.input, message, (words, false))?;
+        let payload = engine.place_message(turn, way, to, &self.types.input, message, (placed, false))?;
         if let Some(source) = told {
-            opening_holds(engine, key, to, source, [payload.block().len, words.len]);
+            opening_holds(engine, key, to, source, [payload.block().len, placed.len]);
         }
-        let completion = engine.delivered_call(turn.now, key, route, Some(payload), words, true);
+        let completion = engine.delivered_call(turn.now, key, route, Some(payload), placed, true);
         engine.complete(to, completion);
         Ok(())
     }
@@ -282,7 +283,7 @@ impl Engine {
         // Before the message, which may be long to convert: that is not to have been in vain.
         let (metadata, is_end) = match &*item {
             Item::Open { metadata, .. } => {
-                (place_metadata(turn, to, &self.words(key, to, types, metadata)), false)
+                (place_metadata(turn, to, &words(self, key, to, types, metadata)), false)
             }
             Item::Finish { metadata, .. } => (place_metadata(turn, to, metadata), true),
             Item::Headers { metadata } => (place_metadata(turn, to, metadata), false),

@@ -26,7 +26,7 @@ pub(crate) const ITEMS_MAX: usize = 1024;
 pub(crate) struct ShardLinks {
     own: u16,
     /// One for each shard, its own among them: what comes back from another may go on here.
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<ShardLink>,
     pub(super) accounts: SenderAccounts,
     /// What has come and was not handled yet, by where it comes from: from this very shard, or before it was handed
     /// over.
@@ -68,7 +68,7 @@ pub(crate) struct Moving {
 
 /// The way to one other shard, and from it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Link {
+pub(super) struct ShardLink {
     pub(super) outbox: VecDeque<Crossing>,
     /// Bytes of its senders that were used here, to be said.
     pub(super) taken: Vec<(Payer, u64)>,
@@ -110,7 +110,7 @@ pub(crate) enum ShardLine {
     Sender(Payer),
 }
 
-impl Link {
+impl ShardLink {
     /// Whether no call goes this way.
     fn is_idle(&self) -> bool {
         self.blocked.is_empty() && self.served.is_empty() && self.made == 0
@@ -135,7 +135,7 @@ impl ShardLinks {
     pub fn join(&mut self, own: ShardIndex, count: u16) {
         (self.own, self.ids_name_shard) = (own.0, true);
         let count = if count > 1 { usize::from(count) } else { 0 };
-        self.links.resize_with(count, Link::default);
+        self.links.resize_with(count, ShardLink::default);
     }
 
     /// Goes on with what a shard before this one kept, which had the same number. There may be more shards than it knew
@@ -152,7 +152,7 @@ impl ShardLinks {
         if self.links.len() == count {
             return true;
         }
-        self.links.resize_with(count, Link::default);
+        self.links.resize_with(count, ShardLink::default);
         let is_here = |shard: ShardIndex| usize::from(shard.0) < count;
         // Nobody arrives there, and what the others have said last is of things that are over.
         self.moving.retain(|moving| is_here(moving.to));
@@ -174,7 +174,7 @@ impl ShardLinks {
     /// How many shards there must be: up to the last with which this one has calls. Alone it has no way to itself.
     pub fn busy(&self) -> u16 {
         let says =
-            |link: &Link| !link.taken.is_empty() || link.outbox.iter().any(Crossing::says_what_was_used);
+            |link: &ShardLink| !link.taken.is_empty() || link.outbox.iter().any(Crossing::says_what_was_used);
         // Without it, those whose bytes it has used could send less for ever.
         let own = if self.links.iter().any(says) { self.own + 1 } else { 0 };
         self.links
@@ -290,7 +290,8 @@ impl ShardLinks {
     /// Whether anything is to go to a shard.
     pub fn has_crossings(&self, to: ShardIndex) -> bool {
         let link = self.links.get(usize::from(to.0));
-        let follows = |link: &Link| link.moving == 0 && (!link.outbox.is_empty() || !link.taken.is_empty());
+        let follows =
+            |link: &ShardLink| link.moving == 0 && (!link.outbox.is_empty() || !link.taken.is_empty());
         link.is_some_and(|link| follows(link) || link.ahead() > 0)
     }
 
@@ -592,7 +593,7 @@ impl ShardLinks {
         }
     }
 
-    fn link(&mut self, shard: ShardIndex) -> Option<&mut Link> {
+    fn link(&mut self, shard: ShardIndex) -> Option<&mut ShardLink> {
         self.links.get_mut(usize::from(shard.0))
     }
 }

@@ -3,6 +3,7 @@
 use super::crossing::{Origin, Payer};
 use crate::CallKey;
 use crate::call::{ClientEnd, Direction, ServerEnd};
+use crate::callers::caller;
 use crate::engine::Engine;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(crate) fn origin_of(engine: &mut Engine, key: CallKey) -> Option<Arc<Origin>
                 .map_or_else(|| Arc::new(Origin::Gone), |found| Arc::clone(found.origin()))
         }
         ClientEnd::Shard { origin, .. } => Arc::clone(origin),
-        _ => Arc::new(Origin::of(engine.caller(call))),
+        _ => Arc::new(Origin::of(caller(engine, call))),
     })
 }
 

@@ -77,17 +77,6 @@ fn open_as_others(
     engine.start(turn, key, Target::Here, &mut item);
 }
 
-/// The method of a path that somebody here has named. Nearly always the last call from there was of the same.
-#[inline]
-pub(super) fn own_method(engine: &mut Engine, from: ShardIndex, path: &Arc<str>) -> Option<MethodKey> {
-    if let Some(method) = engine.shards.called_last(from, path) {
-        return Some(method);
-    }
-    let method = engine.registry.own_key_of(path)?;
-    engine.shards.note_called(from, path, method);
-    Some(method)
-}
-
 /// The method of a path that somebody here serves, and the path if the method stands for others, too.
 fn method_served(
     engine: &mut Engine,

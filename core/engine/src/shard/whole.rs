@@ -2,7 +2,6 @@
 //! them, and nobody here judges them or has them wait.
 
 use super::crossing::{CrossedBody, ShardIndex, ShardOpening};
-use super::served::own_method;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::ends::{ItemWay, SessionHandler};
 use crate::engine::{Engine, Turn};
@@ -56,6 +55,17 @@ pub(super) fn only_server(
         return None;
     }
     Some(ServedBy { session, types, route, method, message })
+}
+
+/// The method of a path that somebody here has named. Nearly always the last call from there was of the same.
+#[inline]
+fn own_method(engine: &mut Engine, from: ShardIndex, path: &Arc<str>) -> Option<MethodKey> {
+    if let Some(method) = engine.shards.called_last(from, path) {
+        return Some(method);
+    }
+    let method = engine.registry.own_key_of(path)?;
+    engine.shards.note_called(from, path, method);
+    Some(method)
 }
 
 /// Delivers the whole request of a call to the session that serves it.
