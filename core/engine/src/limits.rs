@@ -32,7 +32,7 @@ const MESSAGE_BYTES_MAX: u32 = 257 << 20;
 /// ([`crate::share_limits`]).
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Calls one session may have made and not seen released. Each holds about 300 bytes here and at most one
+    /// Calls one session may have made and not seen released. Each holds about 1 KB here and at most one
     /// completion outside flow control. More are refused with RESOURCE_EXHAUSTED.
     pub calls_made_per_session: usize,
     /// Calls delivered to one session and not finished. A server that stops taking calls holds this many, and no more.
