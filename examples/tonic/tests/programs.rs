@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trunkline_daemon::{Config, Daemon};
-use trunkline_measure::{Child, free_port};
+use trunkline_measure::{Child, own_address};
 
 /// Longest time for a server to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,7 +15,7 @@ const PRINTED: &str =
 #[test]
 fn the_programs_print_the_same() {
     let stage = Stage::set();
-    let direct = free_port().unwrap().to_string();
+    let direct = own_address().unwrap().to_string();
     for (server, client, address) in [
         (
             env!("CARGO_BIN_EXE_guestbook-server-before"),

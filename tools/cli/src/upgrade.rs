@@ -15,9 +15,9 @@ use trunkline::{Channel, Code, Execution, Request, Status, Wait};
 
 /// Between two questions.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time a daemon gets to answer one.
+/// Time a daemon gets to answer one, behind which comes the next.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Time it gets to begin: it answers at once, but a busy host is slow.
+/// Time it gets to say who it is, and to begin, which it is asked once: it answers at once, but a busy host is slow.
 const BEGIN: Duration = Duration::from_secs(10);
 /// Time without any answer after which nobody is there.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -42,7 +42,8 @@ pub fn upgrade(channel: &Channel, args: &UpgradeArgs) -> Result<(), String> {
     let grace_ms = u32::try_from(args.grace.as_millis()).unwrap_or(u32::MAX).max(1);
     let admin = AdminClient::new(channel.clone());
     // Who is to be replaced is known before anything begins, so that whoever answers later can be told from it.
-    let mut old = ask(&admin).map_err(|status| format!("{}; nothing was begun", reason(&status)))?.process_id;
+    let mut old =
+        ask(&admin, BEGIN).map_err(|status| format!("{}; nothing was begun", reason(&status)))?.process_id;
     let order = Request::new(UpgradeRequest { binary, grace_ms }).with_timeout(BEGIN);
     let has_begun = match ControlClient::new(channel.clone()).upgrade(order).wait() {
         Ok(begun) => {
@@ -72,9 +73,9 @@ fn may_have_begun(status: &Status) -> bool {
         )
 }
 
-/// How it goes.
-fn ask(admin: &AdminClient) -> Result<GetUpgradeResponse, Status> {
-    let question = Request::new(GetUpgradeRequest::default()).with_timeout(ANSWER);
+/// How it goes; the daemon has so much time to answer.
+fn ask(admin: &AdminClient, time: Duration) -> Result<GetUpgradeResponse, Status> {
+    let question = Request::new(GetUpgradeRequest::default()).with_timeout(time);
     admin.get_upgrade(question).wait().map(trunkline::Response::into_inner)
 }
 
@@ -98,7 +99,7 @@ impl Watch {
         while heard.elapsed() < self.silence_max {
             std::thread::sleep(LOOK);
             let began_to_wait = heard;
-            match ask(&self.admin) {
+            match ask(&self.admin, ANSWER) {
                 Ok(answer) => {
                     heard = Instant::now();
                     if let Some(outcome) = self.hear(&answer, began.elapsed()) {

@@ -8,8 +8,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
-use support::{Ended, Host, SEARCH_PROTO, end, trunkline, watched};
+use support::{Ended, Host, Recording, SEARCH_PROTO, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
 
@@ -126,41 +125,27 @@ fn top_follows_a_daemon_that_is_replaced() {
     }
 }
 
-/// A recording that is ended before its time has what was recorded until then.
+/// A recording that is ended before its time has all that ended until then.
 #[test]
 fn a_recording_that_is_interrupted_keeps_what_it_has() {
+    const CALLS: usize = 30;
     watched();
     let host = Host::start("");
     let (_server, client) = host.serve_search();
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.rec");
-    let file = path.to_str().unwrap();
     for signal in [Signal::INT, Signal::TERM] {
-        let own = host.socket().display().to_string();
-        let arguments = ["--socket", &own, "record", "-o", file, "--force", "--for", "1h", "--rate", "1e9/s"];
-        let mut recording = trunkline(&arguments);
-        let recording = recording.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The file is emptied as soon as the daemon has said where its recorders stand.
-        while std::fs::metadata(&path).map_or(true, |found| found.len() > 0) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // More than are looked for: of the last a daemon hears with the next.
-        for _ in 0..30 {
+        let file = folder.path().join(format!("{signal:?}.rec"));
+        let recording = Recording::begin(&host.socket(), &file, &[]);
+        for _ in 0..CALLS {
             client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
         }
-        // So that they have been asked for.
-        std::thread::sleep(Duration::from_millis(300));
-        kill_process(Pid::from_child(&recording), signal).unwrap();
-        let ended = recording.wait_with_output().unwrap();
-        let out = String::from_utf8_lossy(&ended.stdout).into_owned();
-        assert!(ended.status.success(), "{ended:?}");
+        let out = recording.stop_by(signal);
         let kept = out.split_once(": ").and_then(|(_, rest)| rest.split_once(" of ")).unwrap().0;
-        assert!(kept.parse::<u32>().unwrap() >= 20, "{out}");
-        let csv = end(&mut trunkline(&["export", "--csv", file]), "");
-        assert!(
-            csv.out.lines().filter(|line| line.contains("/search.v1.Search/Query")).count() >= 20,
-            "{csv:?}"
-        );
+        // Of the last a daemon hears with the next.
+        assert!(kept.parse::<usize>().unwrap() >= CALLS - 1, "{out}");
+        let csv = end(&mut trunkline(&["export", "--csv", file.to_str().unwrap()]), "");
+        let calls = csv.out.lines().filter(|line| line.contains("/search.v1.Search/Query")).count();
+        assert!(calls >= CALLS - 1, "{csv:?}");
     }
 }
 

@@ -4,9 +4,8 @@
 mod support;
 
 use serde_json::Value;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use support::{Host, end, trunkline, watched};
+use support::{Host, Recording, end, own_address, trunkline, watched};
 
 /// A namespace whose monotonic clock is so many seconds ahead; what runs in it ends with its maker.
 const AHEAD: [&str; 5] = ["--time", "--monotonic", "1000", "--fork", "--kill-child"];
@@ -29,7 +28,7 @@ fn time_namespaces_are_two_clocks() {
         eprintln!("no time namespace can be made here: it takes root and unshare");
         return;
     }
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = own_address();
     let folder = tempfile::tempdir().unwrap();
     let (socket, file) = (folder.path().join("d.sock"), folder.path().join("d.toml"));
     std::fs::write(&file, format!("[daemon]\nnode = \"far\"\nlisten = [\"tcp://{address}\"]\n")).unwrap();
@@ -55,14 +54,10 @@ fn time_namespaces_are_two_clocks() {
 
     // Recorded calls say so too, one by one.
     let file = folder.path().join("near.rec");
-    let file = file.to_str().unwrap();
-    let mut record =
-        trunkline(&["--socket", near.socket().to_str().unwrap(), "record", "-o", file, "--for", "1s"]);
-    let mut record = record.stdout(Stdio::null()).spawn().unwrap();
-    while record.try_wait().unwrap().is_none() {
-        assert_eq!(call().code, Some(0));
-    }
-    let clock = end(&mut trunkline(&["clock", file]), "");
+    let recording = Recording::begin(&near.socket(), &file, &[]);
+    (0..3).for_each(|_| assert_eq!(call().code, Some(0)));
+    recording.stop();
+    let clock = end(&mut trunkline(&["clock", file.to_str().unwrap()]), "");
     let line =
         clock.out.lines().find(|line| line.starts_with("near ")).unwrap_or_else(|| panic!("{clock:?}"));
     assert!(

@@ -14,7 +14,7 @@ use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::{Host, end, trunkline, watched};
+use support::{Host, end, own_address, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
 
@@ -43,7 +43,7 @@ fn a_crowd_comes(config: &str, has_room: bool) {
     watched();
     let own = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
-    let metrics = free_address();
+    let metrics = own_address().to_string();
     let config = format!(
         "[metrics]\nlisten = [\"tcp://{metrics}\"]\n[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n{config}"
     );
@@ -122,11 +122,6 @@ fn crowd(address: &str) -> Vec<TcpStream> {
         stream
     };
     SAID.into_iter().cycle().take(CROWD).map(come).collect()
-}
-
-/// An address nobody listens at.
-fn free_address() -> String {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 /// Lines the daemon could not write, as its metrics say.

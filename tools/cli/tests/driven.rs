@@ -4,8 +4,8 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
-use support::{Host, end, trunkline, watched};
+use std::net::SocketAddr;
+use support::{Host, end, own_address, trunkline, watched};
 
 /// Of a call: bytes of request and response, calls below with itself, calls above.
 type Shape = [u64; 4];
@@ -33,7 +33,7 @@ const CALLER: &str = "[daemon]\nnode = \"alpha\"\n[recorder]\ntraces = true\nsam
 
 /// A daemon for the servers, and where it listens.
 fn server() -> (Host, SocketAddr) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = own_address();
     (Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{port}\"]\n")), port)
 }
 

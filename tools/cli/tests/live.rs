@@ -11,13 +11,13 @@ use browser::Browser;
 use greeter::Hello;
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use support::{Host, watched};
+use support::{Host, own_address, until, watched};
 use trunkline::{Server, Wait};
 use trunkline_example_greeter::proto::greeter_client::GreeterClient;
 use trunkline_example_greeter::proto::greeter_server::GreeterServer;
@@ -27,10 +27,6 @@ use trunkline_example_search::proto::QueryRequest;
 /// A name that would be more than a name, if it were put in as markup.
 const HOSTILE: &str = "</script><img src=x onerror=\"document.title='owned'\">";
 const CALLS: usize = 10;
-
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 fn config(address: SocketAddr) -> String {
     format!(
@@ -67,19 +63,16 @@ fn busy(address: SocketAddr) -> (Host, impl Sized) {
 
 /// The JSON, once it knows of all calls: it is up to a second old.
 fn seen(address: SocketAddr) -> Value {
-    let look = || {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        serde_json::from_str::<Value>(&read(address, "/live.json").1).unwrap()
-    };
-    let known = |seen: &Value| seen["methods"][0]["calls"] == CALLS + 1;
-    let mut seen = std::iter::repeat_with(look).take(1000);
-    seen.find(known).expect("the calls are there in time")
+    until("the calls", || {
+        let seen: Value = serde_json::from_str(&read(address, "/live.json").1).unwrap();
+        if seen["methods"][0]["calls"] == CALLS + 1 { Ok(seen) } else { Err(seen.to_string()) }
+    })
 }
 
 #[test]
 fn it_says_what_the_verbs_say() {
     watched();
-    let address = free();
+    let address = own_address();
     let _busy = busy(address);
     let (head, _) = read(address, "/live.json");
     assert!(head.contains("content-type: application/json"), "{head}");
@@ -122,19 +115,16 @@ fn it_says_what_the_verbs_say() {
 #[test]
 fn figures_for_prometheus_tell_the_same() {
     watched();
-    let address = free();
+    let address = own_address();
     let _busy = busy(address);
     seen(address);
-    let known = |text: &String| {
-        text.contains("trunkline_limit_met_total{limit=\"bytes of a message (limits.message_bytes)\"} 1")
-    };
-    let look = || {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        read(address, "/metrics").1
-    };
-    let text = std::iter::repeat_with(look).take(1000).find(known).unwrap_or_else(look);
+    let met = "trunkline_limit_met_total{limit=\"bytes of a message (limits.message_bytes)\"} 1";
+    let text = until("the call that was too long", || {
+        let text = read(address, "/metrics").1;
+        if text.contains(met) { Ok(text) } else { Err(text) }
+    });
     for line in [
-        "trunkline_limit_met_total{limit=\"bytes of a message (limits.message_bytes)\"} 1",
+        met,
         "trunkline_endpoint_ejected{endpoint=\"tcp://127.0.0.1:1\"} 0",
         "trunkline_endpoint_calls{endpoint=\"tcp://127.0.0.1:1\"} 0",
         "trunkline_attempts_total{what=\"retries\"} 0",
@@ -149,7 +139,7 @@ fn figures_for_prometheus_tell_the_same() {
 #[test]
 fn the_page_runs_its_own_script_and_no_other() {
     watched();
-    let address = free();
+    let address = own_address();
     let _host = Host::start(&config(address));
     let (head, page) = read(address, "/");
     assert!(head.contains("content-type: text/html"), "{head}");
@@ -168,7 +158,7 @@ fn the_page_runs_its_own_script_and_no_other() {
 #[test]
 fn a_browser_shows_it() {
     watched();
-    let address = free();
+    let address = own_address();
     let _busy = busy(address);
     seen(address);
     let Some(browser) = browser::name() else { return };
@@ -221,7 +211,7 @@ impl Drop for Load {
 
 /// Two daemons with calls between them, which go on: the address of the caller's page, and what keeps it all going.
 fn two_daemons() -> (SocketAddr, impl Sized) {
-    let (address, peer) = (free(), free());
+    let (address, peer) = (own_address(), own_address());
     let served = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{peer}\"]\n"));
     let (server, _) = served.serve_search();
     let slow =

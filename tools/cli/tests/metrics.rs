@@ -8,14 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
-use support::{Host, end, trunkline, watched};
+use support::{Host, end, own_address, trunkline, until, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
-
-/// An address nobody listens at.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 fn config(address: SocketAddr) -> String {
     format!(
@@ -72,7 +67,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 #[test]
 fn prometheus_reads_what_the_daemon_has_counted() {
     watched();
-    let address = free();
+    let address = own_address();
     let host = Host::start(&config(address));
     let (_server, client) = host.serve_search();
     for _ in 0..10 {
@@ -81,12 +76,11 @@ fn prometheus_reads_what_the_daemon_has_counted() {
     let calls =
         "trunkline_calls_total{side=\"made\",method=\"search.v1.Search/Query\",peer=\"(local)\",code=\"OK\"}";
     // Text is up to a second old.
-    let seen = std::iter::repeat_with(|| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        samples(&read(address))
+    let samples = until("the calls", || {
+        let text = read(address);
+        let samples = samples(&text);
+        if samples.get(calls) == Some(&10.0) { Ok(samples) } else { Err(text) }
     });
-    let seen = seen.take(1000).find(|samples| samples.get(calls) == Some(&10.0));
-    let samples = seen.unwrap_or_else(|| panic!("{}", read(address)));
     let expected = [
         ("trunkline_application_sessions{application=\"searcher\"}", 1.0),
         ("trunkline_service_servers{service=\"search.v1.Search\"}", 1.0),
@@ -110,7 +104,7 @@ fn prometheus_reads_what_the_daemon_has_counted() {
 #[test]
 fn nobody_else_listens_at_its_address() {
     watched();
-    let address = free();
+    let address = own_address();
     let host = Host::start(&config(address));
     for round in 0..2 {
         let folder = tempfile::tempdir().unwrap();
@@ -145,13 +139,14 @@ fn nobody_else_listens_at_its_address() {
 #[test]
 fn it_outlives_a_replacement() {
     watched();
-    let address = free();
+    let address = own_address();
     let host = Host::start(&config(address));
     let upgraded = host.verb(&["upgrade"], "");
     assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
     // The kernel gives a connection to whoever listens; who has gone closes it.
-    let read = || std::panic::catch_unwind(|| samples(&read(address)));
-    assert!(std::iter::repeat_with(read).take(1000).any(|samples| samples.is_ok()));
+    until("an answer", || {
+        std::panic::catch_unwind(|| samples(&read(address))).map_err(|_| "none".to_owned())
+    });
 }
 
 /// A collector that takes everything: what it got, as (signal, body).
@@ -197,7 +192,7 @@ fn attribute(of: &Value, key: &str) -> Value {
 #[test]
 fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
     watched();
-    let ((collector, got), peer, metrics) = (collector(), free(), free());
+    let ((collector, got), peer, metrics) = (collector(), own_address(), own_address());
     let config = |node: &str, rest: &str| {
         format!(
             "[daemon]\nnode = \"{node}\"\n{rest}\n[otlp]\nendpoint = \"http://{collector}\"\ninterval_s = 1\n\
@@ -256,12 +251,12 @@ fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
         .map(|one| ns(&one["value"], "intValue"))
         .sum();
     assert_eq!(whole, ns(sent.1, "endTimeUnixNano") - ns(sent.1, "startTimeUnixNano"), "{sent:?}");
-    let text = std::iter::repeat_with(|| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        read_as(metrics, "application/openmetrics-text; version=1.0.0", "application/openmetrics-text")
-    });
     let told = "trunkline_otlp_requests_total{what=\"spans\",outcome=\"taken\"} 1";
-    let text = text.take(1000).find(|text| text.contains(told)).expect("what was sent is counted");
+    let text = until("what was sent, counted", || {
+        let kind = "application/openmetrics-text";
+        let text = read_as(metrics, &format!("{kind}; version=1.0.0"), kind);
+        if text.contains(told) { Ok(text) } else { Err(text) }
+    });
     let span = sent.1["spanId"].as_str().unwrap();
     let exemplar = format!("# {{trace_id=\"{trace}\",span_id=\"{span}\"}} ");
     let of_call = |line: &&str| line.starts_with("grpc_client_call_duration_seconds_bucket{");
@@ -278,12 +273,21 @@ fn a_trace_begins_where_there_is_none() {
         Host::start(&format!("[otlp]\nendpoint = \"http://{collector}\"\nsample = 1.0\ninterval_s = 3600\n"));
     let (_server, client) = host.serve_search();
     client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
-    let (signal, body) = got.recv().unwrap();
-    assert_eq!(signal, "traces");
-    let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
-    let [sent, attempt, received] = &spans[..] else { panic!("{spans:#?}") };
+    // Figures may come before them, and spans in more than one request.
+    let mut spans = Vec::new();
+    while spans.len() < 3 {
+        let (signal, body) = got.recv().unwrap();
+        if signal == "traces" {
+            spans.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
+        }
+    }
+    let names = ["Sent", "Attempt", "Recv"].map(|kind| format!("{kind}.search.v1.Search.Query"));
+    let named = |name: &String| spans.iter().find(|span| span["name"] == **name);
+    let [Some(sent), Some(attempt), Some(received)] = names.each_ref().map(named) else {
+        panic!("{spans:#?}")
+    };
+    assert_eq!(spans.len(), 3, "{spans:#?}");
     assert_eq!((&sent["parentSpanId"], &attempt["parentSpanId"]), (&"".into(), &sent["spanId"]));
-    assert_eq!(received["name"], "Recv.search.v1.Search.Query");
     assert_eq!(received["parentSpanId"], attempt["spanId"]);
     assert_eq!(attribute(sent, "trunkline.rpc.components_measured")["intValue"], "7", "within one host");
 }
@@ -318,7 +322,7 @@ fn an_address_that_is_no_place_for_it_is_named() {
 #[test]
 fn names_that_are_not_written_down_are_sent_away() {
     watched();
-    let address = free();
+    let address = own_address();
     let listen = format!("[metrics]\nlisten = [\"tcp://{address}\"]\nhosts = [\"*.scraped.example\"]\n");
     let _host = Host::start(&listen);
     let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -383,7 +387,7 @@ fn kept(expression: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn the_dashboard_shows_what_daemons_tell() {
     watched();
-    let [addresses, peers] = [[free(), free()], [free(), free()]];
+    let [addresses, peers] = [(); 2].map(|()| [own_address(), own_address()]);
     let config = |at: usize| {
         format!(
             "[metrics]\nlisten = [\"tcp://{}\"]\n[daemon]\nlisten = [\"tcp://{}\"]\n\
@@ -400,13 +404,12 @@ fn the_dashboard_shows_what_daemons_tell() {
         trunkline_example_search::proto::search_client::SearchClient::new(made.channel().connect_lazy());
     client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
     let shown = |text: &str| text.contains("side=\"made\"") || text.contains("side=\"served\"");
+    // Text is up to a second old.
     let told = addresses.map(|address| {
-        // Text is up to a second old.
-        let seen = std::iter::repeat_with(|| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            read(address)
-        });
-        seen.take(1000).find(|text| shown(text)).expect("the call is counted")
+        until("the call, counted", || {
+            let text = read(address);
+            if shown(&text) { Ok(text) } else { Err(text) }
+        })
     });
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, labels) in told.iter().flat_map(|text| families(text)) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Ended, Host, end, trunkline, watched};
+use support::{Ended, Host, end, trunkline, until, watched};
 use trunkline::{Code, Execution, Wait};
 use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
@@ -374,7 +374,10 @@ fn what_a_mirror_sends_is_shown_and_noticed_by_nobody() {
         query(&client, "bell").unwrap();
     }
     let wanted = format!("shadow: copies to {target}: 5 sent, 0 of them failed; 0 left out\n");
-    assert!(policy(&host, &["list"]).out.ends_with(&wanted), "{}", policy(&host, &["list"]).out);
+    until(&wanted, || {
+        let list = policy(&host, &["list"]).out;
+        if list.ends_with(&wanted) { Ok(()) } else { Err(list) }
+    });
     let top = || shadow.verb(&["explain"], "").out;
     while !top().contains("5 calls") {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -384,10 +387,10 @@ fn what_a_mirror_sends_is_shown_and_noticed_by_nobody() {
     for _ in 0..5 {
         query(&client, "bell").unwrap();
     }
-    let list = || policy(&host, &["list"]).out;
-    while !list().contains("10 sent, 5 of them failed; 0 left out") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until("10 sent, 5 of them failed; 0 left out", || {
+        let list = policy(&host, &["list"]).out;
+        if list.contains("10 sent, 5 of them failed; 0 left out") { Ok(()) } else { Err(list) }
+    });
     let wrong = file(folder.path(), "wrong.toml", &mirror.replace("side = \"client\"", "side = \"server\""));
     let refused = policy(&host, &["apply", wrong.to_str().unwrap()]);
     assert!(refused.err.contains("wrong.toml:4:8: policy[0].side"), "{}", refused.err);

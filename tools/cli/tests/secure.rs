@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use support::{Ended, Host, watched};
+use support::{Ended, Host, own_address, watched};
 use tempfile::TempDir;
 
 const QUERY: &str = r#"{"query": "bell"}"#;
@@ -117,7 +117,7 @@ fn whoever_is_not_known_is_not_called() {
         &["-cacert", &other][..],
         &["-cacert", &ca, "-servername", "other.internal"],
         &["--tls"],
-        &["-plaintext", "-max-time", "5s"],
+        &["-plaintext", "-max-time", "60s"],
     ] {
         let refused = verb(
             &[
@@ -280,7 +280,7 @@ fn a_collector_is_spoken_to_over_tls() {
     watched();
     let (keys, others) = (Keys::new(), Keys::new());
     let (port, got) = collector(&keys);
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = own_address();
     let (ca, certificate, key) = (others.path("ca.pem"), keys.path("client.pem"), keys.path("client.key"));
     let host = Host::start(&format!(
         "[metrics]\nlisten = [\"tcp://{metrics}\"]\n[otlp]\nendpoint = \"https://localhost:{port}\"\n\

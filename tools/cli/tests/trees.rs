@@ -4,41 +4,37 @@ mod support;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use support::{Host, end, trunkline, watched};
+use support::{Host, Recording, end, own_address, trunkline, watched};
 use trunkline::{Channel, Wait};
 use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
 
 const TRACED: &str = "[recorder]\ntraces = true\nsample = 1.0\n";
 
+/// Calls that are recorded.
+const CALLS: usize = 60;
+
 /// Files of records of two hosts, one of which calls the other.
-fn recorded(folder: &std::path::Path) -> [String; 2] {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+fn recorded(folder: &Path) -> [String; 2] {
+    let port = own_address();
     let beta = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{port}\"]\n{TRACED}"));
     let alpha = Host::start(&format!("[daemon]\nnode = \"alpha\"\n{TRACED}"));
     let (_server, _) = beta.serve_search();
     let channel = Channel::builder().embedded(false).socket(alpha.socket()).target(&format!("tcp://{port}"));
     let client = SearchClient::new(channel.connect_lazy());
     let files = ["a.rec", "b.rec"].map(|name| folder.join(name).to_str().unwrap().to_owned());
-    let hosts = [&alpha, &beta];
-    let mut recordings: Vec<_> = hosts
-        .iter()
-        .zip(&files)
-        .map(|(host, file)| {
-            let mut command = trunkline(&["--socket", host.socket().to_str().unwrap(), "record", "-o", file]);
-            command.args(["--for", "600ms", "--rate", "1e9/s", "--traces", "1e9/s"]);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    while recordings.iter_mut().any(|recording| recording.try_wait().unwrap().is_none()) {
+    let begin = |(host, file): (&Host, &String)| {
+        Recording::begin(&host.socket(), Path::new(file), &["--traces", "1e9/s"])
+    };
+    let recordings: Vec<_> = [&alpha, &beta].into_iter().zip(&files).map(begin).collect();
+    for _ in 0..CALLS {
         client.query(QueryRequest { query: "ring".into(), ..QueryRequest::default() }).wait().unwrap();
     }
     for recording in recordings {
-        let output = recording.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && said.contains("belong to a trace"), "{said} {:?}", output.stderr);
+        let said = recording.stop();
+        assert!(said.contains("belong to a trace"), "{said}");
     }
     files
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use support::{Host, end, trunkline, watched};
+use support::{Host, Recording, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::search_client::SearchClient;
 use trunkline_example_search::proto::{Ask, QueryRequest, ask};
@@ -84,7 +84,7 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
         let told = json(&host, &["explain", "--json", "Search/Query"]);
         told[0]["calls"].as_u64().unwrap_or_else(|| panic!("{told}"))
     };
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + support::WATCHDOG;
     // The library says how the last calls went when it has something else to say.
     while counted() < calls as u64 && std::time::Instant::now() < until {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -136,7 +136,7 @@ fn no_line_of_the_access_log_is_missing() {
     stop.store(true, Ordering::Relaxed);
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     let made = made.load(Ordering::Relaxed);
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let until = std::time::Instant::now() + support::WATCHDOG;
     while look() < made && std::time::Instant::now() < until {}
     assert_eq!(look(), made, "each call has a line");
 }
@@ -234,24 +234,16 @@ fn records_and_minutes_go_on() {
     let (_server, client) = host.serve_search();
     let call = || query(&client);
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.rec");
-    let file = path.to_str().unwrap();
-    let mut recording = trunkline(&["--socket", host.socket().to_str().unwrap(), "record", "-o", file]);
-    recording.args(["--for", "6s", "--rate", "1e9/s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let recording = recording.spawn().unwrap();
-    // The file is there as soon as the daemon has said where its recorders stand.
-    while !path.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    let file = folder.path().join("a.rec");
+    let recording = Recording::begin(&host.socket(), &file, &[]);
     for _ in 0..2 {
         (0..CALLS).for_each(|_| call());
         let upgraded = host.verb(&["upgrade"], "");
         assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
     }
-    let recording = recording.wait_with_output().unwrap();
-    assert!(recording.status.success(), "{recording:?}");
-    assert!(!String::from_utf8_lossy(&recording.stdout).contains("overwritten"), "{recording:?}");
-    let csv = host.verb(&["export", "--csv", file], "");
+    let said = recording.stop();
+    assert!(!said.contains("overwritten"), "{said}");
+    let csv = host.verb(&["export", "--csv", file.to_str().unwrap()], "");
     let recorded =
         csv.out.lines().filter(|line| line.contains(",made,") && line.contains("Search/Query")).count();
     // The last answer's end is told with the next call.
@@ -577,6 +569,30 @@ fn addresses_that_are_new_are_bound_while_the_old_daemon_serves() {
             std::thread::yield_now();
         }
     }
+}
+
+/// A host that is busy with something else may have the daemon answer late: that is no reason not to begin.
+#[test]
+fn a_daemon_that_answers_late_is_replaced() {
+    watched();
+    let host = Host::start("");
+    let before = process(&host);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&host.child),
+        rustix::process::Signal::STOP,
+    )
+    .unwrap();
+    let mut upgrade = trunkline(&["--socket", host.socket().to_str().unwrap(), "upgrade"]);
+    let upgrade = upgrade.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&host.child),
+        rustix::process::Signal::CONT,
+    )
+    .unwrap();
+    let upgraded = upgrade.wait_with_output().unwrap();
+    assert!(upgraded.status.success(), "{upgraded:?}");
+    assert_ne!(process(&host), before);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use greeter::Hello;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::{end, trunkline, watched};
+use support::{Recording, end, trunkline, watched};
 use trunkline::{Channel, Server, Wait};
 use trunkline_example_greeter::proto::greeter_client::GreeterClient;
 use trunkline_example_greeter::proto::greeter_server::GreeterServer;
@@ -161,16 +161,10 @@ fn a_slow_link_is_the_wire_of_its_direction() {
     };
     let recorded = |name: &str| {
         let file = folder.path().join(name);
-        let file = file.to_str().unwrap();
-        let mut record = trunkline(&["--socket", near.socket.to_str().unwrap(), "record", "-o", file]);
-        record.args(["--for", "3s", "--rate", "1e9/s"]).stdout(Stdio::null());
-        let mut record = record.spawn().unwrap();
-        while !Path::new(file).exists() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let recording = Recording::begin(&near.socket, &file, &[]);
         calls(CALLS);
-        assert!(record.wait().unwrap().success());
-        medians(file)
+        recording.stop();
+        medians(file.to_str().unwrap())
     };
     calls(10);
     let delay_ns = 1_000 * (BYTES + OVERHEAD - BURST) as i64;

@@ -66,6 +66,8 @@ struct Tally {
 pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
     // The first answer before the file: without a daemon there is none.
     let Beginning { client, first } = beginning(channel)?;
+    // Whoever sees the file may end the recording, and finds in it what was recorded until then.
+    let stop = stop_signals()?;
     let file = match args.append {
         true => output::append(&args.out.output)?,
         false => output::create(&args.out).map_err(|why| match args.out.output.is_file() {
@@ -73,7 +75,6 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
             false => why,
         })?,
     };
-    let stop = stop_signals()?;
     let mut recording = Recording::new(client, args, file, &first);
     let end = Instant::now() + args.time;
     let outcome = recording.run(|| match stop.load(Ordering::Relaxed) {
@@ -187,13 +188,10 @@ impl<'a, W: Write> Recording<'a, W> {
     /// Until `left` says that no time is.
     fn run(&mut self, left: impl Fn() -> Duration) -> Result<(), String> {
         let mut last = Instant::now();
-        let mut outcome = Ok(());
-        while let (true, time) = (outcome.is_ok(), left())
-            && !time.is_zero()
-        {
-            std::thread::sleep(INTERVAL.min(time));
+        let (mut heard, mut written) = (Ok(()), Ok(()));
+        look_until_over(left, || {
             let Tally { seen, traced, .. } = self.tally;
-            outcome = self.take();
+            heard = self.take();
             if self.looked.elapsed() >= LOOK {
                 self.look();
             }
@@ -203,11 +201,13 @@ impl<'a, W: Write> Recording<'a, W> {
             self.one_in_log2 = one_in_log2(seen.saturating_sub(traced) as f64 / elapsed, self.args.rate);
             self.traces_one_in_log2 = one_in_log2(traced as f64 / elapsed, self.args.traces);
             if self.began.elapsed() >= BLOCK_TIME || self.block.rows.len() >= BLOCK_CALLS_MAX {
-                self.end_block()?;
+                written = self.end_block();
             }
-        }
+            heard.is_ok() && written.is_ok()
+        });
+        written?;
         self.end_block()?;
-        outcome
+        heard
     }
 
     /// Looks at the processes of applications. A daemon that does not answer is asked again the next time.
@@ -371,6 +371,18 @@ impl<'a, W: Write> Recording<'a, W> {
     }
 }
 
+/// Looks every [`INTERVAL`] until no time is left, and once more then: a call that ended behind the look before it
+/// ended in time, too. `look` says whether it can go on.
+fn look_until_over(left: impl Fn() -> Duration, mut look: impl FnMut() -> bool) {
+    loop {
+        let time = left();
+        std::thread::sleep(INTERVAL.min(time));
+        if !look() || time.is_zero() {
+            return;
+        }
+    }
+}
+
 /// Where each shard is to be asked from next, and whether one is to be asked anew. A shard that is behind where it was
 /// is that of a daemon which began anew, and one that was not there is new: of both every call is new.
 fn from_where(from: &[u64], next: &[u64]) -> (Vec<u64>, bool) {
@@ -449,9 +461,30 @@ fn monotonic_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! Shows how much is kept at which rate, what a daemon that begins anew is asked for, and that no call ends a
-    //! recording.
+    //! Shows how much is kept at which rate, what a daemon that begins anew is asked for, and that what ended before a
+    //! recording did is in it.
     use super::*;
+    use std::cell::Cell;
+
+    /// A call may end, and the signal come, while an answer is on its way.
+    #[test]
+    fn what_ends_during_a_look_is_found_by_the_last() {
+        let (ended, found, is_over) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        let left = || if is_over.get() { Duration::ZERO } else { Duration::from_nanos(1) };
+        let looks = Cell::new(0);
+        look_until_over(left, || {
+            looks.set(looks.get() + 1);
+            found.set(ended.get());
+            if looks.get() == 3 {
+                ended.set(7);
+                is_over.set(true);
+            }
+            true
+        });
+        assert_eq!((looks.get(), found.get()), (4, 7));
+        look_until_over(|| INTERVAL, || looks.replace(looks.get() + 1) < 5);
+        assert_eq!(looks.get(), 6, "it ends where it cannot go on");
+    }
 
     #[test]
     fn what_is_kept_follows_the_rate() {

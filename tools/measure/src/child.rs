@@ -1,9 +1,10 @@
 //! Child processes: started by us, told and heard, ended by us.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub type Failure = Box<dyn std::error::Error>;
 pub type Serving = (Child, String);
 
 /// Looks for a file or socket of a starting process, one every [`START_PAUSE`].
-const START_LOOKS: u32 = 1000;
+const START_LOOKS: u32 = 6000;
 const START_PAUSE: Duration = Duration::from_millis(10);
 
 /// A child process that is killed, by its pid, when dropped.
@@ -155,6 +156,21 @@ pub fn wait_for_file(path: &Path) -> Result<String, Failure> {
 /// If there is none.
 pub fn free_port() -> Result<SocketAddr, Failure> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}
+
+/// An address of this host that nobody else is given, for a process to listen at that takes no port 0: in the network
+/// 127.0.0.0/8 each process has an address of its own, at which the kernel gives no port to anybody who asks for any.
+/// It stays free until somebody listens there, also where that is later or again.
+///
+/// # Errors
+/// If there is none.
+pub fn own_address() -> Result<SocketAddr, Failure> {
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
+    // The kernel's numbers of processes have 22 bits at most (proc(5), `pid_max`).
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 128 + high % 64, middle, low);
+    let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
+    Ok(TcpListener::bind((own, port))?.local_addr()?)
 }
 
 /// Waits for a process that is to listen there.

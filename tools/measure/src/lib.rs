@@ -13,7 +13,7 @@
 //! * A process is ended by its pid, and only by who started it.
 //!
 //! # Limits
-//! * A process has ten seconds to start.
+//! * A process has a minute to start.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -21,7 +21,8 @@ mod costs;
 mod spread;
 
 pub use child::{
-    Child, Failure, Serving, Talker, free_port, once_there, wait_for_file, wait_until_it_listens, write_file,
+    Child, Failure, Serving, Talker, free_port, once_there, own_address, wait_for_file,
+    wait_until_it_listens, write_file,
 };
 pub use costs::{Machine, cpu_ns, idle_cpu_ns, pss_bytes};
 pub use spread::{Spread, cell, short, us};

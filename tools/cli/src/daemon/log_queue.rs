@@ -258,7 +258,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::sync::mpsc::{Sender, channel};
 
-    const WATCHDOG: Duration = Duration::from_secs(20);
+    const WATCHDOG: Duration = Duration::from_secs(60);
 
     struct Told(Sender<Option<Lost>>);
 

@@ -2,11 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::Write;
-use std::path::PathBuf;
+use rustix::process::{Pid, Signal, kill_process};
+use std::cell::RefCell;
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 use trunkline::{Channel, Server, ServerHandle, Wait};
 use trunkline_example_search::proto::search_client::SearchClient;
 use trunkline_example_search::proto::search_server::SearchServer;
@@ -41,14 +45,40 @@ pub fn trunkline(arguments: &[&str]) -> Command {
 /// Environment variable: seconds after which a test counts as one that hangs, for tests that are to go on for long.
 const HANG_VARIABLE: &str = "TRUNKLINE_TEST_HANG_SECONDS";
 
-/// Ends the process with a message if a test hangs.
+/// Ends the process with a message if the test of this thread hangs. One that has ended, or begun anew, is not looked
+/// at any more: of many tests in one process each has the whole time.
 pub fn watched() {
-    std::thread::spawn(|| {
+    thread_local!(static RUNS: RefCell<Option<Sender<()>>> = const { RefCell::new(None) });
+    let (runs, ended) = channel();
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    std::thread::spawn(move || {
         let seconds = std::env::var(HANG_VARIABLE).map_or(400, |seconds| seconds.parse().unwrap());
-        std::thread::sleep(Duration::from_secs(seconds));
-        eprintln!("a test of tools/cli hangs");
-        std::process::exit(101);
+        if ended.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{test} of tools/cli hangs");
+            std::process::exit(101);
+        }
     });
+    RUNS.set(Some(runs));
+}
+
+/// So long a test waits for what has to come: no assertion about time, but the end of one that would wait for ever.
+pub const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// What `look` finds once it does; until then it says what is there instead.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(instead) => assert!(began.elapsed() < WATCHDOG, "waited in vain for {what}: {instead}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An address for a daemon to listen at, which nobody else is given.
+pub fn own_address() -> SocketAddr {
+    trunkline_measure::own_address().unwrap()
 }
 
 impl Host {
@@ -74,7 +104,7 @@ impl Host {
     }
 
     /// Starts a daemon that tells the service manager at this socket.
-    pub fn start_notifying(manager: &std::path::Path) -> Self {
+    pub fn start_notifying(manager: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("d.toml"), "").unwrap();
         let child = Self::command(&folder).env("NOTIFY_SOCKET", manager).spawn().unwrap();
@@ -126,7 +156,7 @@ impl Host {
     }
 
     /// Its folder: `d.toml` is its configuration.
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -199,6 +229,48 @@ impl Drop for Host {
     }
 }
 
+/// `trunkline record` that records.
+pub struct Recording(Option<Child>);
+
+impl Recording {
+    /// Records every call of the daemon at this socket, with more arguments, and waits until it does: the file is there
+    /// as soon as the daemon has said where its recorders stand. What ends from now on until it is stopped is in it.
+    pub fn begin(socket: &Path, file: &Path, more: &[&str]) -> Self {
+        assert!(!file.exists(), "nobody would know when it begins");
+        let mut command = trunkline(&["--socket", socket.to_str().unwrap(), "record", "--for", "1h", "-o"]);
+        command.arg(file).args(["--rate", "1e9/s"]).args(more).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !file.exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "the recording has ended");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Self(Some(child))
+    }
+
+    /// Ends it, and waits until the file is whole. What it says.
+    pub fn stop(self) -> String {
+        self.stop_by(Signal::TERM)
+    }
+
+    pub fn stop_by(mut self, signal: Signal) -> String {
+        let child = self.0.take().unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stdout).unwrap();
+        assert!(ended.status.success(), "{said} {}", String::from_utf8_lossy(&ended.stderr));
+        said
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// What a verb left behind.
 #[derive(Debug)]
 pub struct Ended {
@@ -211,7 +283,11 @@ pub struct Ended {
 pub fn end(command: &mut Command, input: &str) -> Ended {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    match child.stdin.take().unwrap().write_all(input.as_bytes()) {
+        // It ends without having read all: what it says tells why.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
+    }
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ended { code: status.code(), out: text(stdout), err: text(stderr) }
