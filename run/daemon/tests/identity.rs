@@ -5,7 +5,7 @@ mod agent;
 mod raw;
 
 use agent::{Agent, Authority};
-use raw::{Keys, RawApp, echo_in_thread};
+use raw::{Keys, RawApp, WATCHDOG, echo_in_thread};
 use trunkline_call::Code;
 use trunkline_daemon::{Config, Daemon};
 
@@ -168,7 +168,7 @@ fn revoked_daemons_are_refused() {
     };
     assert_eq!(["a", "b"].map(call), [Code::Ok, Code::Unavailable]);
     keys.revoke("a");
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + WATCHDOG;
     while call("a") != Code::Unavailable {
         assert!(std::time::Instant::now() < until, "the new list is not read");
     }
@@ -216,7 +216,7 @@ fn certificates_come_from_the_workload_api() {
     }
     const NEXT: &str = "spiffe://example.org/host/next";
     serving.tell(own.svid(NEXT, &federated));
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + WATCHDOG;
     while call(&own, "spiffe://example.org/host/a", &[], NEXT) != Code::Ok {
         assert!(std::time::Instant::now() < until, "the new certificate is not used");
     }

@@ -6,7 +6,7 @@ mod raw;
 
 use raw::*;
 use rustix::process::geteuid;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,14 @@ impl Stranger {
     fn of(uid: u32, stage: &Stage) -> Self {
         let mut command = Command::new(&stage.program);
         command.args(["--exact", "another_user", "--nocapture"]).env(SOCKET, &stage.socket);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.uid(uid).gid(uid).spawn().expect("a process of another user starts");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).uid(uid).gid(uid);
+        let mut child = loop {
+            match command.spawn() {
+                // Another test has forked while the program was written, and its child has not let go of the file yet.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+                started => break started.expect("a process of another user starts"),
+            }
+        };
         let orders = child.stdin.take().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
         Self { child, orders, answers }

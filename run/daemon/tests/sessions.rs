@@ -69,7 +69,12 @@ impl Stage {
         let reason = self.villain.dismissal();
         assert!(reason.contains(says), "{reason:?} does not say {says:?}");
         assert_eq!(self.bystander.unary(b"still here").code, Code::Ok);
-        assert_eq!(self.daemon.observe(&Default::default())[0].snapshot.sessions.len(), 2);
+        // It is told before its session has gone.
+        let began = std::time::Instant::now();
+        while self.daemon.observe(&Default::default())[0].snapshot.sessions.len() != 2 {
+            assert!(began.elapsed() < WATCHDOG, "the session that was dismissed is there");
+            std::thread::yield_now();
+        }
     }
 }
 

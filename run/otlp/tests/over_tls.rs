@@ -6,25 +6,31 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 use trunkline_net::ClientFiles;
 use trunkline_otlp::{ExportSettings, ExportSource, Exporter};
 use trunkline_telemetry::{CallTrace, Coverage, Exposition, Side, TracedCall};
 
+/// Ends the process if the test of this thread hangs.
 fn watched() {
-    std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(200));
-        eprintln!("a test of run/otlp hangs");
-        std::process::exit(101);
+    thread_local!(static RUNS: RefCell<Option<Sender<()>>> = const { RefCell::new(None) });
+    let (runs, ended) = channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(Duration::from_secs(200)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("a test of run/otlp hangs");
+            std::process::exit(101);
+        }
     });
+    RUNS.set(Some(runs));
 }
 
 /// Two CAs; `a` has issued a collector's certificate and a daemon's, `b` nothing that counts.
@@ -173,7 +179,11 @@ fn who_a_collector_is_and_who_the_daemon_is_must_be_proven() {
         until(|| outcomes(&exporter) != (0, 0));
         let case = (collector, asks, ca, own);
         assert_eq!(outcomes(&exporter).0 > 0, is_taken, "{case:?}");
-        assert_eq!(got.try_iter().count() > 0, is_taken, "{case:?}");
+        if is_taken {
+            // It may not have said so yet.
+            got.recv().unwrap();
+        }
+        assert!(is_taken || got.try_iter().count() == 0, "{case:?}");
     }
 }
 
@@ -247,6 +257,7 @@ fn one_that_does_not_agree_on_tls_costs_its_time_only() {
         let exporter = export(port, files.client("a.pem", None), Vec::new()).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(said).unwrap();
-        until(|| outcomes(&exporter) == (0, 1));
+        until(|| outcomes(&exporter).1 > 0);
+        assert_eq!(outcomes(&exporter).0, 0);
     }
 }

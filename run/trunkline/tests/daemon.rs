@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use support::text::{Echo, EchoServer, Parrot};
-use support::{EchoClient, Text, channel, poll_once, watched};
+use support::{EchoClient, Text, WATCHDOG, channel, poll_once, watched};
 use trunkline::codegen::Handling;
 use trunkline::{
     Channel, Code, Execution, Incoming, Receiver, Request, Response, Sender, Server, ServerHandle, Status,
@@ -50,7 +50,7 @@ fn program(channel: Channel, server: trunkline::ServerBuilder) {
     assert!(rx.recv().wait().unwrap().is_none());
     let large = "x".repeat(3 << 20);
     assert_eq!(client.say(Text::new(large.as_str())).wait().unwrap().view().text(), large);
-    server.shutdown(Duration::from_secs(5)).wait().unwrap();
+    server.shutdown(WATCHDOG).wait().unwrap();
     assert_eq!(client.say(Text::new("anyone?")).wait().unwrap_err().code(), Code::Unavailable);
 }
 

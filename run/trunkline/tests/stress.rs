@@ -5,9 +5,8 @@ mod support;
 
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
 use support::text::{EchoServer, Parrot};
-use support::{EchoClient, Place, Text, channel, foreign, poll_once, watched};
+use support::{EchoClient, Place, Text, WATCHDOG, channel, foreign, poll_once, watched};
 use trunkline::{Channel, Code, Receiver, Sender, Server, ServerBuilder, Wait};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_engine::SessionRow;
@@ -108,7 +107,7 @@ fn crowd(channel: Channel, server: ServerBuilder) {
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     // Behind the calls given up in the lane of tasks, so that none of them is delivered to a server that has gone.
     unary(&client, Way::Task, "last");
-    server.shutdown(Duration::from_secs(60)).wait().unwrap();
+    server.shutdown(WATCHDOG).wait().unwrap();
     assert_eq!(foreign(client.say(Text::new("x"))).unwrap_err().code(), Code::Unavailable);
     let lanes = thread::available_parallelism().map_or(1, usize::from);
     let all_leased = Arc::new(Barrier::new(lanes));
@@ -186,7 +185,7 @@ fn a_mixed_load_of_drops_stalls_nobody() {
             })
             .collect();
         droppers.into_iter().for_each(|dropper| dropper.join().unwrap());
-        server.shutdown(Duration::from_secs(5)).wait().unwrap();
+        server.shutdown(WATCHDOG).wait().unwrap();
     });
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::text::{Echo, EchoServer, Parrot};
-use support::{EchoClient, Place, Text, channel, watched, with_task_sessions};
+use support::{EchoClient, Place, Text, WATCHDOG, channel, watched, with_task_sessions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
@@ -115,7 +115,7 @@ fn without_a_runtime_the_server_brings_one() {
         let server = host.server().spawn().unwrap();
         server.ready().wait().unwrap();
         assert_eq!(host.client().say(Text::new("hello")).wait().unwrap().view().text(), "hello");
-        server.shutdown(Duration::from_secs(5)).wait().unwrap();
+        server.shutdown(WATCHDOG).wait().unwrap();
     });
 }
 
@@ -128,7 +128,7 @@ fn in_a_runtime_it_is_the_programs() {
             let server = host.server().spawn().unwrap();
             server.ready().await.unwrap();
             assert_eq!(host.client().say(Text::new("hello")).await.unwrap().view().text(), "hello");
-            server.shutdown(Duration::from_secs(5)).await.unwrap();
+            server.shutdown(WATCHDOG).await.unwrap();
         });
     });
 }

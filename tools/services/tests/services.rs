@@ -1,5 +1,6 @@
 //! Shows each service as its clients see it, against a daemon with real applications that come and go.
 
+use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use trunkline::wkt as protobuf;
@@ -21,13 +22,20 @@ use health::health_client::HealthClient;
 const SEARCH: &str = "search.v1.Search";
 const HEALTH: &str = "grpc.health.v1.Health";
 
-/// Ends the process with a message if a test hangs.
+/// So long a test may take: what takes longer hangs.
+const WATCHDOG: Duration = Duration::from_secs(400);
+
+/// Ends the process with a message if the test of this thread hangs.
 fn watched() {
-    std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(400));
-        eprintln!("a test of tools/services hangs");
-        std::process::exit(101);
+    thread_local!(static RUNS: RefCell<Option<mpsc::Sender<()>>> = const { RefCell::new(None) });
+    let (runs, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("a test of tools/services hangs");
+            std::process::exit(101);
+        }
     });
+    RUNS.set(Some(runs));
 }
 
 /// A daemon in this process, with the services as the binary has them.
@@ -98,7 +106,7 @@ fn health_follows_applications() {
     assert_eq!(host.check(SEARCH).unwrap(), ServingStatus::Serving, "as soon as it is ready");
     let outside = HealthClient::new(host.outside());
     assert_eq!(outside.check(asked(SEARCH)).wait().unwrap().view().status(), ServingStatus::Serving);
-    server.shutdown(Duration::from_secs(5)).wait().unwrap();
+    server.shutdown(WATCHDOG).wait().unwrap();
     let mut watch = HealthClient::new(host.channel()).watch(asked(SEARCH)).wait().unwrap();
     while watch.recv().wait().unwrap().unwrap().view().status() != ServingStatus::NotServing {}
     assert_eq!(host.check(SEARCH).unwrap(), ServingStatus::NotServing);
@@ -120,8 +128,8 @@ fn watch_tells_every_change_and_ends_with_the_daemon() {
     let first = host.search();
     assert_eq!(next().unwrap(), ServingStatus::Serving);
     let second = host.search();
-    first.shutdown(Duration::from_secs(5)).wait().unwrap();
-    second.shutdown(Duration::from_secs(5)).wait().unwrap();
+    first.shutdown(WATCHDOG).wait().unwrap();
+    second.shutdown(WATCHDOG).wait().unwrap();
     assert_eq!(next().unwrap(), ServingStatus::NotServing, "only when the last has gone");
     let _third = host.search();
     assert_eq!(next().unwrap(), ServingStatus::Serving);
@@ -167,7 +175,7 @@ fn an_applications_own_service_wins() {
     for _ in 0..4 {
         assert_eq!(host.check("").unwrap_err().code(), Code::Aborted);
     }
-    own.shutdown(Duration::from_secs(5)).wait().unwrap();
+    own.shutdown(WATCHDOG).wait().unwrap();
     // The daemon may learn of it a moment after the application has ended.
     while host.check("").is_err_and(|status| status.code() != Code::NotFound) {}
     assert_eq!(host.check("").unwrap(), ServingStatus::Serving, "the daemon steps in again");
