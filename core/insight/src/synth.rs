@@ -138,6 +138,7 @@ fn plain() -> FlightRow {
         half_width_ns: 0,
         slow: false,
         is_stream: false,
+        stands_for: 1,
     }
 }
 

@@ -38,11 +38,11 @@ impl CallsAsk {
 pub struct CallsAnswer {
     /// The number to go on with.
     pub next: u64,
-    /// Calls that were looked at.
+    /// Calls that were looked at, with those they stand for.
     pub seen: u64,
     /// Those of them that belong to a trace.
     pub traced: u64,
-    /// Calls that were overwritten before they could be looked at.
+    /// Calls that were overwritten before they could be looked at; those they stood for are not among them.
     pub lost: u64,
     /// There are more already.
     pub more: bool,
@@ -101,7 +101,7 @@ impl CallsAnswer {
             if ask.leaves_own_out && is_own(row.method) {
                 continue;
             }
-            answer.seen += 1;
+            answer.seen += u64::from(row.stands_for);
             answer.traced += u64::from(trace.is_some());
             // The calls of a trace are kept together, on every host.
             let (drawn_by, log2) = match trace {
@@ -117,7 +117,7 @@ impl CallsAnswer {
                 let trees = if is_drawn { stands_for } else { 0.0 };
                 answer.traces.push((answer.rows.len() as u32, RecordedTrace::of(trace, trees)));
             }
-            let weight = if is_certain { 1.0 } else { stands_for };
+            let weight = if is_certain { 1.0 } else { stands_for } * f32::from(row.stands_for);
             answer.rows.push(RecordedCall { row, weight, ancestors: None });
         }
         answer.more = answer.next < written;
@@ -164,7 +164,7 @@ impl RecordedCall {
             | u8::from(row.is_stream) << 3;
         out.extend([row.code.number() as u8, row.side as u8, row.components.coverage as u8, flags]);
         out.extend(self.ancestors.unwrap_or(Self::NO_ANCESTORS).to_le_bytes());
-        out.extend([0, 0]);
+        out.extend(row.stands_for.saturating_sub(1).to_le_bytes());
     }
 
     /// A call from its bytes; bytes behind them belong to a later version.
@@ -211,6 +211,7 @@ impl RecordedCall {
             half_width_ns: word(80),
             slow: flags & 4 != 0,
             is_stream: flags & 8 != 0,
+            stands_for: ((word(120) >> 16) as u16).saturating_add(1),
         };
         let ancestors = Some(word(120) as u16).filter(|ancestors| *ancestors != Self::NO_ANCESTORS);
         Ok(Self { row, weight, ancestors })

@@ -34,6 +34,8 @@ pub struct FlightRow {
     pub slow: bool,
     /// It streamed.
     pub is_stream: bool,
+    /// Calls it stands for, itself included: others that came too fast to be written down.
+    pub stands_for: u16,
 }
 
 /// A row as it is kept.
@@ -49,7 +51,7 @@ pub(crate) struct Flight {
     pub subtree: u32,
     pub half_width_ns: u32,
     pub peer: u16,
-    /// Bits 0…2 coverage, 3…4 side.
+    /// Bits 0…2 coverage, 3…4 side, 5…15 calls it stands for beside itself.
     pub ends: u16,
 }
 
@@ -71,6 +73,9 @@ impl Flight {
     pub const STREAM: u32 = 1 << 20;
     /// Zero for OK.
     pub const CODE: u32 = 31 << 21;
+    const OTHERS_SHIFT: u32 = 5;
+    const OTHERS_MAX: u32 = u16::MAX as u32 >> Self::OTHERS_SHIFT;
+    const ENDS: u16 = (1 << Self::OTHERS_SHIFT) - 1;
 
     /// One that says nothing.
     #[cfg(test)]
@@ -142,6 +147,17 @@ impl Flight {
         self.half_width_ns = narrow(half_width_ns);
     }
 
+    /// The same, standing for so many calls, itself included.
+    pub fn standing_for(self, calls: u32) -> Self {
+        let others = calls.saturating_sub(1).min(Self::OTHERS_MAX);
+        Self { ends: self.ends & Self::ENDS | (others as u16) << Self::OTHERS_SHIFT, ..self }
+    }
+
+    /// Calls it stands for, itself included.
+    pub fn stands_for(&self) -> u16 {
+        (self.ends >> Self::OTHERS_SHIFT) + 1
+    }
+
     /// A row that was one before.
     pub fn of(row: &FlightRow) -> Self {
         let parts = &row.components;
@@ -171,6 +187,7 @@ impl Flight {
             peer: row.peer.0 as u16,
             ends: parts.coverage as u16 | (row.side as u16) << 3,
         }
+        .standing_for(row.stands_for.into())
     }
 
     /// The number of its status.
@@ -190,7 +207,7 @@ impl Flight {
         };
         FlightRow {
             at: Instant(self.at),
-            side: of(&Side::ALL, self.ends >> 3),
+            side: of(&Side::ALL, (self.ends & Self::ENDS) >> 3),
             method: MethodIndex(self.method),
             peer: PeerIndex(self.peer.into()),
             code: Code::from_number(self.code()),
@@ -201,6 +218,7 @@ impl Flight {
             subtree: self.subtree,
             half_width_ns: self.half_width_ns,
             slow: self.bits & Self::SLOW != 0,
+            stands_for: self.stands_for(),
             is_stream: self.bits & Self::STREAM != 0,
         }
     }

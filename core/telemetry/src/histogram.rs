@@ -57,22 +57,34 @@ impl Histogram {
         self.sum += u128::from(sum);
     }
 
+    /// Adds to the sum what values come to that others stand for.
+    pub(crate) fn add_sum(&mut self, sum: u64) {
+        self.sum += u128::from(sum);
+    }
+
     /// The smallest bucket below which at least `share` (0…1) of the values lie, by its middle; the largest value for
     /// 1, 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
+        self.bucket_at(share).map_or(self.max, |id| middle(id).min(self.max))
+    }
+
+    /// The same, by the largest value that falls into that bucket: no more than the rest of the values are above.
+    pub(crate) fn not_above(&self, share: f64) -> u64 {
+        self.bucket_at(share).map_or(self.max, upper)
+    }
+
+    /// The bucket in which the value is below which at least `share` of all lie; `None` for the largest value.
+    fn bucket_at(&self, share: f64) -> Option<usize> {
         let count = self.count();
         let rank = ((share.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
         if rank >= count {
-            return self.max;
+            return None;
         }
-        let mut seen = 0;
-        for (id, n) in self.buckets() {
-            seen = n.saturating_add(seen);
-            if seen >= rank {
-                return middle(id).min(self.max);
-            }
-        }
-        self.max
+        let mut seen = 0_u64;
+        self.buckets().find_map(|(id, n)| {
+            seen = seen.saturating_add(n);
+            (seen >= rank).then_some(id)
+        })
     }
 
     /// Adds `other`'s values.

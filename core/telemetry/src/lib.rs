@@ -62,6 +62,7 @@ mod history;
 mod in_order;
 mod index;
 mod names;
+mod passing;
 pub mod prometheus;
 mod quantile;
 mod record;
@@ -105,7 +106,7 @@ pub use tax::{
     TaxClocks, TaxGuard, TaxSetup, TaxStage, TaxTimes, TaxTotals, TaxWait, UNATTRIBUTED, begin_tax,
     begin_tax_round, end_tax, note_idle_round, tax_stage, tax_wait,
 };
-pub use telemetry::Telemetry;
+pub use telemetry::{Telemetry, UnaryCall};
 pub use timeline::settle;
 pub use top::{TopRow, top};
 pub use traced::{CallTrace, Exemplar, Exemplars, TRACED_CALLS_MAX, TracedCall};

@@ -26,11 +26,11 @@ const STRATA: usize = 6;
 
 /// One shard's recorder.
 ///
-/// The ring holds every one of the last [`RING_CALLS`] calls; on a busy host that is less than a second. Beside it,
-/// three strata reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest
+/// The ring holds the last [`RING_CALLS`] calls that were written down, which is every one unless they come so fast that
+/// one [stands for](FlightRow::stands_for) others; on a busy host that is a second or two. Beside it, three strata reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest
 /// twentieth of each method, and the rest. A stratum that is full drops every second call and from then on takes every
-/// second one, so each call it keeps stands for the same number of calls, its *weight*. No randomness, and no part of
-/// the period is favoured.
+/// second one, so each call it keeps stands for the same number of calls of the ring, which with those that they stand for
+/// is its *weight*. No randomness, and no part of the period is favoured.
 #[derive(Debug, Default)]
 pub struct FlightRecorder {
     ring: Vec<Flight>,
@@ -241,7 +241,7 @@ impl FlightRecorder {
     /// A sample of all calls of this epoch and the one before, with weights.
     pub fn sample(&self) -> impl Iterator<Item = Weighted> {
         self.strata().flat_map(|stratum| {
-            stratum.kept.iter().map(|flight| Weighted { row: flight.unpack(), weight: stratum.stride })
+            stratum.weighted()
         })
     }
 
@@ -267,16 +267,14 @@ impl FlightRecorder {
     ) -> bool {
         for _ in 0..reader.left.min(CALLS_PER_PART) {
             if let Some(flight) = self.ring.get(reader.next).filter(|flight| flight.at <= begun.0) {
-                take(Weighted { row: flight.unpack(), weight: 1 });
+                take(Weighted { row: flight.unpack(), weight: flight.stands_for().into() });
             }
             reader.next = reader.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
             reader.left -= 1;
         }
         if let Some(stratum) = self.strata().nth(reader.strata_read) {
             reader.strata_read += 1;
-            for flight in stratum.kept.iter().filter(|flight| flight.at <= begun.0) {
-                take(Weighted { row: flight.unpack(), weight: stratum.stride });
-            }
+            stratum.weighted().filter(|call| call.row.at <= begun).for_each(&mut take);
         }
         reader.left > 0 || reader.strata_read < STRATA
     }
@@ -356,6 +354,12 @@ impl Stratum {
         }
         self.kept.truncate(left);
         self.stride *= 2;
+    }
+
+    /// The calls kept, each with the number of those it stands for.
+    fn weighted(&self) -> impl Iterator<Item = Weighted> {
+        let weight = |flight: &Flight| self.stride * u64::from(flight.stands_for());
+        self.kept.iter().map(move |flight| Weighted { row: flight.unpack(), weight: weight(flight) })
     }
 
     fn clear(&mut self) {

@@ -1,14 +1,15 @@
 //! What is counted for one (side, method, peer).
 
-use crate::batch::{Batch, Chosen};
+use crate::batch::Batch;
 use crate::component::{Component, Components, Coverage};
 use crate::flight::Flight;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use trunkline_call::Code;
 
-/// Counters and histograms of one (side, method, peer), over every call. On a busy shard ordinary calls are in a bucket
-/// by one of eight that stands for them; counters and sums are those of all.
+/// Counters and histograms of one (side, method, peer), over every call. On a busy shard ordinary calls are counted by
+/// one of eight that [stands](crate::FlightRow::stands_for) for them; the number of calls by status and their bytes are
+/// exact at any rate.
 ///
 /// A call whose peer sent no stamps counts in the four components its client measured and in [`Series::remote`]; the
 /// others hold only calls that were measured there.
@@ -81,31 +82,29 @@ pub(crate) struct Counted {
 pub const CODES: usize = Code::ALL.len();
 
 impl Series {
-    /// Counts calls of a batch that are of this series and have one coverage: everything of each, and in histograms
-    /// those that stand for all of them. Histogram by histogram, because each has cache lines of its own: call by call
-    /// they would all be fetched for each.
+    /// Counts calls of a batch that are of this series and have one coverage, each for those it stands for. Histogram by
+    /// histogram, because each has cache lines of its own: call by call they would all be fetched for each.
     pub(crate) fn record_batch(
         &mut self,
         batch: &Batch<'_>,
         calls: impl Iterator<Item = u8> + Clone,
-        chosen: &Chosen,
         (coverage, is_stream): (Coverage, bool),
     ) {
         let sums = batch.sums(calls.clone());
-        self.note_coverage(coverage, is_stream, calls.clone().count() as u64);
+        self.note_coverage(coverage, is_stream, sums.calls);
         if sums.bits & (Flight::CODE | Flight::CLIPPED | Flight::KERNEL_SENT) == 0 {
-            self.codes[0] += calls.clone().count() as u64;
+            self.codes[0] += sums.calls;
         } else {
-            for flight in calls.clone().filter_map(|call| batch.flight(call)) {
-                self.codes[usize::from(flight.code())] += 1;
-                self.clipped += u64::from(flight.bits & Flight::CLIPPED != 0);
-                self.kernel_stamped += u64::from(flight.bits & Flight::KERNEL_SENT != 0);
+            for (flight, weight) in calls.clone().filter_map(|call| Some((batch.flight(call)?, batch.weight(call)))) {
+                self.codes[usize::from(flight.code())] += weight;
+                self.clipped += u64::from(flight.bits & Flight::CLIPPED != 0) * weight;
+                self.kernel_stamped += u64::from(flight.bits & Flight::KERNEL_SENT != 0) * weight;
             }
         }
         if sums.handlers != 0 {
-            for flight in calls.filter_map(|call| batch.flight(call)) {
+            for (flight, weight) in calls.clone().filter_map(|call| Some((batch.flight(call)?, batch.weight(call)))) {
                 let subtree = if is_stream { 0 } else { flight.subtree };
-                self.note_handler(Code::from_number(flight.code()), flight.cpu_ns.into(), subtree);
+                self.note_handler(Code::from_number(flight.code()), flight.cpu_ns.into(), subtree, weight);
             }
         }
         if !is_stream {
@@ -114,17 +113,21 @@ impl Series {
         for (amount, sum) in sums.amounts.into_iter().enumerate() {
             if let Some(histogram) = self.histogram(coverage, is_stream, amount) {
                 let value = |call| batch.flight(call).map_or(0, |flight| flight.amounts[amount]);
-                let values = chosen.iter().map(|one| (value(one.call).into(), one.stands_for.into()));
-                histogram.record_by(values, sum);
+                histogram.record_by(calls.clone().map(|call| (value(call).into(), batch.weight(call))), sum);
             }
         }
         for (wakeup, sum) in sums.wakeups_ns.into_iter().enumerate() {
             if let Some(histogram) = self.histogram(coverage, is_stream, Batch::REQUEST_WAKEUP + wakeup) {
-                let values =
-                    chosen.iter().map(|one| (batch.wakeup_ns(one.call, wakeup), one.stands_for.into()));
+                let values = calls.clone().map(|call| (batch.wakeup_ns(call, wakeup), batch.weight(call)));
                 histogram.record_by(values, sum);
             }
         }
+    }
+
+    /// Counts the bytes of calls that others stand for in everything else.
+    pub(crate) fn note_passed_bytes(&mut self, [request, response]: [u64; 2]) {
+        self.request_bytes.add_sum(request);
+        self.response_bytes.add_sum(response);
     }
 
     /// Counts one call of which something is too large for a batch.
@@ -134,7 +137,7 @@ impl Series {
         self.codes[usize::from(call.code.number())] += 1;
         self.clipped += u64::from(parts.clipped);
         self.kernel_stamped += u64::from(parts.kernel_sent);
-        self.note_handler(call.code, call.cpu_ns, if is_stream { 0 } else { call.subtree });
+        self.note_handler(call.code, call.cpu_ns, if is_stream { 0 } else { call.subtree }, 1);
         match call.half_width_ns {
             _ if is_stream => {}
             u64::MAX => self.clock_unknown += 1,
@@ -189,15 +192,17 @@ impl Series {
         }
     }
 
-    /// Counts what a handler took and made.
-    fn note_handler(&mut self, code: Code, cpu_ns: u64, subtree: u32) {
-        if cpu_ns > 0 && code == Code::Ok {
-            self.cpu.record(cpu_ns);
-        } else if cpu_ns > 0 {
-            self.note_failed_cpu(cpu_ns);
+    /// Counts what the handlers of so many calls took and made, each of them.
+    fn note_handler(&mut self, code: Code, cpu_ns: u64, subtree: u32, calls: u64) {
+        let all_of = |each: u64| std::iter::once((each, calls));
+        if cpu_ns > 0 {
+            self.cpu.record_by(all_of(cpu_ns), cpu_ns * calls);
+        }
+        if cpu_ns > 0 && code != Code::Ok {
+            self.failed_cpu_ns = self.failed_cpu_ns.saturating_add(cpu_ns * calls);
         }
         if subtree > 1 {
-            self.subtree.record(subtree.into());
+            self.subtree.record_by(all_of(subtree.into()), u64::from(subtree) * calls);
         }
     }
 

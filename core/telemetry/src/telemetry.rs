@@ -1,12 +1,13 @@
 //! One shard's telemetry: takes finished calls, answers questions.
 
-use crate::batch::{Batch, Chosen, Uncounted};
+use crate::batch::{Batch, Uncounted};
 use crate::calls::{CallsAnswer, CallsAsk};
 use crate::clock::{ClockOffset, ClockPair, Wires};
 use crate::component::{Components, Coverage};
 use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::names::{NumberedNames, OTHER, is_own_method};
+use crate::passing::{Pace, Passing, StandIn};
 use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
@@ -34,8 +35,12 @@ pub struct Telemetry {
     recorder: FlightRecorder,
     /// What else is known of the calls that the recorder wrote down last and that are not counted yet, oldest first.
     pending: Vec<Uncounted>,
-    /// How often calls were drawn that stand for others.
+    /// How fast calls end.
+    pace: Pace,
+    /// How often it was drawn which call stands for others.
     drawn: u64,
+    /// Series that have passed over calls and may have some that are not counted.
+    passing: Vec<u32>,
     /// By side: what was recorded last, and its series.
     last: [(MethodIndex, PeerIndex, u32); Side::ALL.len()],
     /// Calls of traces that wait to be exported.
@@ -52,10 +57,30 @@ struct Keyed {
     series: Box<Series>,
     /// Calls with traces that stand for others.
     exemplars: Exemplars,
-    /// The slowest twentieth of the method is at least this slow, in nanoseconds.
+    /// No more than a twentieth of the method's calls is slower than this, in nanoseconds.
     slow_ns: u64,
     /// Calls until `slow_ns` is looked up again.
     slow_due: u32,
+    /// Calls that come too fast.
+    passing: Passing,
+    /// It is among those that may have passed over calls.
+    is_passing: bool,
+}
+
+/// What there is to know of a call to pass over it: one that a host made or served, ended well, did not stream and
+/// belongs to no trace.
+#[derive(Clone, Copy, Debug)]
+pub struct UnaryCall {
+    /// Which end this host was.
+    pub side: Side,
+    /// The method.
+    pub method: MethodIndex,
+    /// The other host.
+    pub peer: PeerIndex,
+    /// How long it took.
+    pub total_ns: u64,
+    /// Bytes of request and response.
+    pub bytes: [u64; 2],
 }
 
 #[derive(Debug)]
@@ -98,7 +123,9 @@ impl Telemetry {
             ],
             recorder: FlightRecorder::new(),
             pending: Vec::with_capacity(Batch::CALLS),
+            pace: Pace::default(),
             drawn: 0,
+            passing: Vec::new(),
             last: Self::NOTHING_YET,
             traced: TracedCalls::default(),
         };
@@ -132,20 +159,42 @@ impl Telemetry {
         PeerIndex(index)
     }
 
+    /// Counts a call that ended now without its [`Record`], if calls come so fast that some stand for others, and this
+    /// one is not to be drawn. `false`: it is to be [recorded](Self::record).
+    ///
+    /// A call that is passed over has the status OK; it is counted with the next of its series that is recorded, or when
+    /// somebody asks.
+    #[inline]
+    pub fn passes_over(&mut self, now: Instant, call: &UnaryCall) -> bool {
+        if !self.pace.note(now) {
+            return false;
+        }
+        let slot = self.slot(call.side, call.method, call.peer);
+        let Some(keyed) = self.series.get_mut(slot) else { return false };
+        if call.total_ns > keyed.slow_ns || !keyed.passing.pass_over(now, call.bytes) {
+            return false;
+        }
+        if !keyed.is_passing {
+            keyed.is_passing = true;
+            self.passing.push(slot as u32);
+        }
+        true
+    }
+
     /// Takes a finished call in. `now` bounds what its application may claim. It is written down at once, and counted
     /// with the next ones together, or when somebody asks.
     ///
     /// Allocates only for the first call of a (side, method, peer), for a first value of a new order of magnitude, and
     /// while the recorder fills.
     pub fn record(&mut self, now: Instant, record: &Record) {
-        self.write_down(now, record, &mut |_| {});
+        self.write_down(now, record, true, &mut |_| {});
     }
 
     /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and if it has a span of
     /// its own its ids and stamps are kept beside its row, and for whoever exports it.
     pub fn record_traced(&mut self, now: Instant, record: &Record, ids: CallTrace) {
         let mut parts = Components::default();
-        self.write_down(now, record, &mut |told| parts = *told);
+        self.write_down(now, record, false, &mut |told| parts = *told);
         let slot = self.slot(record.side, record.method, record.peer);
         let own = if record.side == Side::Attempt { ids.attempt } else { ids.span };
         let span = if own == 0 { ids.parent } else { own };
@@ -187,7 +236,7 @@ impl Telemetry {
         uses_method: impl Fn(MethodIndex) -> bool,
         uses_peer: impl Fn(PeerIndex) -> bool,
     ) {
-        self.settle();
+        self.settle_all();
         self.last = Self::NOTHING_YET;
         let methods = self.methods.retain(|number| number == 0 || uses_method(MethodIndex(number)));
         let own = PeerIndex::LOCAL.0;
@@ -219,12 +268,20 @@ impl Telemetry {
         self.traced.rename(|method| known(&methods, method), |peer| known(&peers, peer));
     }
 
-    /// Divides a call and writes it down. Nearly always it goes the short way, which is all in one piece for each end.
+    /// Divides a call and writes it down; it `may_stand` for others. Nearly always it goes the short way, which is all in
+    /// one piece for each end.
     #[inline(always)]
-    fn write_down(&mut self, now: Instant, record: &Record, told: &mut impl FnMut(&Components)) {
+    fn write_down(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        may_stand: bool,
+        told: &mut impl FnMut(&Components),
+    ) {
         match record.side {
-            Side::Served => self.write_down_for::<true>(now, record, told),
-            Side::Made | Side::Attempt => self.write_down_for::<false>(now, record, told),
+            Side::Served => self.write_down_for::<true>(now, record, may_stand, told),
+            Side::Made => self.write_down_for::<false>(now, record, may_stand, told),
+            Side::Attempt => self.write_down_for::<false>(now, record, false, told),
         }
     }
 
@@ -233,6 +290,7 @@ impl Telemetry {
         &mut self,
         now: Instant,
         record: &Record,
+        may_stand: bool,
         told: &mut impl FnMut(&Components),
     ) {
         let mut half_width_ns = 0;
@@ -241,39 +299,57 @@ impl Telemetry {
         match record.divide_in_order::<SERVED>(now, offset) {
             Some((parts, total_ns)) => {
                 told(&parts);
-                self.note(now, record, &parts, total_ns, half_width_ns);
+                self.note(now, record, may_stand, (&parts, total_ns), half_width_ns);
             }
-            None => told(&self.write_down_by_lines(now, record)),
+            None => told(&self.write_down_by_lines(now, record, may_stand)),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn write_down_by_lines(&mut self, now: Instant, record: &Record) -> Components {
+    fn write_down_by_lines(&mut self, now: Instant, record: &Record, may_stand: bool) -> Components {
         let mut half_width_ns = 0;
         let clocks = &mut self.clocks;
         let mut offset = |wires: &Wires| look_at_clock(clocks, record.peer, wires, &mut half_width_ns);
         let parts = record.lines(now).divide(&mut offset);
-        self.note(now, record, &parts, parts.total_ns(), half_width_ns);
+        self.note(now, record, may_stand, (&parts, parts.total_ns()), half_width_ns);
         parts
     }
 
     /// Writes a call down that is divided.
     #[inline(always)]
-    fn note(&mut self, now: Instant, record: &Record, parts: &Components, total_ns: u64, half_width_ns: u64) {
+    fn note(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        may_stand: bool,
+        (parts, total_ns): (&Components, u64),
+        half_width_ns: u64,
+    ) {
         let slot = self.slot(record.side, record.method, record.peer);
         let (mut flight, is_exact) = Flight::pack(now, record, parts, total_ns, half_width_ns);
-        let is_slow = total_ns > self.series[slot].slow_ns && !record.is_stream;
+        let keyed = &mut self.series[slot];
+        let is_slow = total_ns > keyed.slow_ns && !record.is_stream;
         flight.bits |= u32::from(is_slow) * Flight::SLOW;
+        let is_ordinary = flight.bits & (Flight::CODE | Flight::SLOW | Flight::STREAM) == 0;
         if !is_exact {
             self.count_long(slot, record, parts, half_width_ns);
             return self.recorder.record(&flight);
         }
-        self.recorder.record(&flight);
         // What is part of a stack is not longer than that.
         let wakeups_ns = [parts.request_wakeup_ns as u32, parts.response_wakeup_ns as u32];
         let kind = (slot as u32) << 4 | u32::from(record.is_stream) << 3 | parts.coverage as u32;
-        self.pending.push(Uncounted { kind, wakeups_ns });
+        let mut uncounted = Uncounted { kind, wakeups_ns, weight: 1, counts_itself: true };
+        if !is_ordinary || !may_stand {
+            keyed.passing.take_itself(now);
+        } else if self.pace.is_rapid() || keyed.is_passing {
+            let taken = keyed.take(now, self.pace.is_rapid(), &mut self.drawn);
+            flight = flight.standing_for(taken.stands_for);
+            keyed.passing.keep(&flight, uncounted);
+            uncounted.weight = taken.weight;
+        }
+        self.recorder.record(&flight);
+        self.pending.push(uncounted);
         if self.pending.len() >= Batch::CALLS || self.recorder.is_at_end() {
             self.settle();
         }
@@ -314,12 +390,11 @@ impl Telemetry {
     /// Counts what is pending, calls of one series and coverage together. Mostly all are: a busy application calls one
     /// method, and answers come from one peer.
     fn settle(&mut self) {
-        let Self { pending, recorder, series, drawn, .. } = self;
+        let Self { pending, recorder, series, .. } = self;
         let batch = Batch { flights: recorder.newest(pending.len()), pending };
         let Some(first) = batch.pending.first() else { return };
-        *drawn += 1;
         if batch.pending.iter().all(|call| call.kind == first.kind) {
-            count(series, &batch, 0..pending.len() as u8, *drawn);
+            count(series, &batch, 0..pending.len() as u8);
         } else {
             // Numbers are sorted and not calls, which are a cache line and more.
             let kind = |n: &u8| batch.pending.get(usize::from(*n)).map(|call| call.kind);
@@ -327,10 +402,24 @@ impl Telemetry {
             let order = &mut order[..pending.len().min(Batch::CALLS)];
             order.sort_unstable_by_key(kind);
             for run in order.chunk_by(|a, b| kind(a) == kind(b)) {
-                count(series, &batch, run.iter().copied(), *drawn);
+                count(series, &batch, run.iter().copied());
             }
         }
         self.pending.clear();
+    }
+
+    /// The same, and what was passed over since, by the last call of its series: whoever asks is told of every call.
+    fn settle_all(&mut self) {
+        self.settle();
+        for slot in self.passing.drain(..) {
+            let Some(keyed) = self.series.get_mut(slot as usize) else { continue };
+            keyed.is_passing = false;
+            if let Some((bytes, flight, uncounted)) = keyed.passing.count() {
+                keyed.series.note_passed_bytes(bytes);
+                let batch = Batch { flights: &[flight], pending: &[uncounted] };
+                count(&mut self.series, &batch, 0..1);
+            }
+        }
     }
 
     /// The series and, if asked for, calls one by one, with names instead of numbers.
@@ -345,7 +434,7 @@ impl Telemetry {
 
     /// Begins a snapshot of what is counted now.
     pub fn begin_snapshot(&mut self, now: Instant, ask: Ask) -> SnapshotParts {
-        self.settle();
+        self.settle_all();
         let (traced, lost) = (self.take_traced(ask.traced_max), self.traced.lost());
         SnapshotParts::new(now, ask, self.recorder.read(now)).with_traced(traced, lost)
     }
@@ -514,7 +603,8 @@ impl Keyed {
     fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
         let slow_due = Telemetry::SLOW_AFTER_CALLS;
         let exemplars = Exemplars::default();
-        Self { side, method, peer, series: Box::default(), exemplars, slow_ns: u64::MAX, slow_due }
+        let (series, passing) = (Box::default(), Passing::default());
+        Self { side, method, peer, series, exemplars, slow_ns: u64::MAX, slow_due, passing, is_passing: false }
     }
 
     /// The series of everything beyond the limits; its slot is the side's number.
@@ -527,12 +617,22 @@ impl Keyed {
         self.method != MethodIndex::OTHER || self.peer != PeerIndex::OTHER
     }
 
+    /// An ordinary call is written down: for whom it stands.
+    #[inline]
+    fn take(&mut self, now: Instant, is_rapid: bool, drawn: &mut u64) -> StandIn {
+        let taken = self.passing.take(now, is_rapid, drawn);
+        if taken.bytes != [0; 2] {
+            self.series.note_passed_bytes(taken.bytes);
+        }
+        taken
+    }
+
     /// So many more calls were counted: what is slow is looked up again now and then.
-    fn note_slow(&mut self, calls: usize) {
-        self.slow_due = self.slow_due.saturating_sub(calls as u32);
+    fn note_slow(&mut self, calls: u64) {
+        self.slow_due = self.slow_due.saturating_sub(u32::try_from(calls).unwrap_or(u32::MAX));
         if self.slow_due == 0 {
             self.slow_due = Telemetry::SLOW_REFRESH_CALLS;
-            self.slow_ns = self.series.total.quantile(0.95);
+            self.slow_ns = self.series.total.not_above(0.95);
         }
     }
 }
@@ -557,17 +657,13 @@ fn look_at_clock(
 }
 
 /// Counts calls of a batch that are of one series and coverage.
-fn count(series: &mut [Keyed], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone, drawn: u64) {
+fn count(series: &mut [Keyed], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone) {
     let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
     let Some(&Uncounted { kind, .. }) = first else { return };
     let Some(keyed) = series.get_mut((kind >> 4) as usize) else { return };
-    let chosen = match batch.is_rapid() {
-        true => Chosen::drawn(batch, calls.clone(), drawn),
-        false => Chosen::every(calls.clone()),
-    };
     let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
-    keyed.series.record_batch(batch, calls.clone(), &chosen, (coverage, kind & 8 != 0));
-    keyed.note_slow(calls.count());
+    keyed.series.record_batch(batch, calls.clone(), (coverage, kind & 8 != 0));
+    keyed.note_slow(calls.map(|call| batch.weight(call)).sum());
 }
 
 fn is_one_of(numbers: &[bool], number: u32) -> bool {
