@@ -190,7 +190,8 @@ fn is_stream(call: &Call) -> bool {
 /// Whether a call is like most: where calls come fast, others can stand for it.
 fn is_plain(call: &Call, code: Code) -> bool {
     let is_attempt = call.attempt_began != Instant::default();
-    let is_traced = call.spans.is_some() || call.trace.as_ref().is_some_and(|trace| trace.sampled().is_some());
+    let is_traced =
+        call.spans.is_some() || call.trace.as_ref().is_some_and(|trace| trace.sampled().is_some());
     code == Code::Ok && !is_attempt && !is_traced && !is_stream(call)
 }
 

@@ -143,7 +143,11 @@ impl Passing {
         let weight = self.passed.checked_sub(self.counted).filter(|weight| *weight > 0)?;
         let (flight, uncounted) = self.last?;
         self.counted = self.passed;
-        Some((std::mem::take(&mut self.bytes), flight, Uncounted { weight, counts_itself: false, ..uncounted }))
+        Some((
+            std::mem::take(&mut self.bytes),
+            flight,
+            Uncounted { weight, counts_itself: false, ..uncounted },
+        ))
     }
 }
 

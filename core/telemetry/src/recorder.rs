@@ -240,9 +240,7 @@ impl FlightRecorder {
 
     /// A sample of all calls of this epoch and the one before, with weights.
     pub fn sample(&self) -> impl Iterator<Item = Weighted> {
-        self.strata().flat_map(|stratum| {
-            stratum.weighted()
-        })
+        self.strata().flat_map(|stratum| stratum.weighted())
     }
 
     /// Begins to read, a part at a time: the ring if it reaches back half as far as the strata, which then have fewer

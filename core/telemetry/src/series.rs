@@ -95,14 +95,18 @@ impl Series {
         if sums.bits & (Flight::CODE | Flight::CLIPPED | Flight::KERNEL_SENT) == 0 {
             self.codes[0] += sums.calls;
         } else {
-            for (flight, weight) in calls.clone().filter_map(|call| Some((batch.flight(call)?, batch.weight(call)))) {
+            for (flight, weight) in
+                calls.clone().filter_map(|call| Some((batch.flight(call)?, batch.weight(call))))
+            {
                 self.codes[usize::from(flight.code())] += weight;
                 self.clipped += u64::from(flight.bits & Flight::CLIPPED != 0) * weight;
                 self.kernel_stamped += u64::from(flight.bits & Flight::KERNEL_SENT != 0) * weight;
             }
         }
         if sums.handlers != 0 {
-            for (flight, weight) in calls.clone().filter_map(|call| Some((batch.flight(call)?, batch.weight(call)))) {
+            for (flight, weight) in
+                calls.clone().filter_map(|call| Some((batch.flight(call)?, batch.weight(call))))
+            {
                 let subtree = if is_stream { 0 } else { flight.subtree };
                 self.note_handler(Code::from_number(flight.code()), flight.cpu_ns.into(), subtree, weight);
             }

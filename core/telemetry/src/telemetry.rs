@@ -604,7 +604,17 @@ impl Keyed {
         let slow_due = Telemetry::SLOW_AFTER_CALLS;
         let exemplars = Exemplars::default();
         let (series, passing) = (Box::default(), Passing::default());
-        Self { side, method, peer, series, exemplars, slow_ns: u64::MAX, slow_due, passing, is_passing: false }
+        Self {
+            side,
+            method,
+            peer,
+            series,
+            exemplars,
+            slow_ns: u64::MAX,
+            slow_due,
+            passing,
+            is_passing: false,
+        }
     }
 
     /// The series of everything beyond the limits; its slot is the side's number.

@@ -417,7 +417,8 @@ fn a_rare_method_beside_a_busy_one_is_recorded_whole() {
     assert!(passed[0] > 35_000 && passed[1] == 0, "{passed:?}");
     // What was passed over before a pause is counted by whoever asks, and not twice by the next call.
     let later = Instant(1_000_000_000 + 60_000_000_000);
-    let calls = |telemetry: &mut Telemetry| telemetry.snapshot(later, &Ask::default()).sum(Side::Made).calls();
+    let calls =
+        |telemetry: &mut Telemetry| telemetry.snapshot(later, &Ask::default()).sum(Side::Made).calls();
     assert_eq!(calls(&mut telemetry), 50_250);
     let record = call(later.0, busy, PeerIndex::LOCAL, USUAL);
     assert!(!end(&mut telemetry, record.client.a18, &record), "after a pause nobody is passed over");
