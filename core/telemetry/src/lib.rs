@@ -74,6 +74,7 @@ mod row_fault;
 mod sample_file;
 mod sampled_rows;
 mod series;
+mod series_slot;
 mod snapshot;
 mod snapshot_parts;
 mod tax;
@@ -93,6 +94,7 @@ pub use histogram::Histogram;
 pub use history::{CallHistory, MeanInterval, Past, QuantileInterval};
 pub use index::{MethodIndex, PeerIndex};
 pub use names::is_own_method;
+pub use passing::UnaryCall;
 pub use record::{Record, Side};
 pub use recorded_trace::RecordedTrace;
 pub use recorder::{FlightRecorder, LateHandler, Weighted};
@@ -106,7 +108,7 @@ pub use tax::{
     TaxClocks, TaxGuard, TaxSetup, TaxStage, TaxTimes, TaxTotals, TaxWait, UNATTRIBUTED, begin_tax,
     begin_tax_round, end_tax, note_idle_round, tax_stage, tax_wait,
 };
-pub use telemetry::{Telemetry, UnaryCall};
+pub use telemetry::Telemetry;
 pub use timeline::settle;
 pub use top::{TopRow, top};
 pub use traced::{CallTrace, Exemplar, Exemplars, TRACED_CALLS_MAX, TracedCall};

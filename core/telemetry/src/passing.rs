@@ -1,13 +1,15 @@
 //! Calls that come so fast that one of them stands for others.
 //!
-//! Dividing a call, writing it down and finding its buckets is a twelfth of what a call costs a daemon. A shard that has
-//! more than [`Pace::ALL_PER_SECOND`] calls per second does it for every call that failed, was slow, streamed, belongs
-//! to a trace or came after a pause in its series, and for one of eight others on average. The others are *passed over*:
-//! counted, with their bytes, when the next one that is not passed over stands for them. How many are passed over
-//! before one is taken is drawn anew each time and follows from nothing in the calls, so none is favoured.
+//! Dividing a call, writing it down and finding its buckets is a twelfth of what a call costs a daemon. A shard that
+//! has more than [`Pace::ALL_PER_SECOND`] calls per second does it for every call that failed, was slow, streamed,
+//! belongs to a trace or came after a pause in its series, and for one of eight others on average. The others are
+//! *passed over*: counted, with their bytes, when the next one that is not passed over stands for them. How many are
+//! passed over before one is taken is drawn anew each time and follows from nothing in the calls, so none is favoured.
 
 use crate::batch::Uncounted;
 use crate::flight::Flight;
+use crate::record::Side;
+use crate::{MethodIndex, PeerIndex};
 use trunkline_call::{Instant, mix};
 
 /// How fast a shard's calls end.
@@ -35,6 +37,22 @@ pub(crate) struct Passing {
     row_at: Instant,
     /// The last call that stood for others, or could have: for those that nobody stands for when somebody asks.
     last: Option<(Flight, Uncounted)>,
+}
+
+/// What there is to know of a call to pass over it: one that a host made or served, ended well, did not stream and
+/// belongs to no trace.
+#[derive(Clone, Copy, Debug)]
+pub struct UnaryCall {
+    /// Which end this host was.
+    pub side: Side,
+    /// The method.
+    pub method: MethodIndex,
+    /// The other host.
+    pub peer: PeerIndex,
+    /// How long it took.
+    pub total_ns: u64,
+    /// Bytes of request and response.
+    pub bytes: [u64; 2],
 }
 
 /// For whom a call stands.

@@ -26,11 +26,12 @@ const STRATA: usize = 6;
 
 /// One shard's recorder.
 ///
-/// The ring holds the last [`RING_CALLS`] calls that were written down, which is every one unless they come so fast that
-/// one [stands for](FlightRow::stands_for) others; on a busy host that is a second or two. Beside it, three strata reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest
-/// twentieth of each method, and the rest. A stratum that is full drops every second call and from then on takes every
-/// second one, so each call it keeps stands for the same number of calls of the ring, which with those that they stand for
-/// is its *weight*. No randomness, and no part of the period is favoured.
+/// The ring holds the last [`RING_CALLS`] calls that were written down, which is every one unless they come so fast
+/// that one [stands for](FlightRow::stands_for) others; on a busy host that is a second or two. Beside it, three strata
+/// reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest twentieth of
+/// each method, and the rest. A stratum that is full drops every second call and from then on takes every second one,
+/// so each call it keeps stands for the same number of calls of the ring, which with those that they stand for is its
+/// *weight*. No randomness, and no part of the period is favoured.
 #[derive(Debug, Default)]
 pub struct FlightRecorder {
     ring: Vec<Flight>,

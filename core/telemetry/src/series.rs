@@ -82,8 +82,8 @@ pub(crate) struct Counted {
 pub const CODES: usize = Code::ALL.len();
 
 impl Series {
-    /// Counts calls of a batch that are of this series and have one coverage, each for those it stands for. Histogram by
-    /// histogram, because each has cache lines of its own: call by call they would all be fetched for each.
+    /// Counts calls of a batch that are of this series and have one coverage, each for those it stands for. Histogram
+    /// by histogram, because each has cache lines of its own: call by call they would all be fetched for each.
     pub(crate) fn record_batch(
         &mut self,
         batch: &Batch<'_>,

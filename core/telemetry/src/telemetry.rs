@@ -3,17 +3,18 @@
 use crate::batch::{Batch, Uncounted};
 use crate::calls::{CallsAnswer, CallsAsk};
 use crate::clock::{ClockOffset, ClockPair, Wires};
-use crate::component::{Components, Coverage};
+use crate::component::Components;
 use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::names::{NumberedNames, OTHER, is_own_method};
-use crate::passing::{Pace, Passing, StandIn};
+use crate::passing::{Pace, UnaryCall};
 use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
+use crate::series_slot::{SeriesSlot, count};
 use crate::snapshot::{Ask, Detail, Entry, Snapshot};
 use crate::snapshot_parts::SnapshotParts;
-use crate::traced::{CallTrace, Exemplar, Exemplars, TracedCall, TracedCalls, TracedRow};
+use crate::traced::{CallTrace, Exemplar, TracedCall, TracedCalls, TracedRow};
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::{Code, Instant};
 
@@ -27,7 +28,7 @@ pub struct Telemetry {
     methods: NumberedNames,
     peers: NumberedNames,
     clocks: Vec<Clock>,
-    series: Vec<Keyed>,
+    series: Vec<SeriesSlot>,
     /// Places of series that were forgotten.
     free_series: Vec<u32>,
     /// Per method: its series, ascending by (peer, side).
@@ -50,40 +51,6 @@ pub struct Telemetry {
 const _: () = assert!(Telemetry::PEERS_MAX <= crate::recorder::PEERS_MAX);
 
 #[derive(Debug)]
-struct Keyed {
-    side: Side,
-    method: MethodIndex,
-    peer: PeerIndex,
-    series: Box<Series>,
-    /// Calls with traces that stand for others.
-    exemplars: Exemplars,
-    /// No more than a twentieth of the method's calls is slower than this, in nanoseconds.
-    slow_ns: u64,
-    /// Calls until `slow_ns` is looked up again.
-    slow_due: u32,
-    /// Calls that come too fast.
-    passing: Passing,
-    /// It is among those that may have passed over calls.
-    is_passing: bool,
-}
-
-/// What there is to know of a call to pass over it: one that a host made or served, ended well, did not stream and
-/// belongs to no trace.
-#[derive(Clone, Copy, Debug)]
-pub struct UnaryCall {
-    /// Which end this host was.
-    pub side: Side,
-    /// The method.
-    pub method: MethodIndex,
-    /// The other host.
-    pub peer: PeerIndex,
-    /// How long it took.
-    pub total_ns: u64,
-    /// Bytes of request and response.
-    pub bytes: [u64; 2],
-}
-
-#[derive(Debug)]
 enum Clock {
     Same,
     Estimated(Box<ClockPair>),
@@ -98,11 +65,6 @@ impl Telemetry {
     pub const SERIES_MAX: usize = 4096;
     /// Longer names are cut.
     pub const NAME_BYTES_MAX: usize = crate::names::NAME_BYTES_MAX;
-    /// A series' threshold for *slow* is looked up once in so many calls: it scans some hundred buckets.
-    const SLOW_REFRESH_CALLS: u32 = 256;
-    /// Until this many calls, none is slow: a twentieth of fewer is nobody.
-    const SLOW_AFTER_CALLS: u32 = 20;
-
     /// Beyond the limits: the series that all others share.
     const NOTHING_YET: [(MethodIndex, PeerIndex, u32); Side::ALL.len()] = [
         (MethodIndex::OTHER, PeerIndex::OTHER, Side::Made as u32),
@@ -116,7 +78,7 @@ impl Telemetry {
             methods: NumberedNames::new(Self::METHODS_MAX),
             peers: NumberedNames::new(Self::PEERS_MAX),
             clocks: vec![Clock::Same],
-            series: Side::ALL.into_iter().map(Keyed::other).collect(),
+            series: Side::ALL.into_iter().map(SeriesSlot::other).collect(),
             free_series: Vec::new(),
             by_method: vec![
                 Side::ALL.into_iter().map(|side| (PeerIndex::OTHER, side, side as u32)).collect(),
@@ -162,8 +124,8 @@ impl Telemetry {
     /// Counts a call that ended now without its [`Record`], if calls come so fast that some stand for others, and this
     /// one is not to be drawn. `false`: it is to be [recorded](Self::record).
     ///
-    /// A call that is passed over has the status OK; it is counted with the next of its series that is recorded, or when
-    /// somebody asks.
+    /// A call that is passed over has the status OK; it is counted with the next of its series that is recorded, or
+    /// when somebody asks.
     #[inline]
     pub fn passes_over(&mut self, now: Instant, call: &UnaryCall) -> bool {
         if !self.pace.note(now) {
@@ -245,7 +207,7 @@ impl Telemetry {
             |method: MethodIndex, peer: PeerIndex| is_one_of(&methods, method.0) && is_one_of(&peers, peer.0);
         for (slot, keyed) in self.series.iter_mut().enumerate().skip(Side::ALL.len()) {
             if keyed.is_used() && !is_known(keyed.method, keyed.peer) {
-                *keyed = Keyed::other(keyed.side);
+                *keyed = SeriesSlot::other(keyed.side);
                 self.free_series.push(slot as u32);
             }
         }
@@ -268,8 +230,8 @@ impl Telemetry {
         self.traced.rename(|method| known(&methods, method), |peer| known(&peers, peer));
     }
 
-    /// Divides a call and writes it down; it `may_stand` for others. Nearly always it goes the short way, which is all in
-    /// one piece for each end.
+    /// Divides a call and writes it down; it `may_stand` for others. Nearly always it goes the short way, which is all
+    /// in one piece for each end.
     #[inline(always)]
     fn write_down(
         &mut self,
@@ -584,7 +546,7 @@ impl Telemetry {
             None => self.series.len(),
         };
         self.by_method[method.0 as usize].insert(at, (peer, side, slot as u32));
-        let keyed = Keyed::new(side, method, peer);
+        let keyed = SeriesSlot::new(side, method, peer);
         match self.series.get_mut(slot) {
             Some(free) => *free = keyed,
             None => self.series.push(keyed),
@@ -596,54 +558,6 @@ impl Telemetry {
 impl Default for Telemetry {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Keyed {
-    fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
-        let slow_due = Telemetry::SLOW_AFTER_CALLS;
-        let exemplars = Exemplars::default();
-        let (series, passing) = (Box::default(), Passing::default());
-        Self {
-            side,
-            method,
-            peer,
-            series,
-            exemplars,
-            slow_ns: u64::MAX,
-            slow_due,
-            passing,
-            is_passing: false,
-        }
-    }
-
-    /// The series of everything beyond the limits; its slot is the side's number.
-    fn other(side: Side) -> Self {
-        Self::new(side, MethodIndex::OTHER, PeerIndex::OTHER)
-    }
-
-    /// Whether it is that of a method, and not free.
-    fn is_used(&self) -> bool {
-        self.method != MethodIndex::OTHER || self.peer != PeerIndex::OTHER
-    }
-
-    /// An ordinary call is written down: for whom it stands.
-    #[inline]
-    fn take(&mut self, now: Instant, is_rapid: bool, drawn: &mut u64) -> StandIn {
-        let taken = self.passing.take(now, is_rapid, drawn);
-        if taken.bytes != [0; 2] {
-            self.series.note_passed_bytes(taken.bytes);
-        }
-        taken
-    }
-
-    /// So many more calls were counted: what is slow is looked up again now and then.
-    fn note_slow(&mut self, calls: u64) {
-        self.slow_due = self.slow_due.saturating_sub(u32::try_from(calls).unwrap_or(u32::MAX));
-        if self.slow_due == 0 {
-            self.slow_due = Telemetry::SLOW_REFRESH_CALLS;
-            self.slow_ns = self.series.total.not_above(0.95);
-        }
     }
 }
 
@@ -664,16 +578,6 @@ fn look_at_clock(
         }
         Some(Clock::Same) | None => ClockOffset::SAME,
     }
-}
-
-/// Counts calls of a batch that are of one series and coverage.
-fn count(series: &mut [Keyed], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone) {
-    let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
-    let Some(&Uncounted { kind, .. }) = first else { return };
-    let Some(keyed) = series.get_mut((kind >> 4) as usize) else { return };
-    let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
-    keyed.series.record_batch(batch, calls.clone(), (coverage, kind & 8 != 0));
-    keyed.note_slow(calls.map(|call| batch.weight(call)).sum());
 }
 
 fn is_one_of(numbers: &[bool], number: u32) -> bool {

@@ -102,7 +102,7 @@ fn a_generated_fleet_goes_through_two_daemons() {
             "--to",
             &to,
             "--rate",
-            "1000/s",
+            "500/s",
             "--time-scale",
             "0.05",
             "--below-max",

@@ -1,0 +1,92 @@
+//! The series of one (side, method, peer), and what is kept beside its counters while it is used.
+
+use crate::batch::{Batch, Uncounted};
+use crate::component::Coverage;
+use crate::index::{MethodIndex, PeerIndex};
+use crate::passing::{Passing, StandIn};
+use crate::record::Side;
+use crate::series::Series;
+use crate::traced::Exemplars;
+use trunkline_call::Instant;
+
+/// A series, and what is kept beside it.
+#[derive(Debug)]
+pub(crate) struct SeriesSlot {
+    pub side: Side,
+    pub method: MethodIndex,
+    pub peer: PeerIndex,
+    pub series: Box<Series>,
+    /// Calls with traces that stand for others.
+    pub exemplars: Exemplars,
+    /// No more than a twentieth of the method's calls is slower than this, in nanoseconds.
+    pub slow_ns: u64,
+    /// Calls until `slow_ns` is looked up again.
+    slow_due: u32,
+    /// Calls that come too fast.
+    pub passing: Passing,
+    /// It is among those that may have passed over calls.
+    pub is_passing: bool,
+}
+
+impl SeriesSlot {
+    /// A series' threshold for *slow* is looked up once in so many calls: it scans some hundred buckets.
+    const SLOW_REFRESH_CALLS: u32 = 256;
+    /// Until this many calls, none is slow: a twentieth of fewer is nobody.
+    const SLOW_AFTER_CALLS: u32 = 20;
+
+    pub fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
+        let slow_due = Self::SLOW_AFTER_CALLS;
+        let exemplars = Exemplars::default();
+        let (series, passing) = (Box::default(), Passing::default());
+        Self {
+            side,
+            method,
+            peer,
+            series,
+            exemplars,
+            slow_ns: u64::MAX,
+            slow_due,
+            passing,
+            is_passing: false,
+        }
+    }
+
+    /// The series of everything beyond the limits; its slot is the side's number.
+    pub fn other(side: Side) -> Self {
+        Self::new(side, MethodIndex::OTHER, PeerIndex::OTHER)
+    }
+
+    /// Whether it is that of a method, and not free.
+    pub fn is_used(&self) -> bool {
+        self.method != MethodIndex::OTHER || self.peer != PeerIndex::OTHER
+    }
+
+    /// An ordinary call is written down: for whom it stands.
+    #[inline]
+    pub fn take(&mut self, now: Instant, is_rapid: bool, drawn: &mut u64) -> StandIn {
+        let taken = self.passing.take(now, is_rapid, drawn);
+        if taken.bytes != [0; 2] {
+            self.series.note_passed_bytes(taken.bytes);
+        }
+        taken
+    }
+
+    /// So many more calls were counted: what is slow is looked up again now and then.
+    pub fn note_slow(&mut self, calls: u64) {
+        self.slow_due = self.slow_due.saturating_sub(u32::try_from(calls).unwrap_or(u32::MAX));
+        if self.slow_due == 0 {
+            self.slow_due = Self::SLOW_REFRESH_CALLS;
+            self.slow_ns = self.series.total.not_above(0.95);
+        }
+    }
+}
+
+/// Counts calls of a batch that are of one series and coverage.
+pub(crate) fn count(series: &mut [SeriesSlot], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone) {
+    let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
+    let Some(&Uncounted { kind, .. }) = first else { return };
+    let Some(keyed) = series.get_mut((kind >> 4) as usize) else { return };
+    let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
+    keyed.series.record_batch(batch, calls.clone(), (coverage, kind & 8 != 0));
+    keyed.note_slow(calls.map(|call| batch.weight(call)).sum());
+}
