@@ -14,7 +14,7 @@ use trunkline_shm::{
 };
 
 /// A daemon that has not taken one more entry for so long takes none: what it has not read by then it does not hold.
-const FULL_FOR: Duration = Duration::from_secs(1);
+const FULL_FOR: Duration = Duration::from_secs(5);
 
 /// An attached session.
 pub struct Application {

@@ -200,18 +200,43 @@ async fn deadlines(mut client: ExamClient<impl Transport>) {
 }
 
 async fn deadlines_of_whole_calls(mut client: ExamClient<impl Transport>) {
-    let mut answers = client.count(soon("count, then hang", 2)).await.unwrap().into_inner();
-    for number in 1..=2 {
-        assert_eq!(answers.message().await.unwrap().unwrap().number, number);
+    // A host that is busy with something else may need longer than the first limits for two answers.
+    let mut limit = SOON;
+    loop {
+        let mut request = Request::new(question("count, then hang", 2));
+        request.set_timeout(limit);
+        let mut heard = 0;
+        let status = match client.count(request).await {
+            Ok(answers) => {
+                let mut answers = answers.into_inner();
+                loop {
+                    match answers.message().await {
+                        Ok(answer) => {
+                            heard += 1;
+                            assert_eq!(answer.unwrap().number, heard);
+                        }
+                        Err(status) => break status,
+                    }
+                }
+            }
+            Err(status) => status,
+        };
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+        if heard == 2 {
+            return;
+        }
+        assert!(limit < PATIENCE, "{heard} answers");
+        limit *= 2;
     }
-    let status = answers.message().await.unwrap_err();
-    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
 }
+
+/// Little time.
+const SOON: Duration = Duration::from_millis(500);
 
 /// A question with little time.
 pub fn soon(order: &str, number: u32) -> Request<Question> {
     let mut request = Request::new(question(order, number));
-    request.set_timeout(Duration::from_millis(500));
+    request.set_timeout(SOON);
     request
 }
 

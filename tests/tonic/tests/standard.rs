@@ -39,7 +39,7 @@ fn health_and_reflection_are_the_applications_own() {
         reflection(edge.clone()).await;
         reflection(adapter).await;
 
-        server.shutdown(Duration::from_secs(5)).await.unwrap();
+        server.shutdown(WATCHDOG).await.unwrap();
         let mut client = HealthClient::new(edge);
         let status = client.check(asking(ONLY_THERE)).await.unwrap_err();
         assert_eq!(status.code(), Code::NotFound, "the daemon answers again: {status:?}");

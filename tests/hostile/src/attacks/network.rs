@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Where attackers come from.
 pub(super) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 /// A server that takes nothing more for so long has stopped.
-const FULL_FOR: Duration = Duration::from_secs(1);
+const FULL_FOR: Duration = Duration::from_secs(3);
 /// Bytes of a message of which one is missing.
 const HALF_BYTES: usize = 1 << 20;
 /// The same of the largest there are.

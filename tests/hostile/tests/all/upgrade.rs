@@ -24,7 +24,8 @@ fn a_daemon_that_holds_much_is_replaced() {
 /// come of them.
 #[test]
 fn a_daemon_is_replaced_beside_what_peers_have_only_begun() {
-    let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\n";
+    // What has only begun stays for as long as two replacements may take where the host is busy with something else.
+    let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\nmessage_stall_s = 600\n";
     let Some(mut stage) = Stage::set("begun moved", "", more) else { return };
     let paused = stage.host.replace_daemon();
     eprintln!("begun moved: the pause was {paused:?} before the attack");

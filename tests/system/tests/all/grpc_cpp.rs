@@ -38,8 +38,8 @@ fn a_program_of_grpc_cpp_calls_and_serves_through_the_daemon() {
         passes(&host, &stock, host.endpoint().trim_start_matches("tcp://"));
         server.finish();
         // A program of ours calls gRPC C++, to which the daemon connects.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = format!("127.0.0.1:{port}");
+        // Where nobody else asks for any port: it is free until the server listens.
+        let address = TcpListener::bind("127.50.51.1:0").unwrap().local_addr().unwrap().to_string();
         let server = serve(&host, &stock, by, &address);
         passes(&host, &exam, &format!("ipv4:{address}"));
         server.finish();

@@ -18,6 +18,7 @@ const THREADS: u64 = 4;
 pub struct Load {
     numbers: AtomicU64,
     stop: AtomicBool,
+    timeout: Duration,
     answered: Mutex<Vec<u64>>,
     not_executed: Mutex<Vec<u64>>,
     last_failure: Mutex<String>,
@@ -25,13 +26,21 @@ pub struct Load {
 }
 
 impl Load {
-    /// When every call must have ended.
-    pub const TIMEOUT: Duration = Duration::from_secs(5);
+    /// When every call must have ended: none comes near it, unless it is lost or the host does nothing for long.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    /// The same where calls are lost, and end by it.
+    pub const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
     pub fn start(client: &ProbeClient) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+        Self::start_within(client, Self::TIMEOUT)
+    }
+
+    /// The same, with this timeout of every call.
+    pub fn start_within(client: &ProbeClient, timeout: Duration) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let load = Arc::new(Self {
             numbers: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            timeout,
             answered: Mutex::default(),
             not_executed: Mutex::default(),
             last_failure: Mutex::default(),
@@ -49,7 +58,7 @@ impl Load {
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             let order = Order { label: "load".into(), task: Some(Task::Log(number)) };
-            let request = Request::new(order).with_timeout(Self::TIMEOUT).wait_for_ready();
+            let request = Request::new(order).with_timeout(self.timeout).wait_for_ready();
             let began = Instant::now();
             let answer = client.r#do(request).wait();
             let mut longest = self.longest.lock().unwrap();

@@ -80,7 +80,8 @@ fn unary_scenarios_say_what_they_say_elsewhere() {
 #[test]
 fn workers_and_the_router_are_killed_under_load() {
     let mut scene = Scene::new(3);
-    let (load, threads) = Load::start(&client(&scene.near, &scene.router.endpoint()));
+    let caller = client(&scene.near, &scene.router.endpoint());
+    let (load, threads) = Load::start_within(&caller, Load::SHORT_TIMEOUT);
     for round in 0..4 {
         load.until_answered(100);
         let worker = &mut scene.workers[round % 3];
@@ -95,7 +96,7 @@ fn workers_and_the_router_are_killed_under_load() {
     load.until_answered(100);
     finish(&load, threads);
     let longest = load.longest();
-    assert!(longest < Load::TIMEOUT + WATCHDOG, "a call took {longest:?}");
+    assert!(longest < Load::SHORT_TIMEOUT + WATCHDOG, "a call took {longest:?}");
     are_true_of_the_logs(&load, &scene.workers);
     drop(std::mem::take(&mut scene.servers));
     scene.finish();
@@ -112,13 +113,13 @@ fn a_spare_router_takes_over() {
     let servers: Vec<Process> = workers.iter().map(|worker| worker.server("server")).collect();
     routers.iter_mut().for_each(|router| router.until("workers", 2));
     let mut near = Host::routed(routers.iter().map(Router::endpoint).collect());
-    let (load, threads) = Load::start(&client(&near, ""));
+    let (load, threads) = Load::start_within(&client(&near, ""), Load::SHORT_TIMEOUT);
     load.until_answered(100);
     drop(routers.remove(0));
     load.until_answered(200);
     finish(&load, threads);
     let longest = load.longest();
-    assert!(longest < Load::TIMEOUT + WATCHDOG, "a call took {longest:?}");
+    assert!(longest < Load::SHORT_TIMEOUT + WATCHDOG, "a call took {longest:?}");
     are_true_of_the_logs(&load, &workers);
     near.until_idle();
     workers.iter_mut().for_each(Host::until_idle);

@@ -22,13 +22,15 @@ const CROWD: usize = 1500;
 /// Calls of the pair beside an attack.
 const CALLS_BESIDE: u64 = 50;
 /// A relay that takes nothing more for so long has stopped.
-const FULL_FOR: Duration = Duration::from_secs(1);
+const FULL_FOR: Duration = Duration::from_secs(5);
 /// What the allocator keeps, and what the first connections touch.
 const KEPT_BYTES_MAX: u64 = 24 * MIB;
 const MIB: u64 = 1 << 20;
-/// Of the relay under attack: less than the attack wants.
+/// Of the relay under attack: less than the attack wants. And of its daemon, which is to end nobody because a busy host
+/// is late with what it has to attach.
 const LIMITS: &str = "handshakes_max = 100\nconnections_per_identity_max = 24\nheap_bytes = \"32 MiB\"\n\
-                      held_bytes_per_identity_max = \"48 MiB\"\nheld_bytes_max = \"256 MiB\"\n";
+                      held_bytes_per_identity_max = \"48 MiB\"\nheld_bytes_max = \"256 MiB\"\n\
+                      [sessions]\nattach_ms_max = 300000\n";
 /// HELLO as every version understands it.
 const CLOCK: u64 = 7;
 
@@ -107,16 +109,17 @@ impl Ground {
         self.pair.until_more(CALLS_BESIDE);
         let began = Instant::now();
         assert_eq!(self.relayed.start("client", CALLER).ask("echo anew"), "OK", "{attack}");
-        let now = held(&self.relayed);
-        let threads = now.threads.saturating_sub(self.before.threads);
-        let grown = now.bytes.saturating_sub(self.before.bytes);
+        // A thread whose connection has ended may still be on its way out.
+        let more = || held(&self.relayed).threads.saturating_sub(self.before.threads);
+        let what = format!("{attack}: {threads_max} threads more at most");
+        let threads = until(&what, || Some(more()).filter(|threads| *threads <= threads_max));
+        let grown = self.grown_bytes();
         eprintln!(
             "{attack}: {} KiB and {threads} threads more, somebody new served in {:?}",
             grown >> 10,
             began.elapsed()
         );
         assert!(grown <= bytes_max, "{attack}: {grown} bytes, more than {bytes_max}");
-        assert!(threads <= threads_max, "{attack}: {threads} threads, more than {threads_max}");
     }
 
     /// The attackers have left: everything is given back.
