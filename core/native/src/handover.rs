@@ -10,7 +10,7 @@
 use crate::caller::CALLERS_MAX;
 use crate::connection::{Connection, Reading};
 use crate::outgoing::WINDOW_SUM_MAX;
-use crate::stream::Stream;
+use crate::stream::{Partial, Stream};
 use crate::table::Streams;
 use crate::{Config, INPUT_BYTES_MIN};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -64,7 +64,9 @@ impl Connection {
     fn reading_is_sound(&self) -> bool {
         let Reading::Body { stream, left } = self.reading else { return true };
         let partial = self.streams.find(stream).and_then(|stream| stream.partial);
-        partial.is_none_or(|partial| left <= partial.total - partial.received)
+        // All that is to hold is asked at once: here it may be that more was received than there is.
+        let rest = |partial: Partial| partial.total.checked_sub(partial.received);
+        partial.is_none_or(|partial| rest(partial).is_some_and(|rest| left <= rest))
     }
 }
 
