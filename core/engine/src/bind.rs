@@ -194,6 +194,7 @@ impl Engine {
         if changes {
             self.tell_bound(session, request.serves, &served);
             self.answer_again();
+            request.serves.iter().for_each(|service| self.unserved.serve(service));
             if self.awaited.is_active() {
                 // Due at once: whom calls wait for may be this one.
                 self.timers.insert(Instant::default(), Due::Awaited);

@@ -45,6 +45,11 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
         engine.attempts.kept_bytes(),
         kept.map(|attempts| attempts.kept_bytes).sum(),
     )?;
+    let waits = |call: &Call| call.queued.is_some_and(|queued| queued.at.is_none());
+    let waiting = engine.calls.iter().filter(|(_, call)| waits(call)).count();
+    if waiting < engine.unserved.len() {
+        return Err(format!("{} calls wait for services, {waiting} know it", engine.unserved.len()));
+    }
     let made = engine.r2p2.made.values().map(|made| made.bytes);
     agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
     audit_shards(engine)?;

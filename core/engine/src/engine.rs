@@ -32,6 +32,7 @@ use crate::shard::ShardLinks;
 use crate::spans::SpanIds;
 use crate::table::Table;
 use crate::unpacking::Unpacking;
+use crate::unserved::UnservedCalls;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
@@ -74,6 +75,8 @@ pub struct Engine {
     pub(crate) grpc_leaving: GrpcLeaving,
     /// Services of the daemon itself that are between two processes.
     pub(crate) awaited: Awaited,
+    /// Calls that wait for services nobody serves.
+    pub(crate) unserved: UnservedCalls,
     pub(crate) left_out: LeftOut,
     pub(crate) workers: Workers,
     pub(crate) remotes: Remotes,
@@ -212,6 +215,7 @@ impl Engine {
             r2p2: R2p2::default(),
             grpc_leaving: GrpcLeaving::default(),
             awaited: Awaited::default(),
+            unserved: UnservedCalls::default(),
             left_out: LeftOut::default(),
             workers: Workers::default(),
             remotes: Remotes::default(),
@@ -433,6 +437,8 @@ impl Engine {
             session.complete(Completion::GoAway);
         }
         self.completing.extend(self.sessions.iter().map(|(key, _)| key));
+        // Nobody comes for whom they could wait.
+        self.unserved.serve_all();
     }
 
     /// Every service that was ever served here and may be known outside (not the host's own), by name.

@@ -177,9 +177,8 @@ impl Engine {
         if let Some(place) = call.place.take() {
             self.workers.give_back(place, key);
         }
-        if let Some(queued) = call.queued.take() {
-            self.workers.stop_waiting(&queued, key);
-        }
+        self.stop_waiting(key);
+        let Some(call) = self.calls.find_mut(key) else { return };
         std::mem::replace(&mut call.server, ServerEnd::Nobody).release(self, key);
     }
 

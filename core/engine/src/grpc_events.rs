@@ -12,6 +12,7 @@ use crate::grpc_stream::{Ending, GrpcStream};
 use crate::operator::{Operator, introduced};
 use crate::peer::PeerFault;
 use crate::registry::Called;
+use crate::served_later::unserved_here;
 use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -234,7 +235,7 @@ impl Engine {
     /// The method at this path, if sessions of this host serve it.
     pub(crate) fn served(&mut self, path: &str) -> Result<(Called, Pattern), Fault> {
         let unknown = |this: &Self| {
-            this.unserved_here(path).unwrap_or_else(|| Fault::NoMethod { path: path.to_owned() })
+            unserved_here(this, path).unwrap_or_else(|| Fault::NoMethod { path: path.to_owned() })
         };
         let Some(called) = self.method_called(path) else { return Err(unknown(self)) };
         let method = called.method;

@@ -120,6 +120,7 @@ mod remote;
 mod retry;
 mod sampled;
 mod samples;
+mod served_later;
 mod servers;
 mod service_workers;
 mod services;
@@ -141,6 +142,7 @@ mod trace;
 mod traced;
 mod unpacking;
 mod unproven;
+mod unserved;
 mod vouching;
 mod workers;
 

@@ -6,6 +6,10 @@ pub(crate) const LINEAR_GROWTH: &str = "bytes of a short message once decoded (l
 pub(crate) const KEPT: &str = "bytes of requests kept for further attempts (limits.attempts_bytes)";
 pub(crate) const WAITING: &str =
     "calls waiting for a connection (limits.calls_waiting_per_endpoint, or pending_max of a balance policy)";
+pub(crate) const UNSERVED: &str =
+    "calls waiting for a service nobody serves (limits.calls_waiting_per_endpoint)";
+pub(crate) const UNSERVED_BYTES: &str =
+    "bytes of calls waiting for a service nobody serves (limits.parked_bytes_per_session)";
 pub(crate) const GRPC_MESSAGE_BYTES: &str =
     "bytes of a message once decompressed (limits.grpc_message_bytes)";
 pub(crate) const ARRIVING: &str = "bytes of large messages arriving (limits.assembling_bytes_per_peer)";
@@ -56,7 +60,8 @@ pub struct Limits {
     /// decoding or their receive heap is full, also while they wait for room there, and openings of calls whose one
     /// message has not come, over gRPC, too. One of the largest, or many.
     pub assembling_bytes_per_peer: usize,
-    /// Calls waiting for one endpoint to be dialled.
+    /// Calls waiting for one endpoint to be dialled; and calls waiting until somebody serves their service on this host
+    /// (`unserved.rs`).
     pub calls_waiting_per_endpoint: usize,
     /// Endpoints known at once.
     pub endpoints: usize,

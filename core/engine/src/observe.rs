@@ -175,12 +175,14 @@ impl StateParts {
             StateTable::Rest => {
                 snapshot.peers.extend(r2p2_rows(engine));
                 snapshot.waiting = engine.workers.waiting();
+                snapshot.waiting.extend(engine.unserved.waiting());
                 snapshot.memory = vec![
                     ("requests kept for further attempts", engine.attempts.kept_bytes() as u64),
                     ("requests kept for R2P2", engine.r2p2.made_bytes as u64),
                     ("messages of R2P2 on their way", engine.r2p2.held_bytes() as u64),
                     ("requests over R2P2 that have ended", engine.r2p2.remembered_bytes() as u64),
                     ("calls waiting for a worker", engine.workers.queued_bytes()),
+                    ("calls waiting for a service", engine.unserved.held_bytes()),
                 ];
                 bytes.telemetry = engine.telemetry.heap_bytes() as u64;
                 None

@@ -5,6 +5,7 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::peer::{Offered, claim_of, reported_name};
 use crate::registry::{Called, MethodKey, MethodTypes, service_of};
+use crate::served_later::unserved_here;
 use crate::target::Target;
 use crate::{CallKey, PeerFault, PeerKey};
 use std::borrow::Cow;
@@ -136,7 +137,7 @@ impl Engine {
             let fault = if self.serves_service(&service) {
                 Fault::NoMethod { path }
             } else {
-                self.unserved_here(&path).unwrap_or(Fault::NoRoute { what: service })
+                unserved_here(self, &path).unwrap_or(Fault::NoRoute { what: service })
             };
             return self.refuse_stream(turn, peer, stream, &fault.status());
         };

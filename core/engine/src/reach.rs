@@ -83,7 +83,8 @@ impl Engine {
 
     /// Says where calls of a service go.
     pub(crate) fn set_cluster(&mut self, service: &str, sources: Vec<RemoteKey>) {
-        let Self { clusters, remotes, admission, attempts, .. } = self;
+        let Self { clusters, remotes, admission, attempts, unserved, .. } = self;
+        unserved.serve(service);
         clusters.set(remotes, service, sources, || balancing(admission, attempts, service));
     }
 

@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub calls: usize,
     /// Endpoints of services, as balancing sees them.
     pub balanced: Vec<BalancedRow>,
-    /// Services with calls that wait for a worker, and how many.
+    /// Services with calls that wait for a worker, or until somebody serves them, and how many.
     pub waiting: Vec<(String, usize)>,
     /// Further attempts at calls made here, and what kept others from being made.
     pub attempts: AttemptFigures,

@@ -8,6 +8,7 @@ use crate::gather::{Gathered, is_whole};
 use crate::limits::MESSAGE_BYTES;
 use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
+use crate::served_later::wait_for_service;
 use crate::shard::crossing::ShardSaid;
 use crate::shard::{ShardIndex, note_stays};
 use crate::source::{CallSources, caller_of, source_of};
@@ -71,7 +72,8 @@ impl Engine {
             policies.begins_at = Some(target);
         }
         let admitted = match &*opening {
-            Item::Open { metadata, body, .. } => {
+            // One that has waited for its service was admitted when it began.
+            Item::Open { metadata, body, .. } if self.calls.find(key).is_some_and(|call| !call.admitted) => {
                 self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
             }
             _ => Ok(()),
@@ -138,8 +140,9 @@ impl Engine {
                 self.arm_attempts(key, opening.body().map_or(0, Body::len));
                 self.admit_opening(turn, key, opening);
             }
+            Err(_) if self.return_opening(key, opening) => {}
             Err(fault) => {
-                if !self.return_opening(key, opening) {
+                if let Err(fault) = wait_for_service(self, turn, (key, target), opening, fault) {
                     self.drop_item(opening);
                     self.fail(turn, key, fault);
                 }
@@ -358,15 +361,6 @@ impl Engine {
         }
     }
 
-    /// Why a call of a peer for a service that has endpoints here is not taken, if it has.
-    pub(crate) fn unserved_here(&self, path: &str) -> Option<Fault> {
-        let service = service_of(path);
-        self.clusters.of_service(service).filter(|_| !self.serves_service(service))?;
-        let why = "its endpoints are for applications of this host; calls from elsewhere are forwarded only where \
-                   gateway.listen in the daemon's configuration says";
-        Some(Fault::Unreachable { endpoint: service.to_owned(), why: why.into() })
-    }
-
     /// Why a call that had endpoints has none any more.
     pub(crate) fn unserved_call(&self, key: CallKey) -> Fault {
         self.calls.find(key).map_or(Fault::Ended, |call| self.unserved(call.method))
@@ -519,6 +513,9 @@ impl Engine {
     pub(crate) fn stop_waiting(&mut self, key: CallKey) {
         if let Some(queued) = self.calls.find_mut(key).and_then(|call| call.queued.take()) {
             self.workers.stop_waiting(&queued, key);
+            if queued.at.is_none() {
+                self.unserved.leave(key);
+            }
         }
     }
 

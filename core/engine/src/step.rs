@@ -2,6 +2,7 @@
 
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
+use crate::served_later::settle_unserved;
 use trunkline_call::Instant;
 
 /// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
@@ -52,6 +53,7 @@ impl Engine {
             || self.r2p2.is_waited_for()
             || self.workers.may_be_stirred()
             || !self.unanswered.is_empty()
+            || self.unserved.has_ready()
             || self.has_more_for_shards()
     }
 
@@ -63,6 +65,7 @@ impl Engine {
         self.settle_grpc(turn);
         self.settle_r2p2(turn);
         self.settle_workers(turn);
+        settle_unserved(self, turn);
         self.settle_shards(turn);
     }
 
@@ -70,8 +73,17 @@ impl Engine {
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let r2p2 = self.r2p2.next_timeout();
         let nested = (!self.nested.is_empty() || !self.unanswered.is_empty()).then(Instant::default);
+        let unserved = self.unserved.has_ready().then(Instant::default);
         let shards = self.shards.has_parked().then(Instant::default);
         let unpacking = self.unpacking.is_waited_for().then(Instant::default);
-        self.timers.next_due().into_iter().chain(r2p2).chain(nested).chain(shards).chain(unpacking).min()
+        self.timers
+            .next_due()
+            .into_iter()
+            .chain(r2p2)
+            .chain(nested)
+            .chain(unserved)
+            .chain(shards)
+            .chain(unpacking)
+            .min()
     }
 }

@@ -73,6 +73,12 @@ class Examiner {
         // A server of gRPC says that it has no such service, a daemon that nobody serves it.
         grpc::StatusCode code = Absent(context, text("hello"), response).error_code();
         CHECK(code == grpc::StatusCode::UNIMPLEMENTED || code == grpc::StatusCode::UNAVAILABLE);
+        // Who waits until somebody serves it hears that it is too late.
+        grpc::ClientContext patient;
+        patient.set_wait_for_ready(true);
+        patient.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+        code = Absent(patient, text("hello"), response).error_code();
+        CHECK(code == grpc::StatusCode::UNIMPLEMENTED || code == grpc::StatusCode::DEADLINE_EXCEEDED);
     }
 
     static bool has(const std::multimap<grpc::string_ref, grpc::string_ref> &pairs, const char *key,

@@ -166,7 +166,10 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
     if let Some(session) = engine.sessions.find_mut(key) {
         session.holding.belongs_to(&identity);
     }
-    services.iter().for_each(|service| engine.owners.enter(key, &identity, service));
+    for service in &services {
+        engine.owners.enter(key, &identity, service);
+        engine.unserved.serve(service);
+    }
     engine.describe_again(key);
     for route in routes {
         match route {

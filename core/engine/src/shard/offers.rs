@@ -102,7 +102,13 @@ pub(crate) fn served_elsewhere(engine: &mut Engine, from: ShardIndex, offers: &O
     for offers in coming {
         shards.elsewhere.add(from, &offers, registry, telemetry);
     }
+    expect(engine, offers);
     engine.forget_unused_names();
+}
+
+/// Calls that wait for services go on whose services are among these.
+fn expect(engine: &mut Engine, offers: &Offers) {
+    offers.owners.iter().for_each(|(service, _)| engine.unserved.serve(service));
 }
 
 /// A session leaves for another shard, with what it serves: that is served there from now on.
@@ -129,5 +135,6 @@ pub(crate) fn is_brought(engine: &mut Engine, to: ShardIndex, offers: &Offers) {
     let Engine { shards, registry, telemetry, .. } = engine;
     if to != shards.own() {
         shards.elsewhere.bring(to, offers, registry, telemetry);
+        expect(engine, offers);
     }
 }

@@ -1,0 +1,61 @@
+//! Having calls wait until somebody serves their service (`unserved.rs`), and having them begin then.
+
+use crate::CallKey;
+use crate::call::Item;
+use crate::engine::{Engine, Turn};
+use crate::registry::service_of;
+use crate::service_workers::Queued;
+use crate::source::CallSources;
+use crate::target::Target;
+use trunkline_call::Fault;
+
+/// A service that comes may be waited for by thousands. A call takes about a microsecond.
+const BEGUN_PER_STEP_MAX: usize = 256;
+
+/// Has a call wait whose method nobody serves, if its caller has said that it waits.
+///
+/// # Errors
+/// What ends it.
+pub(crate) fn wait_for_service(
+    engine: &mut Engine,
+    turn: &Turn<'_>,
+    (key, target): (CallKey, Target),
+    opening: &mut Item<'_>,
+    fault: Fault,
+) -> Result<(), Fault> {
+    let Some(call) = engine.calls.find(key) else { return Err(fault) };
+    let (method, is_made_here) = (call.method, call.maker().is_some() || call.has_moved());
+    if !matches!(fault, Fault::NoRoute { .. }) || !call.waits_for_ready || !is_made_here {
+        return Err(fault);
+    }
+    if engine.draining {
+        return Err(Fault::Draining);
+    }
+    let bytes = opening.parked_bytes();
+    let Engine { unserved, calls, sessions, peers, grpc_peers, registry, limits, .. } = engine;
+    let sources = CallSources { calls, sessions, peers, grpc_peers };
+    let service = service_of(registry.path(method));
+    unserved.admit((key, service, bytes), limits, || sources.of(key))?;
+    let Some(call) = engine.calls.find_mut(key) else { return Ok(()) };
+    call.queued = Some(Queued::for_none(target, bytes));
+    call.request.waiting_since.get_or_insert(turn.now);
+    call.request.backlog.push_back(opening.take().into_owned());
+    Ok(())
+}
+
+/// Calls begin again whose service has come: so many at once.
+pub(crate) fn settle_unserved(engine: &mut Engine, turn: &mut Turn<'_>) {
+    for _ in 0..BEGUN_PER_STEP_MAX {
+        let Some(key) = engine.unserved.next_ready() else { return };
+        engine.begin_again(turn, key);
+    }
+}
+
+/// Why a call of a peer for a service that has endpoints here is not taken, if it has.
+pub(crate) fn unserved_here(engine: &Engine, path: &str) -> Option<Fault> {
+    let service = service_of(path);
+    engine.clusters.of_service(service).filter(|_| !engine.serves_service(service))?;
+    let why = "its endpoints are for applications of this host; calls from elsewhere are forwarded only where \
+               gateway.listen in the daemon's configuration says";
+    Some(Fault::Unreachable { endpoint: service.to_owned(), why: why.into() })
+}
