@@ -79,6 +79,31 @@ pub(crate) fn remove(id: u64) -> Option<Object> {
     Some(object)
 }
 
+/// Those behind which there are bytes of shared memory, with what they stand for.
+pub(crate) fn those_of_memory() -> Vec<(u64, Object)> {
+    let used = TABLE.used.load(Ordering::Relaxed).min(HANDLES_MAX);
+    let of_memory = |index: u32| {
+        let place = lock(TABLE.place(index)?)?;
+        let object = match place.object.as_ref()? {
+            object @ (Object::Message(_) | Object::Memory(_)) => object.clone(),
+            _ => return None,
+        };
+        Some((u64::from(place.generation) << 32 | u64::from(index), object))
+    };
+    (0..used).filter_map(of_memory).collect()
+}
+
+/// In a forked child, for its only thread: has a handle stand for something else. What it stood for is the parent's:
+/// nothing is done with it. A place that was locked is left alone.
+pub(crate) fn replace(id: u64, by: impl FnOnce(&Object) -> Option<Object>) {
+    let Some(mut place) = TABLE.place(id as u32).and_then(Mutex::try_lock) else { return };
+    if place.generation == (id >> 32) as u32
+        && let Some(new) = place.object.as_ref().and_then(by)
+    {
+        std::mem::forget(place.object.replace(new));
+    }
+}
+
 /// A handle for how something failed; 0 if there is no room for one: the code has to do.
 pub(crate) fn of_status(status: &Status) -> tl_status {
     if status.is_ok() {

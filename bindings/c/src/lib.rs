@@ -37,6 +37,7 @@ mod context;
 pub mod entry;
 mod event;
 pub mod foreign;
+mod forks;
 pub mod handles;
 mod lookup;
 mod memory;

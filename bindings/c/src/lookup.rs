@@ -4,10 +4,11 @@ use crate::abi::{
     tl_call, tl_channel, tl_memory, tl_message, tl_metadata, tl_queue, tl_schema, tl_server, tl_status,
 };
 use crate::handles;
-use crate::objects::{CallObject, MessageBytes, Object, QueueEvent, SchemaObject, ServerObject};
+use crate::objects::{
+    BuildingMemory, CallObject, MessageBytes, Object, QueueEvent, SchemaObject, ServerObject,
+};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use trunkline::opaque::Space;
 use trunkline::{Metadata, Status, opaque};
 use trunkline_bindings::{Cancel, CompletionQueue, DeliveredCall};
 
@@ -97,7 +98,7 @@ pub(crate) fn schema(schema: tl_schema) -> Result<Arc<SchemaObject>, Status> {
 }
 
 /// The memory behind a handle.
-pub(crate) fn memory(memory: tl_memory) -> Result<Arc<Mutex<Option<Space>>>, Status> {
+pub(crate) fn memory(memory: tl_memory) -> Result<Arc<Mutex<Option<BuildingMemory>>>, Status> {
     match handles::get(memory.id) {
         Some(Object::Memory(space)) => Ok(space),
         _ => Err(Status::invalid_argument(format!("{:#x} is no open memory", memory.id))),

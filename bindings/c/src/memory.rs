@@ -2,10 +2,8 @@
 
 use crate::abi::{tl_call, tl_channel, tl_code, tl_memory, tl_status};
 use crate::entry::enter;
-use crate::objects::{CallObject, Object};
-use crate::{checks, handles, lookup};
-use parking_lot::Mutex;
-use std::sync::Arc;
+use crate::objects::{BuildingMemory, CallObject, Object};
+use crate::{checks, forks, handles, lookup};
 use trunkline::Status;
 use trunkline::opaque::{OpaqueBody, Space};
 use trunkline_message::Extent;
@@ -54,7 +52,8 @@ fn of_channel(channel: tl_channel, bytes: usize) -> Result<Space, Status> {
 pub(crate) fn handle_of(mut space: Space, bytes: usize) -> Result<tl_memory, Status> {
     space.grow(bytes)?;
     let (data, capacity) = seen(&mut space);
-    let id = handles::insert(Object::Memory(Arc::new(Mutex::new(Some(space)))))?;
+    forks::expect();
+    let id = handles::insert(Object::memory(BuildingMemory::Own(space)))?;
     Ok(tl_memory { id, data, capacity })
 }
 
@@ -79,7 +78,11 @@ pub unsafe extern "C" fn tl_memory_grow(
             let own = foreign.read(memory)?;
             let object = lookup::memory(own)?;
             let mut space = object.lock();
-            let space = space.as_mut().ok_or_else(|| gone(own))?;
+            let building = space.as_mut().ok_or_else(|| gone(own))?;
+            if let BuildingMemory::Inherited(inherited) = building {
+                *building = BuildingMemory::Own(local_copy(inherited.bytes())?);
+            }
+            let BuildingMemory::Own(space) = building else { return Err(gone(own)) };
             space.grow(bytes)?;
             let (data, capacity) = seen(space);
             foreign.write(memory, tl_memory { data, capacity, ..own })
@@ -111,13 +114,25 @@ pub unsafe extern "C" fn tl_memory_release(memory: tl_memory) -> tl_code {
 pub(crate) fn take(memory: tl_memory, bytes: usize) -> Result<OpaqueBody, Status> {
     let object = lookup::memory(memory)?;
     handles::remove(memory.id);
-    let space = object.lock().take().ok_or_else(|| gone(memory))?;
+    let space = match object.lock().take().ok_or_else(|| gone(memory))? {
+        BuildingMemory::Own(space) => space,
+        BuildingMemory::Inherited(inherited) => local_copy(inherited.bytes())?,
+    };
     let capacity = space.bytes().len();
     if bytes > capacity {
         let why = format!("a message of {bytes} bytes was not built in memory of {capacity}");
         return Err(Status::invalid_argument(why));
     }
     Ok(OpaqueBody::built(space, bytes))
+}
+
+/// What a forked child has from its parent, in memory that can be sent.
+fn local_copy(bytes: &[u8]) -> Result<Space, Status> {
+    let mut space = Space::local(bytes.len())?;
+    if let Some(target) = space.bytes_mut().get_mut(..bytes.len()) {
+        target.copy_from_slice(bytes);
+    }
+    Ok(space)
 }
 
 fn gone(memory: tl_memory) -> Status {

@@ -4,7 +4,7 @@ use crate::abi::{tl_code, tl_message, tl_slice, tl_status};
 use crate::entry::{enter, value};
 use crate::foreign::{NOTHING, lend};
 use crate::objects::{MessageBytes, Object};
-use crate::{checks, handles, lookup};
+use crate::{checks, forks, handles, lookup};
 use std::sync::Arc;
 use trunkline::{Status, opaque};
 
@@ -13,6 +13,7 @@ pub(crate) fn handle_of(message: opaque::Message) -> Result<tl_message, Status> 
     let body = if checks::are_on() {
         MessageBytes::Copied(message.as_ref().into())
     } else {
+        forks::expect();
         MessageBytes::Received(message)
     };
     Ok(tl_message { id: handles::insert(Object::Message(Arc::new(body)))? })

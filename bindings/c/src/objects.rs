@@ -20,7 +20,40 @@ pub(crate) enum Object {
     Server(Arc<ServerObject>),
     Schema(Arc<SchemaObject>),
     /// `None` once it was sent or released.
-    Memory(Arc<Mutex<Option<Space>>>),
+    Memory(Arc<Mutex<Option<BuildingMemory>>>),
+}
+
+impl Object {
+    pub(crate) fn memory(memory: BuildingMemory) -> Self {
+        Self::Memory(Arc::new(Mutex::new(Some(memory))))
+    }
+}
+
+/// Memory that a message is built in.
+pub(crate) enum BuildingMemory {
+    Own(Space),
+    /// In a forked child: that of its parent.
+    Inherited(InheritedBytes),
+}
+
+/// In a forked child: bytes that were in shared memory of its parent, in pages of its own at the same place, which stay
+/// until it ends (`forks.rs`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InheritedBytes {
+    pub(crate) address: usize,
+    pub(crate) len: usize,
+}
+
+impl InheritedBytes {
+    pub(crate) fn data(self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.address)
+    }
+
+    pub(crate) fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: `forks.rs` has mapped these pages, and nobody unmaps them. The caller of the ABI writes to them, as
+        // to all memory it builds in, while no function of the library reads them.
+        unsafe { std::slice::from_raw_parts(self.data(), self.len) }
+    }
 }
 
 /// The bytes of a message.
@@ -29,6 +62,8 @@ pub(crate) enum MessageBytes {
     Received(opaque::Message),
     /// A block of malloc: with `TRUNKLINE_CHECKS=1`, and what was encoded here.
     Copied(Box<[u8]>),
+    /// In a forked child: a message of its parent.
+    Inherited(InheritedBytes),
 }
 
 impl MessageBytes {
@@ -36,6 +71,7 @@ impl MessageBytes {
         match self {
             Self::Received(message) => message.as_ref(),
             Self::Copied(bytes) => bytes,
+            Self::Inherited(inherited) => inherited.bytes(),
         }
     }
 }

@@ -9,6 +9,8 @@
 #include <named.v1.linear.hpp>
 #include <vectors.v1.linear.hpp>
 #include <vectors.v2.linear.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace vectors::v1;
 using trunkline::Status;
@@ -315,6 +317,47 @@ static void names() {
     static_assert(std::is_class_v<named::v1::JobClient_> && std::is_class_v<named::v1::JobService_>);
 }
 
+// A child has what its parent held: received, and being built where it would have been sent from.
+static void forked_child(ExamClient &client) {
+    now_examined = "forked child";
+    for (size_t bytes : {10, 3000000}) {
+        const std::string text(bytes, 'z');
+        Choice request(client.tl_channel_of());
+        request.set_before(2);
+        request.set_text(text);
+        auto received = client.Turn(request);
+        auto also = client.Turn(request);
+        Lists changed;
+        changed.CopyFrom(*received);
+        Choice built(client.tl_channel_of());
+        built.set_text(text);
+        CHECK(received.ok() && also.ok());
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK(received->strings(1) == text && changed.strings(1) == text && built.text() == text);
+            // Also once it is the child's own, and has grown.
+            for (int round = 0; round < 10; round++) also->add_strings(text);
+            CHECK(also->strings(0) == text && also->strings(11) == text && received->strings_size() == 2);
+            built.set_before(2);
+            built.set_text(text + text);
+            CHECK(built.text() == text + text);
+            Choice copy;
+            CHECK(copy.ParseFromString(built.SerializeAsString()) && copy.text() == text + text);
+            // It is sent, though nobody in the child serves.
+            for (Choice *each : {&copy, &built}) {
+                auto failed = client.Turn(std::move(*each));
+                CHECK(!failed && failed.status().code() == TL_UNAVAILABLE);
+            }
+            { auto gone = std::move(received); }
+            _exit(0);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(received->strings(1) == text && client.Turn(std::move(built)).ok());
+    }
+}
+
 static void calls(size_t threads) {
     now_examined = "calls";
     Exam exam;
@@ -377,6 +420,8 @@ static void calls(size_t threads) {
         CHECK(back && back->label() == std::to_string(round) + "!" && back->more(0).label() == "more");
     }
     CHECK(echo->done_writing().ok() && echo->finish().ok());
+
+    forked_child(client);
 
     // The same service by protobuf: the daemon converts.
     std::string wire = again.SerializeAsString();

@@ -1,0 +1,125 @@
+//! Messages in a forked child: what lies in shared memory is not there, for the mappings are the parent's alone, and
+//! whoever holds an address of it would fault.
+//!
+//! So the bytes of all messages and memory with open handles are copied before a fork, and put back in the child into
+//! pages of its own at the same place. There they can be read, changed and sent like any others; they stay until the
+//! child ends. What another thread receives while this one forks is not among them: that thread is not in the child.
+//! A process that holds nothing pays a look at its handles. `vfork` and `posix_spawn` come by here not at all.
+
+use crate::handles;
+use crate::objects::{BuildingMemory, InheritedBytes, MessageBytes, Object};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::cell::RefCell;
+use std::panic::catch_unwind;
+use std::ptr::without_provenance_mut;
+use std::sync::{Arc, Once};
+use trunkline_message::Extent;
+
+thread_local! {
+    /// Of the thread that forks, from before until after.
+    static COPIES: RefCell<Vec<CopiedMessage>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a handle stands for, and its bytes.
+struct CopiedMessage {
+    handle: u64,
+    address: usize,
+    bytes: Vec<u8>,
+}
+
+impl CopiedMessage {
+    fn of(handle: u64, memory: &[u8]) -> Option<Self> {
+        let mut bytes = Vec::new();
+        // What there is no room for is not there in the child.
+        bytes.try_reserve_exact(memory.len()).ok()?;
+        bytes.extend_from_slice(memory);
+        Some(Self { handle, address: memory.as_ptr().addr(), bytes })
+    }
+
+    fn end(&self) -> usize {
+        self.address + self.bytes.len()
+    }
+}
+
+/// Has forks of this process come by here. To be called before there is a message.
+pub(crate) fn expect() {
+    static EXPECTED: Once = Once::new();
+    EXPECTED.call_once(|| {
+        // SAFETY: the three functions live as long as this library: the C library forgets them when it is unloaded.
+        // Without memory for the entry, forks are as they were.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    });
+}
+
+extern "C" fn before() {
+    let _ = catch_unwind(|| {
+        let copies: Vec<CopiedMessage> = handles::those_of_memory().into_iter().filter_map(copied).collect();
+        let _ = COPIES.try_with(|kept| kept.replace(copies));
+    });
+}
+
+extern "C" fn in_parent() {
+    let _ = COPIES.try_with(RefCell::take);
+}
+
+extern "C" fn in_child() {
+    let _ = catch_unwind(|| {
+        let mut copies = COPIES.try_with(RefCell::take).unwrap_or_default();
+        copies.sort_unstable_by_key(|copy| copy.address);
+        // Those that share pages are put back together.
+        let page_bytes = rustix::param::page_size();
+        let page_of = |address: usize| address / page_bytes * page_bytes;
+        let shares =
+            |one: &CopiedMessage, next: &CopiedMessage| page_of(one.end() - 1) >= page_of(next.address);
+        for together in copies.chunk_by(shares) {
+            let (Some(first), Some(last)) = (together.first(), together.last()) else { continue };
+            let begin = page_of(first.address);
+            if map(begin, page_of(last.end() - 1) + page_bytes - begin) {
+                together.iter().for_each(put_back);
+            }
+        }
+    });
+}
+
+fn copied((handle, object): (u64, Object)) -> Option<CopiedMessage> {
+    match object {
+        Object::Message(message) => match &*message {
+            MessageBytes::Received(message) => CopiedMessage::of(handle, message.as_ref()),
+            MessageBytes::Copied(_) | MessageBytes::Inherited(_) => None,
+        },
+        Object::Memory(memory) => match &*memory.lock() {
+            Some(BuildingMemory::Own(space)) => CopiedMessage::of(handle, space.bytes()),
+            Some(BuildingMemory::Inherited(_)) | None => None,
+        },
+        _ => None,
+    }
+    .filter(|copy| !copy.bytes.is_empty())
+}
+
+/// Whether there are pages of this process there now. Where something is, it was inherited.
+fn map(address: usize, bytes: usize) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: nothing that is mapped is replaced, so no reference is invalidated.
+    let place = unsafe {
+        mmap_anonymous(without_provenance_mut(address), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+    };
+    let Ok(place) = place else { return false };
+    let is_there = place.expose_provenance() == address;
+    if !is_there {
+        // A kernel before 4.17 takes the address for a wish.
+        // SAFETY: these pages were mapped above, and nobody knows of them.
+        let _ = unsafe { munmap(place, bytes) };
+    }
+    is_there
+}
+
+fn put_back(copy: &CopiedMessage) {
+    let inherited = InheritedBytes { address: copy.address, len: copy.bytes.len() };
+    // SAFETY: `map` has mapped these bytes, of which nobody has a reference in this process: its only thread is here.
+    unsafe { std::ptr::copy_nonoverlapping(copy.bytes.as_ptr(), inherited.data(), inherited.len) };
+    handles::replace(copy.handle, |object| match object {
+        Object::Message(_) => Some(Object::Message(Arc::new(MessageBytes::Inherited(inherited)))),
+        Object::Memory(_) => Some(Object::memory(BuildingMemory::Inherited(inherited))),
+        _ => None,
+    });
+}
