@@ -88,7 +88,7 @@ impl CallOpening {
                 CallEvent::Message(_) => {
                     // Not by the flag: that is the caller's, who may use it for other calls.
                     opened.let_go();
-                    let status = Status::internal("the server sent more than one response");
+                    let status = cardinality("the server sent more than one response");
                     return Answered { message: None, status, ..answered };
                 }
                 CallEvent::RequestsEnd => {}
@@ -123,7 +123,7 @@ impl CallOpening {
 impl Answered {
     fn ended(self, status: Status) -> Self {
         let status = match (&self.message, status.is_ok()) {
-            (None, true) => Status::internal("the server ended the call without a response"),
+            (None, true) => cardinality("the server ended the call without a response"),
             _ => status,
         };
         let message = self.message.filter(|_| status.is_ok());
@@ -235,6 +235,11 @@ async fn within<F: Future>(scope: Option<Scope>, work: F) -> F::Output {
         None => work.as_mut().poll(cx),
     })
     .await
+}
+
+/// The code is that of gRPC's page of status codes: "response cardinality violation".
+fn cardinality(what: &str) -> Status {
+    Status::unimplemented(what).with_execution(Execution::Executed)
 }
 
 fn not_made() -> Status {

@@ -557,3 +557,75 @@ def test_handlers_that_are_no_coroutines_run_in_threads(pool):
         await server.stop(5)
 
     asyncio.run(part())
+
+
+def test_what_cannot_be_written_or_read_is_internal():
+    def broken(_):
+        raise ValueError("on order")
+
+    async def part(stage):
+        path = "/pyexam.v1.Exam/"
+        text = pb.Text(text="x y").SerializeToString()
+        for call in (
+            lambda: stage.channel.unary_unary(path + "Echo", request_serializer=broken)(b"x"),
+            lambda: stage.channel.stream_unary(path + "Join", request_serializer=broken)(iter([b"x"])),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match="Exception serializing request!") as caught:
+                await call()
+            assert caught.value.code() == grpc.StatusCode.INTERNAL
+        words = stage.channel.unary_stream(path + "Words", response_deserializer=broken)(text)
+        for call in (
+            stage.channel.unary_unary(path + "Echo", response_deserializer=broken)(text),
+            stage.channel.stream_unary(path + "Join", response_deserializer=broken)(iter([text])),
+            words.read(),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match="Exception deserializing response!") as caught:
+                await call
+            assert caught.value.code() == grpc.StatusCode.INTERNAL
+        assert await words.code() == grpc.StatusCode.INTERNAL
+        # The stream takes others meanwhile.
+        call = stage.stub.Chat()
+        with pytest.raises(grpc.aio.AioRpcError, match="Exception serializing request!"):
+            await call.write("no message")
+        await call.write(pb.Text(text="one"))
+        assert (await call.read()).text == "one"
+
+    run(part)
+
+
+def test_nothing_is_written_after_done_writing():
+    async def part(stage):
+        call = stage.stub.Chat()
+        await call.write(pb.Text(text="one"))
+        await call.done_writing()
+        await call.done_writing()
+        with pytest.raises(asyncio.InvalidStateError):
+            await call.write(pb.Text(text="two"))
+        assert (await call.read()).text == "one" and await call.read() is trunkline.aio.EOF
+
+    run(part)
+
+
+def test_a_call_that_waits_for_ready_waits_for_its_service():
+    async def part(stage):
+        echo = stage.channel.unary_unary("/pyexam.v1.AioLater/Echo")
+        late = echo(b"x", timeout=0.05, wait_for_ready=True)
+        assert await late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        cancelled = echo(b"x", wait_for_ready=True)
+        await asyncio.sleep(0)
+        assert cancelled.cancel()
+        waiting = [echo(str(number).encode(), wait_for_ready=True) for number in range(20)]
+        await asyncio.sleep(0.05)
+        assert not any(call.done() for call in waiting)
+        server = trunkline.aio.server(**WHERE)
+
+        async def same(request, context):
+            return request
+
+        methods = {"Echo": grpc.unary_unary_rpc_method_handler(same)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.AioLater", methods)])
+        await server.start()
+        assert await asyncio.gather(*waiting) == [str(number).encode() for number in range(20)]
+        await server.stop(None)
+
+    run(part)

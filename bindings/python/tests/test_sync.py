@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent import futures
 
 import exam_pb2 as pb
@@ -443,7 +444,7 @@ def test_a_second_response_ends_one_call_and_no_later_one(stub):
     with trunkline.insecure_channel(**WHERE) as channel:
         words = channel.unary_unary("/pyexam.v1.Exam/Words")
         failed = failure(lambda: words(pb.Text(text="a b").SerializeToString()))
-        assert failed.code() == grpc.StatusCode.INTERNAL
+        assert failed.code() == grpc.StatusCode.UNIMPLEMENTED
         assert words(pb.Text(text="alone").SerializeToString()) == pb.Text(text="alone").SerializeToString()
 
 
@@ -453,3 +454,171 @@ def test_a_message_that_cannot_be_sent_ends_its_call():
     environment = dict(os.environ, TRUNKLINE_HEAP_BYTES="4 MiB", PYEXAM=os.path.dirname(pb.__file__))
     ran = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def until(holds):
+    """Asks until something holds, as a loop of a program does."""
+    while not holds():
+        time.sleep(0.001)
+
+
+def test_a_future_is_done_though_nobody_waits_for_it(exam, stub):
+    future = stub.Echo.future(pb.Text(text="x"))
+    until(future.done)
+    assert not future.running() and not future.cancelled() and future.result(timeout=0).text == "x"
+    assert future.exception() is None and future.traceback() is None
+    assert future.result() is future.result()
+    failed = stub.Echo.future(pb.Text(text="abort"))
+    until(lambda: not failed.running())
+    assert failed.exception(timeout=0) is failed and failed.code() == grpc.StatusCode.ABORTED
+    joined = stub.Join.future(iter([pb.Text(text="a"), pb.Text(text="b")]))
+    until(joined.done)
+    assert joined.result().text == "a b"
+    # Nobody asks before it has ended.
+    quiet = stub.Echo.future(pb.Text(text="x"))
+    assert stub.Echo(pb.Text(text="y")).text == "y"
+    while not quiet.done():
+        assert stub.Echo(pb.Text(text="y")).text == "y"
+    many = [stub.Echo.future(pb.Text(text=str(number))) for number in range(200)]
+    until(lambda: all(future.done() for future in many))
+    assert [future.result().text for future in many] == [str(number) for number in range(200)]
+
+
+def test_a_stream_is_over_though_nobody_waits_for_it(stub):
+    late = stub.Echo.future(pb.Text(text="hang"), timeout=0.05)
+    until(late.done)
+    assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    gone = stub.Words(pb.Text(text="fail"))
+    until(lambda: not gone.is_active())
+    assert gone.done() and gone.exception() is gone and gone.code() == grpc.StatusCode.DATA_LOSS
+    words = stub.Words(pb.Text(text="a b"))
+    # What it has answered is read first.
+    assert [word.text for word in words] == ["a", "b"]
+    assert words.done() and not words.running() and words.exception() is None
+
+
+def test_waits_of_futures_have_timeouts(exam, stub):
+    exam.over.clear()
+    hanging = stub.Echo.future(pb.Text(text="hang"))
+    for wait in (hanging.result, hanging.exception, hanging.traceback):
+        with pytest.raises(grpc.FutureTimeoutError):
+            wait(timeout=0.01)
+    assert hanging.cancel() and not hanging.cancel()
+    for wait in (hanging.result, hanging.exception, hanging.traceback):
+        with pytest.raises(grpc.FutureCancelledError):
+            wait(timeout=0.01)
+    failed = stub.Echo.future(pb.Text(text="abort"))
+    assert failed.traceback(timeout=60) is not None
+    assert failure(lambda: stub.Echo(pb.Text(text="abort"))).traceback() is not None
+    waiting = stub.Chat(iter(()), timeout=60)
+    assert waiting.exception(timeout=60) is None and waiting.traceback() is None
+    exam.over.set()
+    exam.over.clear()
+
+
+def test_a_callback_comes_though_nobody_keeps_the_future_and_once(stub):
+    told = []
+    for number in range(50):
+        future = stub.Echo.future(pb.Text(text=str(number)))
+        future.add_done_callback(lambda call: told.append(call.result().text))
+        future.add_done_callback(lambda call: 1 / 0)
+        del future
+    gc.collect()
+    until(lambda: len(told) == 50)
+    assert sorted(told, key=int) == [str(number) for number in range(50)]
+    done = stub.Echo.future(pb.Text(text="x"))
+    done.result()
+    done.add_done_callback(told.append)
+    assert told[-1] is done
+
+
+def test_what_cannot_be_written_or_read_is_internal():
+    def broken(_):
+        raise ValueError("on order")
+
+    methods = {
+        "Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request),
+        "Words": grpc.unary_stream_rpc_method_handler(lambda request, context: iter([b"a", b"b"])),
+        "Join": grpc.stream_unary_rpc_method_handler(lambda requests, context: b"".join(requests)),
+        "Fails": grpc.unary_stream_rpc_method_handler(lambda request, context: (1 / 0 for _ in "ab")),
+    }
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=4), **WHERE)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Broken", methods)])
+    server.start()
+    server.ready()
+    with trunkline.insecure_channel(**WHERE) as channel:
+        path = "/pyexam.v1.Broken/"
+        written = channel.unary_unary(path + "Echo", request_serializer=broken)
+        words = channel.unary_stream(path + "Words", request_serializer=broken)
+        joined = channel.stream_unary(path + "Join", request_serializer=broken)
+        unwritten = (lambda: written(b"x"), lambda: written.future(b"x"), lambda: words(b"x"), lambda: joined(iter([b"x"])))
+        for call in unwritten:
+            failed = failure(call)
+            assert (failed.code(), failed.details()) == (grpc.StatusCode.INTERNAL, "Exception serializing request!")
+        echo = channel.unary_unary(path + "Echo", response_deserializer=broken)
+        words = channel.unary_stream(path + "Words", response_deserializer=broken)(b"x")
+        joined = channel.stream_unary(path + "Join", response_deserializer=broken)
+        unread = (lambda: echo(b"x"), echo.future(b"x").result, lambda: next(words), lambda: joined(iter([b"x"])))
+        for call in unread:
+            failed = failure(call)
+            assert (failed.code(), failed.details()) == (grpc.StatusCode.INTERNAL, "Exception deserializing response!")
+        assert words.code() == grpc.StatusCode.INTERNAL
+        fails = failure(lambda: list(channel.unary_stream(path + "Fails")(b"x")))
+        assert fails.code() == grpc.StatusCode.UNKNOWN
+        assert fails.details() == "Exception iterating responses: division by zero"
+    assert server.stop(None).wait(60)
+
+
+def test_metadata_that_cannot_be_sent_is_a_value_error(stub):
+    for metadata in ((("bad key", "x"),), (("text", "a\nb"),)):
+        with pytest.raises(ValueError):
+            stub.Echo(pb.Text(text="x"), metadata=metadata)
+
+
+def served_later(service):
+    """A server that is started by the test."""
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=4), **WHERE)
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, methods)])
+    return server
+
+
+def test_a_call_that_waits_for_ready_waits_for_its_service(stub):
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Later/Echo")
+        assert failure(lambda: echo(b"x")).code() == grpc.StatusCode.UNAVAILABLE
+        late = failure(lambda: echo(b"x", timeout=0.05, wait_for_ready=True))
+        assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        cancelled = echo.future(b"x", wait_for_ready=True)
+        assert cancelled.cancel()
+        waiting = [echo.future(str(number).encode(), wait_for_ready=True) for number in range(20)]
+        with pytest.raises(grpc.FutureTimeoutError):
+            waiting[0].result(timeout=0.05)
+        for _ in range(2):
+            assert not any(future.done() for future in waiting)
+            server = served_later("pyexam.v1.Later")
+            server.start()
+            assert [future.result(60) for future in waiting] == [str(number).encode() for number in range(20)]
+            # It leaves, and another comes.
+            assert server.stop(None).wait(60)
+            waiting = [echo.future(str(number).encode(), wait_for_ready=True) for number in range(20)]
+        for future in waiting:
+            assert future.cancel()
+
+
+def test_closing_a_channel_cancels_what_waits_for_a_service(stub):
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Never/Echo")
+        future = echo.future(b"x", wait_for_ready=True)
+        assert not future.done()
+    assert (future.code(), future.done()) == (grpc.StatusCode.CANCELLED, True)
+    assert failure(future.result).details() == "Channel closed!"
+
+
+def test_a_server_may_be_stopped_again_and_again():
+    server = served_later("pyexam.v1.Stopped")
+    server.start()
+    server.ready()
+    events = [server.stop(grace) for grace in (10, None, 10, 0)]
+    assert all(event.wait(60) for event in events) and server.stop(None).wait(60)
+    assert not server.wait_for_termination(1)

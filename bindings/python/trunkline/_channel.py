@@ -1,6 +1,8 @@
 """A channel for code that grpcio's plugin has generated, waiting on the caller's thread."""
 
+import itertools
 import logging
+import os
 import threading
 import time
 import weakref
@@ -8,7 +10,16 @@ import weakref
 import grpc
 
 from . import _library
-from ._errors import FailedCall, code_of
+from ._errors import (
+    NO_RESPONSE,
+    TOO_MANY_RESPONSES,
+    UNREADABLE,
+    UNSENDABLE,
+    FailedCall,
+    code_of,
+    execution_of,
+    traceback_of,
+)
 from ._library import Ending, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
 
 _LOG = logging.getLogger(__name__)
@@ -71,8 +82,17 @@ class _Method:
         method = method.decode("ascii") if isinstance(method, bytes) else method
         self._library = library
         self._method, self._method_bytes = as_slice(method.encode("ascii"))
-        self._serialize = serializer or _identity
+        self._serializer = serializer or _identity
         self._deserialize = deserializer or _identity
+
+    def _serialize(self, request):
+        try:
+            return self._serializer(request)
+        except Exception as error:
+            if self._library.names_fields:
+                raise
+            _LOG.exception("Exception serializing message!")
+            raise FailedCall(UNSENDABLE) from error
 
     def _open(self, request, timeout, metadata, wait_for_ready, credentials, compression):
         """Opens a call: with its only request, or, for None, with requests to follow."""
@@ -138,7 +158,11 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
         try:
             if code:
                 raise FailedCall(_library.ending_of(status[0]), pairs(event.headers))
-            response = self._deserialize(self._library.take(event))
+            try:
+                response = self._deserialize(self._library.take(event))
+            except Exception as error:
+                _LOG.exception("Exception deserializing message!")
+                raise FailedCall(UNREADABLE, pairs(event.headers)) from error
             if not with_call:
                 return response, None
             return response, _Succeeded(pairs(event.headers), pairs(event.trailers), response)
@@ -157,6 +181,9 @@ class _Succeeded(FailedCall):
         return self._response
 
     def exception(self, timeout=None):
+        return None
+
+    def traceback(self, timeout=None):
         return None
 
 
@@ -195,6 +222,8 @@ class _Opening:
         self.queue = _library.new_queue()
         self._release = weakref.finalize(self, lib.tl_queue_release, self.queue)
         self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self._told = []
         self._ending = None  # why it could not be opened
 
     def begin(self):
@@ -207,6 +236,13 @@ class _Opening:
         self._is_over.wait()
         return self._ending
 
+    def when_over(self, told):
+        """Calls `told` when it is open or cannot be: at once, or by the thread that waits."""
+        with self._lock:
+            if not self._is_over.is_set():
+                return self._told.append(told)
+        return told()
+
     def _look(self, timeout_ns):
         event, count = ffi.new("tl_event *"), ffi.new("size_t *")
         if lib.tl_queue_next(self.queue, event, 1, timeout_ns, count, ffi.NULL) == 0 and not count[0]:
@@ -215,8 +251,102 @@ class _Opening:
             self._ending = end_of(event) if event.code else None
             lib.tl_event_clear(event)
         self._release()
-        self._is_over.set()
+        with self._lock:
+            self._is_over.set()
+            told, self._told = self._told, []
+        for each in told:
+            call_back(each)
         return True
+
+
+class _Ends:
+    """Which calls have ended, though nobody waits for them: it is looked at when somebody asks, and by a thread, one for
+    all calls of the process, once a callback or a wait with a timeout needs one."""
+
+    _ROOM = 64
+
+    def __init__(self):
+        self._queue = _library.new_queue()
+        self._lock = threading.Lock()
+        self._tags = itertools.count(1)
+        self._watched = {}  # calls, or weak references to them, by tag
+        self._thread = None
+
+    def watch(self, stream, keeps=False):
+        """Has a call be told of its end; `keeps` it until then, though nobody else does."""
+        with self._lock:
+            begins = stream._watched_by is not self
+            if begins:
+                stream._watched_by, stream._watch_tag = self, next(self._tags)
+                self._watched[stream._watch_tag] = weakref.ref(stream)
+            if keeps and stream._watch_tag in self._watched:
+                self._watched[stream._watch_tag] = stream
+        if begins:
+            if stream._opening is None:
+                self._begin(stream._watch_tag)
+            else:
+                stream._opening.when_over(lambda ends=self, tag=stream._watch_tag: ends._begin(tag))
+
+    def look(self):
+        """Tells the calls that have ended."""
+        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
+        while lib.tl_queue_next(self._queue, events, self._ROOM, 0, count, ffi.NULL) == 0 and count[0]:
+            self._tell(events, count[0])
+
+    def tell_by_a_thread(self):
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="trunkline-ends", daemon=True)
+                self._thread.start()
+
+    def _begin(self, tag):
+        stream = self._stream(tag)
+        if stream is None or lib.tl_call_watch(stream._call, self._queue, tag, ffi.NULL):
+            # It is gone, could not be opened, or its end is known.
+            self._end(tag)
+
+    def _stream(self, tag):
+        found = self._watched.get(tag)
+        return found() if isinstance(found, weakref.ref) else found
+
+    def _run(self):
+        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
+        while not lib.tl_queue_next(self._queue, events, self._ROOM, -1, count, ffi.NULL):
+            self._tell(events, count[0])
+
+    def _tell(self, events, count):
+        tags = [events[index].tag for index in range(count)]
+        for index in range(count):
+            lib.tl_event_clear(ffi.addressof(events, index))
+        for tag in tags:
+            self._end(tag)
+
+    def _end(self, tag):
+        stream = self._stream(tag)
+        self._watched.pop(tag, None)
+        if stream is not None:
+            call_back(stream.note_end)
+
+
+_ends = None  # of this process
+
+
+def _ends_of_process():
+    global _ends
+    if _ends is None:
+        # Without a lock, which a forked child could find taken: of two threads one is too late.
+        made = _Ends()
+        _ends = _ends or made
+    return _ends
+
+
+def _forget_ends():
+    global _ends
+    # The parent's queue, and its thread, which is not here.
+    _ends = None
+
+
+os.register_at_fork(after_in_child=_forget_ends)
 
 
 class Stream(grpc.RpcError, grpc.Call, grpc.Future):
@@ -235,7 +365,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         self._waiting = []  # responses that came while something else was asked for
         self._ending = ending
         self._callbacks = []
-        self._watcher = None
+        self._watched_by = self._watch_tag = None  # by whom its end is told
         self._last = None  # the end, once it was received
         self._is_cancelled = False  # by the caller, here
 
@@ -282,7 +412,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             if self._last is not None:
                 self._end(self._last)
 
-    def _read_rest(self):
+    def note_end(self):
         """The call has ended; perhaps nobody reads. What the handler has answered is read before its end is told."""
         with self._receiving:
             while self._last is None and self._ending is None:
@@ -299,15 +429,33 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
                 self._receive()
             message = self._waiting.pop(0) if self._waiting else None
             is_read = self._last is not None and not self._waiting
+        response, unreadable = None, None
+        if message is not None:
+            try:
+                response = self._deserialize(message)
+            except Exception as error:
+                _LOG.exception("Exception deserializing message!")
+                unreadable = error
+                self._end(UNREADABLE)
         if is_read:
             self._end(self._last)
+        if unreadable is not None:
+            raise self from unreadable
         if message is not None:
-            return self._deserialize(message)
+            return response
         if self._ending.code == 0:
             raise StopIteration
         raise self
 
     def _is_over(self):
+        return self._ending is not None
+
+    def _look(self):
+        """Whether the call has ended, which nobody may have waited for."""
+        if self._ending is None:
+            ends = _ends_of_process()
+            ends.watch(self)
+            ends.look()
         return self._ending is not None
 
     # ---- sending
@@ -339,13 +487,13 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     def execution(self):
         """`"executed"`, `"not executed"` (calling again is sound) or `"unknown"`."""
         self._until(self._is_over)
-        return ("executed", "not executed", "unknown")[self._ending.execution]
+        return execution_of(self._ending)
 
     def debug_error_string(self):
         return str(self)
 
     def is_active(self):
-        return self._ending is None
+        return not self._look()
 
     def time_remaining(self):
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
@@ -361,31 +509,27 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         """Its channel is closed."""
         self._cut_short(grpc.StatusCode.CANCELLED, "Channel closed!")
 
-    def fail_requests(self, error):
+    def fail_requests(self, code, details):
         """Its requests cannot be had: as with grpcio, that ends the call."""
-        self._cut_short(grpc.StatusCode.UNKNOWN, f"Exception iterating requests: {error!r}")
+        self._cut_short(code, details)
 
     def _cut_short(self, code, details):
         # What is received from here on is not the end any more; the release cancels.
         return self._end(Ending(code.value[0], details, (), lib.TL_EXECUTION_UNKNOWN))
 
     def add_callback(self, callback):
-        """Called when the call has ended: by whoever waits for it, or by a thread that this starts."""
+        """Called when the call has ended: by whoever waits for it, or by a thread that tells of ends."""
+        return self._add_callback(callback, False)
+
+    def _add_callback(self, callback, keeps):
         with self._lock:
             if self._ending is not None:
                 return False
             self._callbacks.append(callback)
-        self._watch()
+        ends = _ends_of_process()
+        ends.watch(self, keeps)
+        ends.tell_by_a_thread()
         return True
-
-    def _watch(self):
-        """Callbacks must be called though nobody waits, and nothing is taken from whoever iterates."""
-        with self._lock:
-            if self._watcher is not None:
-                return
-            watching = (self._call, self._opening, weakref.ref(self))
-            self._watcher = threading.Thread(target=_watch, args=watching, daemon=True)
-        self._watcher.start()
 
     # ---- the future
 
@@ -399,33 +543,45 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return self._is_cancelled and self._ending is not None
 
     def running(self):
-        return self._ending is None
+        return not self._look()
 
     def done(self):
-        return self._ending is not None
+        return self._look()
+
+    def _wait(self, timeout):
+        """Waits for the end; whether it was a good one."""
+        if timeout is None:
+            self._until(self._is_over)
+        elif not self._look():
+            over = threading.Event()
+            if self._add_callback(over.set, False) and not over.wait(timeout):
+                with self._lock:
+                    if over.set in self._callbacks:
+                        self._callbacks.remove(over.set)
+                raise grpc.FutureTimeoutError()
+        if self.cancelled():
+            raise grpc.FutureCancelledError()
+        return self._ending.code == 0
 
     def result(self, timeout=None):
-        self._until(self._is_over)
-        if self._ending.code:
+        if not self._wait(timeout):
             raise self
         return self
 
     def exception(self, timeout=None):
-        self._until(self._is_over)
-        return self if self._ending.code else None
+        return None if self._wait(timeout) else self
 
     def traceback(self, timeout=None):
-        return self.__traceback__
+        return None if self._wait(timeout) else traceback_of(self)
 
     def add_done_callback(self, fn):
-        if not self.add_callback(lambda: fn(self)):
+        if not self._add_callback(lambda: fn(self), True):
             fn(self)
 
     def __str__(self):
         if self._ending is None:
             return "a call in flight"
-        how = ("executed", "not executed", "unknown")[self._ending.execution]
-        return f"{code_of(self._ending.code).name}: {self._ending.message} ({how})"
+        return f"{code_of(self._ending.code).name}: {self._ending.message} ({execution_of(self._ending)})"
 
     __repr__ = __str__
 
@@ -438,68 +594,52 @@ def _feed(call, opening, requests, serialize, stream):
     """Sends requests. The stream is not kept by this: who drops it ends the call, whatever the iterator waits for."""
     if opening is not None and opening.wait():
         return
+
+    def fail(code, details):
+        if (fed := stream()) is not None:
+            fed.fail_requests(code, details)
+
     try:
         for request in requests:
-            message, _kept = as_slice(serialize(request))
+            try:
+                message, _kept = as_slice(serialize(request))
+            except FailedCall as error:
+                return fail(error.code(), error.details())
             if lib.tl_call_send(call, message, 0, _library.NO_QUEUE, 0, ffi.NULL):
-                return
+                return None
         lib.tl_call_end_requests(call, ffi.NULL)
     except Exception as error:
         _LOG.exception("exception iterating requests")
-        if (fed := stream()) is not None:
-            fed.fail_requests(error)
-
-
-def _watch(call, opening, stream):
-    """Waits for the end of a call, of which nothing is received before that."""
-    if opening is not None:
-        opening.wait()
-    lib.tl_call_watch(call, _library.NO_QUEUE, 0, ffi.NULL)
-    if (watched := stream()) is not None:
-        watched._read_rest()
+        fail(grpc.StatusCode.UNKNOWN, f"Exception iterating requests: {error!r}")
+    return None
 
 
 class _Response(Stream):
-    """The future of a call's one response. A thread is started only by those who want a callback or wait in vain."""
+    """The future of a call's one response."""
 
-    def _watch(self):
-        with self._lock:
-            if self._watcher is not None:
-                return
-            self._watcher = threading.Thread(target=self._until, args=(self._is_over,), daemon=True)
-        self._watcher.start()
+    _result = None
 
-    @property
-    def _over(self):
-        with self._lock:
-            if "_ended" not in self.__dict__:
-                self._ended = threading.Event()
-                if self._ending is None:
-                    self._callbacks.insert(0, self._ended.set)
-                else:
-                    self._ended.set()
-            return self._ended
+    def note_end(self):
+        """The call has ended: its one response is here, too."""
+        self._until(self._is_over)
 
-    def _wait(self, timeout):
-        if timeout is None:
-            return self._until(self._is_over)
-        over = self._over
-        self._watch()
-        if not over.wait(timeout):
-            raise grpc.FutureTimeoutError()
+    def _end(self, ending):
+        if ending.code == 0:
+            ending = self._read_response(ending)
+        return super()._end(ending)
+
+    def _read_response(self, ending):
+        """How a call ends whose response may be none."""
+        if len(self._waiting) != 1:
+            return TOO_MANY_RESPONSES if self._waiting else NO_RESPONSE
+        try:
+            self._result = self._deserialize(self._waiting[0])
+        except Exception:
+            _LOG.exception("Exception deserializing message!")
+            return UNREADABLE
+        return ending
 
     def result(self, timeout=None):
-        self._wait(timeout)
-        if self.cancelled():
-            raise grpc.FutureCancelledError()
-        if self._ending.code:
+        if not self._wait(timeout):
             raise self
-        if not self._waiting:
-            raise FailedCall(Ending(grpc.StatusCode.INTERNAL.value[0], "the call ended without a response", (), 0))
-        return self._deserialize(self._waiting[0])
-
-    def exception(self, timeout=None):
-        self._wait(timeout)
-        if self.cancelled():
-            raise grpc.FutureCancelledError()
-        return self if self._ending.code else None
+        return self._result

@@ -1,12 +1,40 @@
 """Codes and failed calls, as grpcio's users know them."""
 
+import sys
+
 import grpc
+
+from ._library import EXECUTED, NOT_EXECUTED, Ending
 
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def code_of(number):
     return CODES.get(number, grpc.StatusCode.UNKNOWN)
+
+
+def execution_of(ending):
+    """`"executed"`, `"not executed"` (calling again is sound) or `"unknown"`."""
+    return ("executed", "not executed", "unknown")[ending.execution]
+
+
+def traceback_of(error):
+    """The traceback of an error that perhaps nobody has raised."""
+    try:
+        raise error
+    except grpc.RpcError:
+        return sys.exc_info()[2]
+
+
+# What a client says itself, in grpcio's words where it has some.
+UNSENDABLE = Ending(grpc.StatusCode.INTERNAL.value[0], "Exception serializing request!", (), NOT_EXECUTED)
+UNREADABLE = Ending(grpc.StatusCode.INTERNAL.value[0], "Exception deserializing response!", (), EXECUTED)
+NO_RESPONSE = Ending(
+    grpc.StatusCode.UNIMPLEMENTED.value[0], "the server ended the call without a response", (), EXECUTED
+)
+TOO_MANY_RESPONSES = Ending(
+    grpc.StatusCode.UNIMPLEMENTED.value[0], "the server sent more than one response", (), EXECUTED
+)
 
 
 class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
@@ -25,7 +53,7 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
 
     def execution(self):
         """`"executed"`, `"not executed"` (calling again is sound) or `"unknown"`."""
-        return ("executed", "not executed", "unknown")[self._ending.execution]
+        return execution_of(self._ending)
 
     def initial_metadata(self):
         return self._initial_metadata
@@ -65,7 +93,7 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
         return self
 
     def traceback(self, timeout=None):
-        return self.__traceback__
+        return traceback_of(self)
 
     def add_done_callback(self, fn):
         fn(self)

@@ -13,8 +13,6 @@ import weakref
 
 import cffi
 
-from . import _forked
-
 _PREFIX = os.environ.get("TRUNKLINE_PREFIX") or os.path.join(os.path.dirname(__file__), "prefix")
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +41,7 @@ Ending = collections.namedtuple("Ending", ("code", "message", "trailers", "execu
 DETAILS = "grpc-status-details-bin"
 NO_QUEUE = ffi.new("tl_queue *")[0]
 NO_MESSAGE = ffi.new("tl_slice *")[0]
+EXECUTED, NOT_EXECUTED, UNKNOWN = lib.TL_EXECUTED, lib.TL_NOT_EXECUTED, lib.TL_EXECUTION_UNKNOWN
 # What the library itself says to an operation in the wrong place.
 FAILED_PRECONDITION = 9
 
@@ -53,6 +52,10 @@ class LibraryError(Exception):
     def __init__(self, ending):
         super().__init__(ending.message)
         self.ending = ending
+
+
+class MetadataError(LibraryError, ValueError):
+    """Metadata that cannot be sent; `ValueError`, as with grpcio."""
 
 
 def call_back(callback, *arguments):
@@ -122,7 +125,8 @@ def metadata_handle(metadata):
         for key, value in metadata:
             name, _name = as_slice(key.lower().encode("ascii"))
             text, _text = as_slice(value if isinstance(value, bytes) else value.encode("utf-8"))
-            check(lib.tl_metadata_add(handle[0], name, text, status), status)
+            if lib.tl_metadata_add(handle[0], name, text, status):
+                raise MetadataError(ending_of(status[0]))
     except BaseException:
         lib.tl_metadata_release(handle[0])
         raise
@@ -167,14 +171,7 @@ def lent_message_of(event):
     """The message of an event where the daemon put it: its memory goes back when nothing refers to it any more."""
     slice_, message = lib.tl_message_bytes(event.message), ffi.new("tl_message *", (event.message.id,))[0]
     event.message.id = 0
-    handle = message.id
-
-    def release(_):
-        _forked.forget(handle)
-        lib.tl_message_release(message)
-
-    owned = ffi.gc(slice_.data, release)
-    _forked.hold(handle, owned, slice_.len)
+    owned = ffi.gc(slice_.data, lambda _: lib.tl_message_release(message))
     return memoryview(ffi.buffer(owned, slice_.len)).toreadonly()
 
 
@@ -266,6 +263,9 @@ class Library:
     # Messages of calls as bytes of their own.
     take = staticmethod(message_of)
 
+    # What cannot be written is told with the field that is wrong, as an exception of its own.
+    names_fields = False
+
     def __init__(self, target, socket=None, embedded=None, name=None, compression=None):
         self._settings = (target, socket, embedded, name)
         self._compression = compression
@@ -339,6 +339,7 @@ class TypedLibrary(Library):
     """A channel for linear messages of one package, which are read where they lie."""
 
     take = staticmethod(lent_message_of)
+    names_fields = True
 
     def __init__(self, library, package):
         super().__init__(None, compression=library._compression)

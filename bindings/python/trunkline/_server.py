@@ -295,7 +295,7 @@ def _answer(context, method, handlers, find):
         request = _request(handler, context)
         if handler.response_streaming:
             behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
-            for response in behavior(request, context):
+            for response in _iterated(behavior(request, context)):
                 if not context.send(_serialized(serialize, response)):
                     return None
             return context.finish(context.ending())
@@ -311,6 +311,8 @@ def _answer(context, method, handlers, find):
         context.finish(NO_REQUEST)
     except _Unreadable as error:
         context.finish(context.ending_by(str(error), grpc.StatusCode.INTERNAL))
+    except _Unanswered as error:
+        context.finish(context.ending_by(str(error)))
     except Exception as error:
         _LOG.exception("exception calling %s", method)
         context.finish(context.ending_by(f"Exception calling application: {error}"))
@@ -340,6 +342,21 @@ NO_REQUEST = Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "the method takes on
 
 class _Unreadable(Exception):
     """A request or response that is none of its type; the text is grpcio's."""
+
+
+class _Unanswered(Exception):
+    """An iterator of responses that fails; the text is grpcio's."""
+
+
+def _iterated(responses):
+    """What a handler answers. How it ends its call itself goes through."""
+    try:
+        yield from responses
+    except (Abortion, _Unwanted, _Unreadable):
+        raise
+    except Exception as error:
+        _LOG.exception("Exception iterating responses")
+        raise _Unanswered(f"Exception iterating responses: {error}") from error
 
 
 def _deserialized(deserialize, message):
@@ -478,7 +495,8 @@ class ContextWords:
 
     def _aborted(self, code, details, trailing=()):
         if code == grpc.StatusCode.OK:
-            code, details = grpc.StatusCode.UNKNOWN, "abort with OK"
+            _LOG.error("abort() called with StatusCode.OK; returning UNKNOWN")
+            code, details = grpc.StatusCode.UNKNOWN, ""
         self._code, self._details = code, details
         self._trailing = tuple(trailing) or self._trailing
         return Abortion()

@@ -17,7 +17,7 @@ import grpc.aio
 
 from . import _library, _server
 from ._channel import refuse_credentials
-from ._errors import code_of
+from ._errors import NO_RESPONSE, TOO_MANY_RESPONSES, UNREADABLE, UNSENDABLE, code_of
 from ._library import (
     Ending,
     Library,
@@ -169,6 +169,13 @@ def _queue():
     return queue
 
 
+def _aio_error(ending, initial=()):
+    how = ("executed", "not executed", "unknown")[ending.execution]
+    trailing = _metadata(ending.trailers)
+    code = code_of(ending.code)
+    return grpc.aio.AioRpcError(code, _metadata(initial), trailing, details=ending.message, debug_error_string=how)
+
+
 def _metadata(found):
     return grpc.aio.Metadata(*((key, value) for key, value in found))
 
@@ -229,8 +236,24 @@ class _Method:
         method = method.decode("ascii") if isinstance(method, bytes) else method
         self.library = library
         self.path, self._path_bytes = as_slice(method.encode("ascii"))
-        self.serialize = serializer or bytes
-        self.deserialize = deserializer or bytes
+        self._serializer = serializer or bytes
+        self._deserializer = deserializer or bytes
+
+    def serialize(self, request):
+        try:
+            return self._serializer(request)
+        except Exception as error:
+            if self.library.names_fields:
+                raise
+            _LOG.exception("Exception serializing message!")
+            raise _aio_error(UNSENDABLE) from error
+
+    def deserialize(self, response):
+        try:
+            return self._deserializer(response)
+        except Exception as error:
+            _LOG.exception("Exception deserializing message!")
+            raise _aio_error(UNREADABLE) from error
 
     def _call(self, kind, request, requests, timeout, metadata, credentials, wait_for_ready, compression):
         refuse_credentials(credentials)
@@ -404,10 +427,17 @@ class _Call:
             await self._done_writing()
         except (asyncio.CancelledError, LibraryError):
             pass
+        except grpc.aio.AioRpcError as error:
+            self._cut_short(Ending(error.code().value[0], error.details(), (), 2))
         except Exception as error:
             _LOG.exception("exception iterating requests")
-            lib.tl_call_cancel(self._handle, ffi.NULL)
-            self._end(Ending(grpc.StatusCode.UNKNOWN.value[0], f"Exception iterating requests: {error!r}", (), 2))
+            code = grpc.StatusCode.UNKNOWN.value[0]
+            self._cut_short(Ending(code, f"Exception iterating requests: {error!r}", (), 2))
+
+    def _cut_short(self, ending):
+        lib.tl_call_cancel(self._handle, ffi.NULL)
+        self._unread.clear()
+        self._end(ending)
 
     async def _send(self, request):
         """Whether the call still took it."""
@@ -459,13 +489,14 @@ class _Call:
             self._last = event.ending
 
     def _error(self, ending):
-        return grpc.aio.AioRpcError(
-            code_of(ending.code),
-            _metadata(self._initial.result() if self._initial.done() else ()),
-            _metadata(ending.trailers),
-            details=ending.message,
-            debug_error_string=("executed", "not executed", "unknown")[ending.execution],
-        )
+        return _aio_error(ending, self._initial.result() if self._initial.done() else ())
+
+    def _deserialized(self, response):
+        try:
+            return self._method.deserialize(response)
+        except grpc.aio.AioRpcError:
+            self._cut_short(UNREADABLE)
+            raise
 
     def _raise_if_failed(self):
         ending = self._over.result()
@@ -486,9 +517,7 @@ class _Call:
     def cancel(self):
         if self._over.done():
             return False
-        lib.tl_call_cancel(self._handle, ffi.NULL)
-        self._unread.clear()
-        self._end(Ending(grpc.StatusCode.CANCELLED.value[0], _CANCELLED, (), 2))
+        self._cut_short(Ending(grpc.StatusCode.CANCELLED.value[0], _CANCELLED, (), 2))
         return True
 
     def add_done_callback(self, callback):
@@ -533,14 +562,13 @@ class _OneResponse:
         self._response.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _receive_all(self):
-        response = None
+        responses = []
         while (message := await self._receive()) is not EOF:
-            response = message
+            responses = [*responses[:1], message]
         self._raise_if_failed()
-        if response is None:
-            ending = Ending(grpc.StatusCode.INTERNAL.value[0], "the call ended without a response", (), 0)
-            raise grpc.aio.AioRpcError(code_of(ending.code), details=ending.message)
-        return self._method.deserialize(response)
+        if len(responses) != 1:
+            raise _aio_error(TOO_MANY_RESPONSES if responses else NO_RESPONSE)
+        return self._deserialized(responses[0])
 
     def __await__(self):
         try:
@@ -569,7 +597,7 @@ class _ManyResponses:
         if message is EOF:
             self._raise_if_failed()
             return EOF
-        return self._method.deserialize(message)
+        return self._deserialized(message)
 
     async def _until(self, future):
         """Waits for headers, although perhaps nobody reads: one response is received ahead."""
@@ -597,9 +625,13 @@ class _ManyResponses:
 class _ManyRequests:
     """A call that is written to."""
 
+    _is_done_writing = False
+
     async def write(self, request):
         if self._feeder is not None:
             raise grpc.aio.UsageError("the requests are those of the iterator")
+        if self._is_done_writing and not self.done():
+            raise asyncio.InvalidStateError('RPC is half closed after calling "done_writing".')
         try:
             if await self._send(request):
                 return
@@ -615,6 +647,7 @@ class _ManyRequests:
     async def done_writing(self):
         if self._feeder is not None:
             raise grpc.aio.UsageError("the requests are those of the iterator")
+        self._is_done_writing = True
         await self._done_writing()
 
 
@@ -655,7 +688,7 @@ class UnaryUnaryCall(_Call, grpc.aio.UnaryUnaryCall):
                 self.cancel()
                 raise
         self._raise_if_failed()
-        return self._method.deserialize(self._response)
+        return self._deserialized(self._response)
 
 
 class UnaryStreamCall(_ManyResponses, _Call, grpc.aio.UnaryStreamCall):

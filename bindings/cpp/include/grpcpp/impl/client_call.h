@@ -153,7 +153,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         };
         Asked(receives, acts, [status, done = std::move(done)](bool has_message) {
             if (!has_message && status->ok()) {
-                *status = Status(StatusCode::INTERNAL, "an interceptor ended the call without a response");
+                *status = Status(StatusCode::UNIMPLEMENTED, "an interceptor ended the call without a response");
             }
             done(true);
         });
@@ -372,7 +372,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
             }
         }
         if (!is_given && owes_response_ && status_.ok()) {
-            status_ = Status(StatusCode::INTERNAL, "the server ended the call without a response");
+            status_ = Status(StatusCode::UNIMPLEMENTED, "the server ended the call without a response");
         }
         take_ = nullptr;
         if (auto missed = std::exchange(missed_, nullptr); missed && !is_given) missed();

@@ -56,7 +56,7 @@ Status BlockingUnaryCall(ChannelInterface *channel, const char *method, ClientCo
         status = AnsweredUnary(prepared, [&](Slice *out) { return batch->Bytes(out); }, response);
         batch->Received(status.ok());
     } else if (status.ok() && !batch->is_done()) {
-        status = Status(StatusCode::INTERNAL, "an interceptor ended the call without a response");
+        status = Status(StatusCode::UNIMPLEMENTED, "an interceptor ended the call without a response");
     }
     batch->After();
     return status;
@@ -171,11 +171,11 @@ class BlockingStream {
             bool has_last = last();
             while (Look(true)) tl_message_release(std::exchange(next_, tl_message{}));
             if (has_last || !status_.ok()) return has_last;
-            return Fail(Status(StatusCode::INTERNAL, "the server ended the call without a response"));
+            return Fail(Status(StatusCode::UNIMPLEMENTED, "the server ended the call without a response"));
         };
         bool is_done = Between(prepared_.NewBatch(), receives, ends);
         if (is_done || !status_.ok()) return status_;
-        return Status(StatusCode::INTERNAL, "an interceptor ended the call without a response");
+        return Status(StatusCode::UNIMPLEMENTED, "an interceptor ended the call without a response");
     }
 
     bool Open(const Slice &first, uint32_t flags) {
