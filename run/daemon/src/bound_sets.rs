@@ -3,7 +3,8 @@
 //! A set counts what it takes in memory, as far as that follows from what it declares: itself, its schema, and the
 //! tables for its messages. That is about twelve times its bytes mostly, and a hundred times at worst; the smallest
 //! takes some KiB and counts [`SET_BYTES_MIN`] at least. Sets that are the same are one, however many connections have
-//! bound them: a user pays for each once, and so does the host.
+//! bound them: a user pays for each once, and so does the host. A set is here from the bind that brought it, once that
+//! has taken effect, until the last connection that has it ends: nothing else keeps it by its bytes.
 
 use crate::clients::UserKey;
 use crate::config::Sessions;
@@ -22,6 +23,8 @@ pub(crate) struct BoundSets {
     of_connection: HashMap<u64, (UserKey, HashMap<usize, Arc<BoundSchema>>)>,
     of_user: HashMap<UserKey, Uses>,
     all: Uses,
+    /// The sets in `all` by the bytes they were built from, so that whoever sends the same has the same.
+    by_source: HashMap<Arc<[u8]>, Arc<BoundSchema>>,
 }
 
 /// Sets by address, which is theirs while a connection has them, and who uses each how often.
@@ -39,7 +42,13 @@ impl BoundSets {
             of_connection: HashMap::new(),
             of_user: HashMap::new(),
             all: Uses::default(),
+            by_source: HashMap::new(),
         }
+    }
+
+    /// The schema of a descriptor set, if a connection has bound it.
+    pub fn known(&self, set: &[u8]) -> Option<Arc<BoundSchema>> {
+        self.by_source.get(set).cloned()
     }
 
     /// Whether a user may have another set, which takes so many bytes; one that is `known` may be its own already, and
@@ -83,6 +92,9 @@ impl BoundSets {
         }
         self.of_user.entry(user).or_default().enter(schema);
         self.all.enter(schema);
+        if let Some(source) = &schema.source {
+            self.by_source.entry(Arc::clone(source)).or_insert_with(|| Arc::clone(schema));
+        }
     }
 
     /// A connection has gone, with what it had bound.
@@ -96,6 +108,17 @@ impl BoundSets {
                 }
             }
             self.all.leave(&schema);
+            if !self.all.has(&schema) {
+                self.forget(&schema);
+            }
+        }
+    }
+
+    /// Nobody has a set any more. Another of the same bytes may have its place.
+    fn forget(&mut self, schema: &Arc<BoundSchema>) {
+        let Some(source) = &schema.source else { return };
+        if self.by_source.get(source).is_some_and(|known| Arc::ptr_eq(known, schema)) {
+            self.by_source.remove(source);
         }
     }
 }
@@ -175,6 +198,38 @@ mod tests {
         [2, 3, 4, 4].into_iter().for_each(|connection| sets.leave(connection));
         assert!(sets.of_user.is_empty() && sets.of_connection.is_empty() && sets.all.of_set.is_empty());
         assert_eq!(sets.all.bytes, 0);
+    }
+
+    /// What a set took in the control thread's memory goes with the last connection, its bytes included; and one that
+    /// no bind has brought into effect was never there.
+    #[test]
+    fn a_set_leaves_with_the_last_connection_that_has_it() {
+        let mut sets = BoundSets::new(&Sessions::default());
+        let weak: Vec<_> = (0..100)
+            .map(|connection| {
+                let one = set(connection as usize);
+                let source = one.source.clone().unwrap();
+                assert!(sets.known(&source).is_none(), "nobody has bound it yet");
+                sets.enter(7, connection, &one);
+                sets.enter(8, 1000 + connection, &one);
+                assert!(sets.known(&source).is_some_and(|known| Arc::ptr_eq(&known, &one)));
+                sets.leave(connection);
+                assert!(sets.known(&source).is_some(), "another connection has it");
+                sets.leave(1000 + connection);
+                assert!(sets.known(&source).is_none());
+                (Arc::downgrade(&one), Arc::downgrade(&source))
+            })
+            .collect();
+        assert!(sets.by_source.is_empty());
+        assert!(weak.iter().all(|(set, bytes)| set.upgrade().is_none() && bytes.upgrade().is_none()));
+        // Two of the same bytes, as when one was built while the other was about to go: each takes itself along.
+        let (first, second) = (set(1), set(1));
+        sets.enter(7, 1, &first);
+        sets.enter(7, 2, &second);
+        sets.leave(2);
+        assert!(sets.known(first.source.as_ref().unwrap()).is_some());
+        sets.leave(1);
+        assert!(sets.by_source.is_empty());
     }
 
     /// A message is declared in a few bytes and takes hundreds.

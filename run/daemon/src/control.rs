@@ -13,7 +13,7 @@ use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
 use crate::processes::{cgroup_of, program_of};
 use crate::rights::{Refused, Rights};
-use crate::schemas::{SchemaCache, read_memfd};
+use crate::schemas::{build, read_memfd};
 use crate::shard_threads::ShardThreads;
 use crate::waker::Waker;
 use rustix::fd::{AsFd, OwnedFd};
@@ -52,7 +52,6 @@ pub(crate) struct ControlParts {
     pub messages: Receiver<ControlMessage>,
     pub waker: Arc<Waker>,
     pub config: Arc<Config>,
-    pub schemas: SchemaCache,
     /// Sessions there have been.
     pub sessions: u64,
     pub keys: KeySource,
@@ -72,7 +71,6 @@ pub(crate) struct Control {
     waker: Arc<Waker>,
     pub config: Arc<Config>,
     pub clients: Clients,
-    schemas: SchemaCache,
     pub sets: BoundSets,
     pub sessions: u64,
     keys: KeySource,
@@ -96,8 +94,7 @@ impl Control {
     /// # Errors
     /// The kernel has no poller left.
     pub fn new(parts: ControlParts) -> io::Result<Self> {
-        let ControlParts { listener, shards, threads, messages, waker, config, schemas, sessions, .. } =
-            parts;
+        let ControlParts { listener, shards, threads, messages, waker, config, sessions, .. } = parts;
         let poller = Poller::new()?;
         poller.add(&*waker, WAKER, Interest::Read)?;
         if let Some(listener) = &listener {
@@ -113,7 +110,6 @@ impl Control {
             clients: Clients::new(config.sessions.clone()),
             sets: BoundSets::new(&config.sessions),
             config,
-            schemas,
             sessions,
             keys: parts.keys,
             keys_looked: Instant::now(),
@@ -454,12 +450,11 @@ impl Control {
         let set = read_memfd(memfd, bytes)?;
         let full = |why| Refused { code: Code::ResourceExhausted, why };
         let (user, name) = self.clients.user(number);
-        let known = self.schemas.known(&set);
-        if known.is_some() {
-            self.sets.may_have((user, &name), known.as_ref(), 0).map_err(full)?;
+        if let Some(known) = self.sets.known(&set) {
+            self.sets.may_have((user, &name), Some(&known), 0).map_err(full)?;
+            return Ok(known);
         }
-        let has_room = |bytes| self.sets.may_have((user, &name), None, bytes).map_err(full);
-        self.schemas.of_bytes_if(set, has_room)
+        build(set.into(), |bytes| self.sets.may_have((user, &name), None, bytes).map_err(full))
     }
 
     fn handle_notice(&mut self, shard: usize, notice: Notice) {

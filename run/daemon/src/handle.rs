@@ -23,7 +23,6 @@ use crate::pending_connections::{ConnectionPlaces, PendingConnections};
 use crate::policies_file::Kept;
 use crate::reports::{Reported, Reports};
 use crate::samples::{SampleSink, SampleThread, SampleTotals};
-use crate::schemas::SchemaCache;
 use crate::session_rings::Sessions;
 use crate::shard::{ControlSender, Shard};
 use crate::shard_threads::{ShardThreads, THREAD_NAME, ThreadOfShard};
@@ -410,9 +409,6 @@ impl Daemon {
             messages: inbox,
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
-            schemas: inherited
-                .as_deref_mut()
-                .map_or_else(SchemaCache::default, |inherited| std::mem::take(&mut inherited.schemas)),
             sessions: inherited.map_or(0, |inherited| inherited.sessions),
             keys,
             unwritten: Arc::clone(&daemon.control.unwritten),

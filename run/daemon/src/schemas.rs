@@ -1,64 +1,51 @@
-//! Descriptor sets from applications: read from their memfd, built once, shared by all that send the same.
+//! Descriptor sets: read from the memfd an application sent, and built.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{fcntl_get_seals, fstat};
 use rustix::io::pread;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use trunkline_control::DESCRIPTOR_SET_BYTES_MAX;
 use trunkline_engine::BoundSchema;
 use trunkline_schema::Schema;
 
-/// Schemas in use, by the bytes they were built from. Entries die with the last session that uses them.
+/// The schemas of many sets that are read one after the other, each built once, for as long as that takes: those of a
+/// state that is handed over, those of the gateway. Sets that applications have bound are in
+/// [`crate::bound_sets::BoundSets`], for as long as they have them.
 #[derive(Default)]
 pub(crate) struct SchemaCache {
-    built: HashMap<Arc<[u8]>, Weak<BoundSchema>>,
-    /// Entries at which the dead ones are swept next.
-    sweeps_at: usize,
+    built: HashMap<Arc<[u8]>, Arc<BoundSchema>>,
 }
 
-/// Dead entries are swept when there are as many, and then whenever those left then have doubled.
-const SWEEP_MIN: usize = 64;
-
 impl SchemaCache {
-    /// The schema of a descriptor set, if it is in use.
-    pub fn known(&self, set: &[u8]) -> Option<Arc<BoundSchema>> {
-        self.built.get(set).and_then(Weak::upgrade)
-    }
-
     /// The schema of a descriptor set.
     ///
     /// # Errors
     /// What is wrong with it, in a sentence.
     pub fn of_bytes(&mut self, bytes: Vec<u8>) -> Result<Arc<BoundSchema>, String> {
-        self.of_bytes_if(bytes, |_| Ok(()))
-    }
-
-    /// The same, if there is room for the memory a schema would take that is not known yet. It is asked for the bytes
-    /// of the set first, before anything is made of them, and for all before the tables are built.
-    ///
-    /// # Errors
-    /// What is wrong with it, in a sentence, or that there is no room.
-    pub fn of_bytes_if<E: From<String>>(
-        &mut self,
-        bytes: Vec<u8>,
-        has_room: impl Fn(u64) -> Result<(), E>,
-    ) -> Result<Arc<BoundSchema>, E> {
-        if let Some(schema) = self.known(&bytes) {
-            return Ok(schema);
+        if let Some(schema) = self.built.get(&*bytes) {
+            return Ok(Arc::clone(schema));
         }
-        has_room(bytes.len() as u64)?;
-        let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
-        has_room(bytes.len() as u64 + schema.memory_bytes())?;
         let bytes: Arc<[u8]> = bytes.into();
-        let schema = Arc::new(BoundSchema::with_source(schema, Arc::clone(&bytes)));
-        if self.built.len() >= self.sweeps_at.max(SWEEP_MIN) {
-            self.built.retain(|_, schema| schema.strong_count() > 0);
-            self.sweeps_at = 2 * self.built.len();
-        }
-        self.built.insert(bytes, Arc::downgrade(&schema));
+        let schema = build(Arc::clone(&bytes), |_| Ok::<(), String>(()))?;
+        self.built.insert(bytes, Arc::clone(&schema));
         Ok(schema)
     }
+}
+
+/// The schema of a descriptor set, if there is room for the memory it takes: `has_room` is asked for the bytes of the
+/// set first, before anything is made of them, and for all before the tables are built.
+///
+/// # Errors
+/// What is wrong with it, in a sentence, or that there is no room.
+pub(crate) fn build<E: From<String>>(
+    bytes: Arc<[u8]>,
+    has_room: impl Fn(u64) -> Result<(), E>,
+) -> Result<Arc<BoundSchema>, E> {
+    has_room(bytes.len() as u64)?;
+    let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
+    has_room(bytes.len() as u64 + schema.memory_bytes())?;
+    Ok(Arc::new(BoundSchema::with_source(schema, bytes)))
 }
 
 /// A private copy of the descriptor set in a memfd an application sent. Only memory files are read: a pipe or a file on
@@ -91,36 +78,4 @@ pub(crate) fn read_memfd(memfd: &OwnedFd, claimed_bytes: u64) -> Result<Vec<u8>,
         }
     }
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    //! Shows that what nobody uses is swept, and that what is used is not walked for every new set.
-    use super::*;
-
-    /// A set of one file of this name.
-    fn set(name: usize) -> Vec<u8> {
-        let name = format!("{name:08}");
-        [&[0x0a, 0x0a, 0x0a, 0x08][..], name.as_bytes()].concat()
-    }
-
-    #[test]
-    fn the_dead_are_swept_when_there_are_twice_as_many_entries() {
-        let mut cache = SchemaCache::default();
-        let mut sweep_at = Vec::new();
-        let used: Vec<_> = (0..1000)
-            .map(|name| {
-                let schema = cache.of_bytes(set(name)).unwrap();
-                sweep_at.push(cache.sweeps_at);
-                schema
-            })
-            .collect();
-        sweep_at.dedup();
-        assert_eq!(sweep_at, [0, 128, 256, 512, 1024], "four sweeps, and not one for each");
-        assert!(cache.known(&set(7)).is_some());
-        drop(used);
-        let kept: Vec<_> = (1000..1100).map(|name| cache.of_bytes(set(name)).unwrap()).collect();
-        assert!(cache.known(&set(7)).is_none());
-        assert!(cache.built.len() <= SWEEP_MIN + kept.len(), "{}", cache.built.len());
-    }
 }

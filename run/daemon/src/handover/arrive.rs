@@ -75,7 +75,7 @@ pub(crate) struct Inherited {
     pub clients: Vec<InheritedClient>,
     pub shards: Vec<InheritedShard>,
     pub schemas: SchemaCache,
-    /// The schemas of the sets that came, by number. The cache alone would not keep them.
+    /// The schemas of the sets that came, by number.
     prepared: Vec<SentSchema>,
     pub stopped_ns: u64,
     /// What shards have counted, by their numbers.
