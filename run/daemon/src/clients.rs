@@ -197,7 +197,7 @@ impl Clients {
         let is_over = |user: &UserConnections| user.attached == 0 && user.unattached.is_empty();
         if self.users.get(&user).is_some_and(is_over) {
             self.users.remove(&user);
-            self.packets.forget(user);
+            self.packets.leave(user);
         }
     }
 
@@ -238,14 +238,14 @@ impl Clients {
         !self.packets.is_empty()
     }
 
-    /// Whose turn it is.
-    pub fn next_in_turn(&mut self) -> Option<u64> {
+    /// Whose turn it is: the user, and which of its connections.
+    pub fn next_in_turn(&mut self) -> Option<(UserKey, u64)> {
         loop {
-            let (_, number) = self.packets.pop()?;
+            let (user, number) = self.packets.pop()?;
             // It may have ended while it waited.
             if let Some(client) = self.all.get_mut(&number) {
                 client.waits = false;
-                return Some(number);
+                return Some((user, number));
             }
         }
     }
@@ -260,10 +260,17 @@ impl Clients {
         }
     }
 
-    /// Its turn is over and took so long. It may have more, or else the poller tells when it has.
-    pub fn turn_over(&mut self, poller: &Poller, number: u64, may_have_more: bool, took: Duration) {
+    /// The turn of a connection is over and took so long, which its user had then has taken, also where the connection
+    /// has ended with it. It may have more, or else the poller tells when it has.
+    pub fn turn_over(
+        &mut self,
+        poller: &Poller,
+        (user, number): (UserKey, u64),
+        may_have_more: bool,
+        took: Duration,
+    ) {
+        self.packets.charge(user, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let Some(client) = self.all.get(&number) else { return };
-        self.packets.charge(self.user_of(client), u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         if may_have_more {
             self.wait(poller, number);
         } else {
@@ -596,9 +603,9 @@ mod tests {
 
     /// It is looked at, and has nothing.
     fn look(clients: &mut Clients, poller: &Poller) {
-        while let Some(number) = clients.next_in_turn() {
-            assert!(matches!(clients.receive(number, &mut Vec::new()), ControlReceived::Nothing));
-            clients.turn_over(poller, number, false, Duration::ZERO);
+        while let Some(turn) = clients.next_in_turn() {
+            assert!(matches!(clients.receive(turn.1, &mut Vec::new()), ControlReceived::Nothing));
+            clients.turn_over(poller, turn, false, Duration::ZERO);
         }
     }
 
@@ -701,6 +708,25 @@ mod tests {
         assert_eq!(clients.user(numbers[0]).1, "spiffe://corp/a");
         numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
         assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
+    }
+
+    /// A connection that ends within its turn, because what it asked for was refused, say, has taken that time all the
+    /// same: its user's next connection comes behind those of others.
+    #[test]
+    fn a_turn_with_which_a_connection_ends_is_its_users_too() {
+        let (mut clients, poller) = clients(64);
+        let (dear, _theirs) = connect(&mut clients, &poller);
+        let turn = clients.next_in_turn().unwrap();
+        assert_eq!(turn.1, dear);
+        drop(clients.remove(&poller, dear));
+        clients.turn_over(&poller, turn, true, Duration::from_secs(1));
+        let (again, _theirs) = connect(&mut clients, &poller);
+        let (ours, _others) = ControlSocket::pair().unwrap();
+        let mut other = Client::new(ours);
+        other.peer = other.peer.map(|peer| PeerCredentials { uid: peer.uid + 1, ..peer });
+        let other = clients.insert(&poller, other).map_err(|(error, _)| error).unwrap();
+        assert_eq!(clients.next_in_turn().map(|(_, number)| number), Some(other));
+        assert_eq!(clients.next_in_turn().map(|(_, number)| number), Some(again));
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Control {
     fn serve(&mut self) {
         let began = Instant::now();
         for _ in 0..PACKETS_PER_TURN {
-            let Some(number) = self.clients.next_in_turn() else { return };
+            let Some((user, number)) = self.clients.next_in_turn() else { return };
             let before = Instant::now();
             let mut packet = std::mem::take(&mut self.packet);
             let received = self.clients.receive(number, &mut packet);
@@ -251,7 +251,7 @@ impl Control {
                 }
             };
             self.packet = packet;
-            self.clients.turn_over(&self.poller, number, may_have_more, before.elapsed());
+            self.clients.turn_over(&self.poller, (user, number), may_have_more, before.elapsed());
             self.end_closed(number);
             if began.elapsed() >= TURN_MAX {
                 return;
