@@ -93,7 +93,7 @@ pub struct Engine {
     /// What those that come over the network may call.
     pub(crate) peer_rules: Vec<PeerRule>,
     /// Types of methods ever bound here: each has a number by which it is handed over.
-    pub(crate) types_bound: u32,
+    pub(crate) types_bound: u64,
     pub(crate) timers: TimerTable<Due>,
     pub(crate) scratch: Scratch,
     pub(crate) telemetry: Telemetry,

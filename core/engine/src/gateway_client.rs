@@ -92,7 +92,7 @@ impl Default for GatewaySettings {
 }
 
 impl Forwarded {
-    pub fn new(number: u32, path: &str, settings: &GatewaySettings) -> Self {
+    pub fn new(number: u64, path: &str, settings: &GatewaySettings) -> Self {
         let known = settings.method(path);
         let opaque = MethodTypes::opaque(path, false);
         let pattern = known.as_ref().map_or(opaque.pattern, |(pattern, _)| *pattern);

@@ -96,8 +96,10 @@ impl Form {
 /// A method as one session sees it: calls it or serves it with these types.
 #[derive(Clone, Debug)]
 pub struct MethodTypes {
-    /// Its number among all that were ever bound here: what it is called when it is handed over.
-    pub number: u32,
+    /// Its number among all that were ever bound here: what it is called when it is handed over. No other types of this
+    /// host's have it, however often applications come and bind: numbers are not used again, and there are more of
+    /// them than can be bound ([`MethodTypes::next_number`]).
+    pub number: u64,
     /// `/package.Service/Method`, or `/package.Service/*`.
     pub path: Arc<str>,
     /// Request.
@@ -111,12 +113,12 @@ pub struct MethodTypes {
 }
 
 /// Shards of one host, at most.
-const SHARDS_MAX: u32 = 64;
+const SHARDS_MAX: u64 = 64;
 
 impl MethodTypes {
     /// The number of what is bound next on a shard. Each shard has numbers of its own: types go along with calls from
-    /// one to another.
-    pub(crate) fn next_number(bound: &mut u32, own: u16) -> u32 {
+    /// one to another. There are 2^58 of them: a million binds a second use them up in nine thousand years.
+    pub(crate) fn next_number(bound: &mut u64, own: u16) -> u64 {
         *bound = bound.wrapping_add(1);
         bound.wrapping_mul(SHARDS_MAX).wrapping_add(own.into())
     }
@@ -132,5 +134,22 @@ impl MethodTypes {
             pattern,
             whole_service,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that no types ever get the number of others that are still there.
+    use super::*;
+
+    #[test]
+    fn numbers_do_not_come_again() {
+        let mut bound = 0;
+        let first = MethodTypes::next_number(&mut bound, 1);
+        // As many as there were numbers for in 32 bits, of one shard of 64.
+        bound += 1 << 26;
+        let next = MethodTypes::next_number(&mut bound, 1);
+        assert!(next > first && next > u64::from(u32::MAX), "{first} {next}");
+        assert_ne!(MethodTypes::next_number(&mut bound.clone(), 2), MethodTypes::next_number(&mut bound, 1));
     }
 }

@@ -35,7 +35,7 @@ struct Leaving<'a> {
     /// In front: how many shards there must be is asked before the rest is read.
     shards: &'a ShardLinks,
     types: Vec<TypesState>,
-    types_bound: u32,
+    types_bound: u64,
     stream_window_bytes: u32,
     sessions: &'a Table<Session>,
     peers: &'a Table<Peer>,

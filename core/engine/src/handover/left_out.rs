@@ -54,7 +54,7 @@ impl LeftOut {
     /// Sessions that use types which are `unknown` here, by number, end.
     pub fn untyped(
         &mut self,
-        unknown: &BTreeMap<u32, LeftOutReason>,
+        unknown: &BTreeMap<u64, LeftOutReason>,
         sessions: &Table<Session>,
         registry: &Registry,
     ) {

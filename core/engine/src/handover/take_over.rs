@@ -51,7 +51,7 @@ pub enum HandoverError {
 #[derive(Deserialize)]
 struct Arriving {
     types: Vec<TypesState>,
-    types_bound: u32,
+    types_bound: u64,
     stream_window_bytes: u32,
     sessions: Table<Session>,
     peers: Table<Peer>,

@@ -15,7 +15,7 @@ use trunkline_call::Pattern;
 /// Types as they are written once.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct TypesState {
-    number: u32,
+    number: u64,
     path: String,
     input: Option<MessageState>,
     output: Option<MessageState>,
@@ -35,7 +35,7 @@ struct MessageState {
 }
 
 /// Types by number.
-pub(super) type Known = BTreeMap<u32, Arc<MethodTypes>>;
+pub(super) type Known = BTreeMap<u64, Arc<MethodTypes>>;
 
 /// Wherever types are used they are a number; [`Using::relink`] puts the types in its place again.
 impl Serialize for MethodTypes {
@@ -46,7 +46,7 @@ impl Serialize for MethodTypes {
 
 impl<'de> Deserialize<'de> for MethodTypes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = u32::deserialize(deserializer)?;
+        let number = u64::deserialize(deserializer)?;
         Ok(Self { number, ..Self::opaque("", false) })
     }
 }
