@@ -42,6 +42,9 @@ pub(crate) struct Clusters {
     table: Table<Cluster>,
     by_service: KeyedMap<Box<str>, ClusterKey>,
     by_target: KeyedMap<(RemoteKey, Box<str>), ClusterKey>,
+    /// Which have an endpoint or a name: what becomes of one is found without the others. As many as they have written.
+    #[serde(skip)]
+    by_source: KeyedMap<RemoteKey, HashSet<ClusterKey>>,
     #[serde(skip)]
     pub seed: u64,
 }
@@ -141,6 +144,7 @@ impl Clusters {
         let named = (target, cluster.service.clone());
         if self.by_target.get(&named) == Some(&key) {
             self.by_target.remove(&named);
+            self.write_sources(key, Vec::new());
             self.table.remove(key);
         }
     }
@@ -171,8 +175,9 @@ impl Clusters {
                 key
             }
         };
+        self.write_sources(key, sources);
         if let Some(cluster) = self.table.find_mut(key) {
-            (cluster.sources, cluster.asked) = (sources, false);
+            cluster.asked = false;
         }
         self.gather(remotes, key);
     }
@@ -182,9 +187,7 @@ impl Clusters {
         let gone: Vec<ClusterKey> =
             self.by_service.iter().filter(|(service, _)| !is_kept(service)).map(|(_, key)| *key).collect();
         for key in gone {
-            if let Some(cluster) = self.table.find_mut(key) {
-                cluster.sources.clear();
-            }
+            self.write_sources(key, Vec::new());
             self.gather(remotes, key);
         }
     }
@@ -196,6 +199,8 @@ impl Clusters {
         for (key, count) in keys.into_iter().zip(0..) {
             let Some(cluster) = self.table.find_mut(key) else { continue };
             cluster.balancer = Balancer::new(Settings::default(), self.seed.wrapping_add(count));
+            let sources = std::mem::take(&mut cluster.sources);
+            self.write_sources(key, sources);
             self.gather(remotes, key);
         }
     }
@@ -217,28 +222,45 @@ impl Clusters {
     /// What requests say they are for that go to this endpoint because a name of the cluster stands for it.
     pub fn authority_at<'r>(&self, remotes: &'r Remotes, placed: Placed) -> Option<&'r Authority> {
         let names = &remotes.names;
-        let stands = |name: &&RemoteKey| {
-            names.endpoints(**name).is_some_and(|endpoints| endpoints.contains(&placed.endpoint))
-        };
+        let stands = |name: &&RemoteKey| names.stands_for(**name, placed.endpoint);
         self.sources(placed.cluster).iter().filter(stands).find_map(|name| names.authority(*name))
     }
 
     /// A name stands for other endpoints from now on.
     pub fn regather(&mut self, remotes: &Remotes, name: RemoteKey) {
-        let has = |cluster: &Cluster| cluster.sources.contains(&name);
-        let keys: Vec<ClusterKey> =
-            self.table.iter().filter(|(_, cluster)| has(cluster)).map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.gather(remotes, key));
+        self.with_source(name).into_iter().for_each(|key| self.gather(remotes, key));
+    }
+
+    /// The clusters that have an endpoint or a name, as it was written; in the order of their slots.
+    fn with_source(&self, source: RemoteKey) -> Vec<ClusterKey> {
+        let mut keys: Vec<ClusterKey> = self.by_source.get(&source).into_iter().flatten().copied().collect();
+        keys.sort_unstable_by_key(|key| key.index());
+        keys
+    }
+
+    /// A cluster has these endpoints and names from now on, and no others.
+    fn write_sources(&mut self, key: ClusterKey, sources: Vec<RemoteKey>) {
+        let Self { table, by_source, .. } = self;
+        let Some(cluster) = table.find_mut(key) else { return };
+        for before in std::mem::take(&mut cluster.sources) {
+            let Some(keys) = by_source.get_mut(&before) else { continue };
+            keys.remove(&key);
+            if keys.is_empty() {
+                by_source.remove(&before);
+            }
+        }
+        for source in &sources {
+            by_source.entry(*source).or_default().insert(key);
+        }
+        cluster.sources = sources;
     }
 
     /// Names whose clusters have this name, too: calls in their lines may have somewhere to go by now.
     pub fn names_beside(&self, remotes: &Remotes, name: RemoteKey) -> Vec<RemoteKey> {
-        let beside = self.table.iter().filter(|(_, cluster)| cluster.sources.contains(&name));
-        let mut names: Vec<RemoteKey> =
-            beside.flat_map(|(_, cluster)| cluster.sources.iter().copied()).collect();
-        names.retain(|source| *source != name && remotes.names.contains(*source));
-        names.dedup();
-        names
+        let beside = self.with_source(name).into_iter().flat_map(|key| self.sources(key));
+        let mut seen = HashSet::new();
+        let others = beside.copied().filter(|source| *source != name && remotes.names.contains(*source));
+        others.filter(|source| seen.insert(*source)).collect()
     }
 
     /// Endpoints of a cluster whose names are to be asked for: once, when it is first called.
@@ -308,7 +330,10 @@ impl Clusters {
     fn insert(&mut self, service: &str, sources: Vec<RemoteKey>, settings: Settings) -> ClusterKey {
         let seed = self.seed.wrapping_add(self.table.len() as u64);
         let balancer = Balancer::new(settings, seed);
-        self.table.insert(Cluster { service: service.into(), sources, balancer, asked: false })
+        let cluster = Cluster { service: service.into(), sources: Vec::new(), balancer, asked: false };
+        let key = self.table.insert(cluster);
+        self.write_sources(key, sources);
+        key
     }
 }
 
@@ -336,4 +361,35 @@ fn hash_key(settings: &Settings, metadata: &[u8]) -> Option<u64> {
 fn value_of<'m>(metadata: &'m [u8], wanted: &str) -> Option<Cow<'m, [u8]>> {
     let pairs = MetadataReader::read(metadata).ok()?;
     pairs.filter_map(Result::ok).find(|(key, _)| *key == wanted).map(|(_, value)| Cow::Borrowed(value))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that clusters are found by what they have, and that nothing is left of those that are gone.
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_found_by_each_of_its_sources_while_it_has_them() {
+        let (mut clusters, mut remotes) = (Clusters::default(), Remotes::default());
+        let [a, b, c] =
+            ["dns:///a:1", "dns:///b:1", "tcp://10.0.0.1:1"].map(|text| remotes.intern(text, 9).unwrap());
+        let settings = Settings::default;
+        clusters.set(&remotes, "x.Y", vec![a, b, c, a], settings);
+        let service = clusters.of_service("x.Y").unwrap();
+        let target = clusters.of_target(&remotes, a, "x.Z", 9, settings).unwrap();
+        assert_eq!(clusters.with_source(a), [service, target]);
+        assert_eq!(
+            (clusters.names_beside(&remotes, a), clusters.names_beside(&remotes, b)),
+            (vec![b], vec![a])
+        );
+        clusters.remove_target(target);
+        assert_eq!(clusters.with_source(a), [service]);
+        clusters.set(&remotes, "x.Y", vec![b], settings);
+        assert!(clusters.with_source(a).is_empty() && clusters.with_source(c).is_empty());
+        let mut moved = Clusters::default();
+        moved.take_up(&remotes, clusters);
+        assert_eq!(moved.with_source(b), [service]);
+        moved.retain_services(&remotes, |_| false);
+        assert!(moved.by_source.is_empty());
+    }
 }

@@ -13,6 +13,9 @@ use std::sync::Arc;
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Names {
     table: HashMap<RemoteKey, Name>,
+    /// Which of them stand for an endpoint, by that: what changes for one name is found without the others.
+    #[serde(skip)]
+    standing: HashMap<RemoteKey, HashSet<RemoteKey>>,
     /// To be looked up by the host.
     #[serde(skip)]
     pub(crate) wanted: VecDeque<Arc<str>>,
@@ -66,9 +69,14 @@ impl Names {
         self.table.get(&key)?.failure.as_deref()
     }
 
-    /// Every endpoint that some name stands for.
-    pub fn all_endpoints(&self) -> HashSet<RemoteKey> {
-        self.table.values().flat_map(|name| &name.endpoints).copied().collect()
+    /// Whether some name stands for an endpoint.
+    pub fn stand_for(&self, endpoint: RemoteKey) -> bool {
+        self.standing.contains_key(&endpoint)
+    }
+
+    /// Whether this name stands for an endpoint.
+    pub fn stands_for(&self, name: RemoteKey, endpoint: RemoteKey) -> bool {
+        self.standing.get(&endpoint).is_some_and(|names| names.contains(&name))
     }
 
     /// An endpoint is forgotten that may be a name. What it stood for.
@@ -76,6 +84,7 @@ impl Names {
         let Some(name) = self.table.remove(&key) else { return Vec::new() };
         self.wanted.retain(|wanted| wanted != text);
         self.forgotten.push_back(Arc::clone(text));
+        name.endpoints.iter().for_each(|endpoint| self.stands_no_more(key, *endpoint));
         name.endpoints
     }
 
@@ -87,29 +96,55 @@ impl Names {
             (name.authority, name.asked) = (authority(&text), true);
             self.wanted.push_back(text);
         }
+        self.standing.clear();
+        for (key, name) in &self.table {
+            name.endpoints
+                .iter()
+                .for_each(|endpoint| _ = self.standing.entry(*endpoint).or_default().insert(*key));
+        }
     }
 
-    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known,
-    /// and is given back otherwise.
-    pub fn answer(&mut self, key: RemoteKey, known: Result<Vec<RemoteKey>, String>) -> Vec<RemoteKey> {
-        let Some(name) = self.table.get_mut(&key) else { return Vec::new() };
+    /// What a name stands for by now, or why that is not known: then what stood there before stays. Whether it stands
+    /// for others than before, and for which no more.
+    pub fn answer(
+        &mut self,
+        key: RemoteKey,
+        known: Result<Vec<RemoteKey>, String>,
+    ) -> Option<Vec<RemoteKey>> {
+        let name = self.table.get_mut(&key)?;
         name.asked = false;
-        match known {
-            Ok(endpoints) => {
-                name.failure = None;
-                std::mem::replace(&mut name.endpoints, endpoints)
-            }
+        let endpoints = match known {
+            Ok(endpoints) => endpoints,
             Err(why) => {
                 name.failure = Some(why);
-                Vec::new()
+                return None;
             }
+        };
+        name.failure = None;
+        if name.endpoints == endpoints {
+            return None;
+        }
+        let mut before = std::mem::replace(&mut name.endpoints, endpoints.clone());
+        for endpoint in &endpoints {
+            self.standing.entry(*endpoint).or_default().insert(key);
+        }
+        let now: HashSet<RemoteKey> = endpoints.into_iter().collect();
+        before.retain(|endpoint| !now.contains(endpoint));
+        before.iter().for_each(|endpoint| self.stands_no_more(key, *endpoint));
+        Some(before)
+    }
+
+    fn stands_no_more(&mut self, name: RemoteKey, endpoint: RemoteKey) {
+        let Some(names) = self.standing.get_mut(&endpoint) else { return };
+        names.remove(&name);
+        if names.is_empty() {
+            self.standing.remove(&endpoint);
         }
     }
 
     /// Names that stand for an endpoint.
     pub fn of(&self, endpoint: RemoteKey) -> Vec<RemoteKey> {
-        let stands = |name: &Name| name.endpoints.contains(&endpoint);
-        self.table.iter().filter(|(_, name)| stands(name)).map(|(key, _)| *key).collect()
+        self.standing.get(&endpoint).into_iter().flatten().copied().collect()
     }
 
     /// Has the host asked for a name, unless it has been asked and has not answered.
@@ -125,4 +160,33 @@ impl Names {
 fn authority(text: &str) -> Option<Authority> {
     let name = text.strip_prefix("dns:")?;
     name.trim_start_matches('/').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that what stands for what is known from both sides, and that nothing is left of names that are forgotten.
+    use super::*;
+
+    #[test]
+    fn what_changes_for_one_name_is_all_that_is_told() {
+        let [a, b, x, y, z] = [1, 2, 11, 12, 13].map(RemoteKey::from_bits);
+        let mut names = Names::default();
+        names.add(a, "dns:///a:1");
+        names.add(b, "dns:///b:1");
+        assert_eq!(names.answer(a, Ok(vec![x, y, y])), Some(vec![]));
+        assert_eq!(names.answer(b, Ok(vec![y])), Some(vec![]));
+        assert_eq!(names.answer(a, Ok(vec![x, y, y])), None, "no news");
+        assert_eq!(names.answer(a, Err("gone".into())), None, "what is not known stays");
+        assert_eq!(names.answer(a, Ok(vec![z, y])), Some(vec![x]));
+        assert!(
+            !names.stand_for(x) && names.stand_for(y) && names.stands_for(a, z) && !names.stands_for(b, z)
+        );
+        let mut of = names.of(y);
+        of.sort_unstable_by_key(|name| name.to_bits());
+        assert_eq!(of, [a, b]);
+        assert_eq!(names.remove(a, &"dns:///a:1".into()), [z, y]);
+        assert_eq!((names.of(y), names.stand_for(z)), (vec![b], false));
+        assert_eq!(names.remove(b, &"dns:///b:1".into()), [y]);
+        assert!(names.standing.is_empty() && names.table.is_empty());
+    }
 }

@@ -35,9 +35,13 @@ impl Engine {
 
     /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
     pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
-        let Some(key) = self.remotes.looked_up(name, found, self.limits.endpoints) else { return };
-        self.clusters.regather(&self.remotes, key);
-        self.forget_unwanted();
+        let Some((key, has_changed)) = self.remotes.looked_up(name, found, self.limits.endpoints) else {
+            return;
+        };
+        if has_changed {
+            self.clusters.regather(&self.remotes, key);
+            self.forget_unwanted();
+        }
         self.serve_line(turn, key);
         for name in self.clusters.names_beside(&self.remotes, key) {
             self.serve_line(turn, name);

@@ -78,6 +78,9 @@ pub struct Remote {
     /// it any more.
     #[serde(rename = "named_only")]
     passing: bool,
+    /// It is among those that may go.
+    #[serde(skip)]
+    is_unwanted: bool,
 }
 
 /// The connections of an endpoint that speaks gRPC.
@@ -237,7 +240,9 @@ impl Remotes {
 
     /// Nobody has a route to an endpoint any more.
     pub fn release(&mut self, key: RemoteKey) {
-        if self.table.find(key).is_some_and(|remote| remote.passing) {
+        if let Some(remote) = self.table.find_mut(key).filter(|remote| remote.passing)
+            && !std::mem::replace(&mut remote.is_unwanted, true)
+        {
             self.unwanted.push(key);
         }
     }
@@ -252,7 +257,8 @@ impl Remotes {
         unwanted.clear();
         for (key, remote) in table.iter_mut() {
             remote.passing = !is_configured(key);
-            if remote.passing && !is_bound(key) {
+            remote.is_unwanted = remote.passing && !is_bound(key);
+            if remote.is_unwanted {
                 unwanted.push(key);
             }
         }
@@ -267,22 +273,20 @@ impl Remotes {
     ) -> Vec<RemoteKey> {
         let mut connected = Vec::new();
         // A name that goes leaves what it stood for, which is no name.
-        while !self.unwanted.is_empty() {
-            let named = self.names.all_endpoints();
-            for key in std::mem::take(&mut self.unwanted) {
-                let Some(remote) = self.table.find_mut(key) else { continue };
-                if !remote.passing || is_bound(key) || named.contains(&key) {
-                    continue;
-                }
-                remote.waiting.retain(|call| is_there(*call));
-                if remote.is_unused() {
-                    self.forget(key);
-                } else {
-                    connected.push(key);
-                }
+        while let Some(key) = self.unwanted.pop() {
+            let Some(remote) = self.table.find_mut(key) else { continue };
+            remote.is_unwanted = false;
+            if !remote.passing || is_bound(key) || self.names.stand_for(key) {
+                continue;
+            }
+            remote.waiting.retain(|call| is_there(*call));
+            if remote.is_unused() {
+                self.forget(key);
+            } else {
+                connected.push(key);
             }
         }
-        self.unwanted.clone_from(&connected);
+        connected.iter().for_each(|key| self.release(*key));
         connected
     }
 
@@ -296,7 +300,7 @@ impl Remotes {
         self.forgotten.extend(remote.r2p2.map(|r2p2| r2p2.target));
         self.by_endpoint.remove(&remote.endpoint);
         // What only this name stood for may go, too.
-        self.unwanted.extend(self.names.remove(key, &remote.endpoint));
+        self.names.remove(key, &remote.endpoint).into_iter().for_each(|endpoint| self.release(endpoint));
     }
 
     fn insert(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
@@ -318,6 +322,7 @@ impl Remotes {
             redial_not_before: Instant::default(),
             wakes: false,
             passing: true,
+            is_unwanted: false,
         });
         if Names::is_name(&endpoint) {
             self.names.add(key, &endpoint);
@@ -365,22 +370,23 @@ impl Remotes {
         }
     }
 
-    /// What a name stands for by now; the name's key if it is known.
+    /// What a name stands for by now; the name's key if it is known, and whether it stands for others than before.
     pub fn looked_up(
         &mut self,
         name: &str,
         found: Result<&[String], &str>,
         limit: usize,
-    ) -> Option<RemoteKey> {
+    ) -> Option<(RemoteKey, bool)> {
         let key = self.named(name)?;
         let known = match found {
             Ok([]) => Err("the name has no addresses".to_owned()),
             Ok(endpoints) => self.intern_all(endpoints, limit),
             Err(why) => Err(why.to_owned()),
         };
-        let before = self.names.answer(key, known);
-        self.unwanted.extend(before);
-        Some(key)
+        let left = self.names.answer(key, known);
+        let has_changed = left.is_some();
+        left.into_iter().flatten().for_each(|endpoint| self.release(endpoint));
+        Some((key, has_changed))
     }
 
     fn intern_all(&mut self, endpoints: &[String], limit: usize) -> Result<Vec<RemoteKey>, String> {

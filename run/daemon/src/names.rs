@@ -2,8 +2,9 @@
 //!
 //! A name is looked up when a shard first asks, again when a shard asks because an endpoint failed (not sooner than
 //! [`ASKED_PAUSE`] after the last time), and in any case every [`PERIOD`], so that servers that have come since get
-//! calls without anybody having failed. Every shard is told what changed; who asked is told in any case. A name is
-//! forgotten when every shard that has asked for it has said that it is done with it.
+//! calls without anybody having failed. Every shard that has asked for a name is told what changed, and in any case
+//! when it asks again; no other is. A name is forgotten when every shard that has asked for it has said that it is done
+//! with it. Which is next is known without looking at all.
 
 use crate::command::{Command, LookedUp, ShardSender};
 use std::collections::{BTreeSet, HashMap};
@@ -34,6 +35,11 @@ pub(crate) struct Names {
 #[derive(Default)]
 struct State {
     names: HashMap<Arc<str>, Watched>,
+    /// Those that are not being looked up, by when they are due: first those that are quick, then those that are slow.
+    due: [BTreeSet<(Instant, Arc<str>)>; 2],
+    /// How many are being looked up that are slow.
+    slow_looked_up: usize,
+    /// By their numbers.
     shards: Vec<ShardSender>,
     workers: usize,
     stopped: bool,
@@ -67,7 +73,7 @@ impl Names {
         Arc::new(Self { state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Tells this shard, too, from now on.
+    /// This shard, the next by its number, may ask from now on.
     pub fn add_shard(&self, shard: ShardSender) {
         self.lock().shards.push(shard);
     }
@@ -77,13 +83,13 @@ impl Names {
         let mut state = self.lock();
         match text.parse::<Target>() {
             Ok(Target::Endpoints(endpoints)) => {
-                state.tell(text, &Ok(endpoints.iter().map(ToString::to_string).collect()));
+                state.tell(&[shard].into(), text, &Ok(endpoints.iter().map(ToString::to_string).collect()));
             }
             Ok(Target::Name(name)) => {
                 state.want(shard, text, name, Instant::now());
                 self.hire(&mut state);
             }
-            Err(error) => state.tell(text, &Err(error.to_string())),
+            Err(error) => state.tell(&[shard].into(), text, &Err(error.to_string())),
         }
         self.changed.notify_one();
     }
@@ -161,32 +167,52 @@ impl State {
         watched.asked = true;
         watched.shards.insert(shard);
         let allowed = watched.looked.map_or(now, |looked| looked + ASKED_PAUSE);
-        watched.due = watched.due.min(allowed);
+        let before = watched.due;
+        watched.due = before.min(allowed);
+        if watched.looking.is_none() {
+            let line = &mut self.due[usize::from(watched.is_slow)];
+            line.remove(&(before, Arc::clone(text)));
+            line.insert((watched.due, Arc::clone(text)));
+        }
     }
 
     fn forget(&mut self, shard: usize, text: &str) {
         let Some(watched) = self.names.get_mut(text) else { return };
         watched.shards.remove(&shard);
         if watched.shards.is_empty() {
+            self.step_out(text);
             self.names.remove(text);
         }
     }
 
+    /// A name is neither due nor being looked up any more. Since when it was.
+    fn step_out(&mut self, text: &str) -> Option<Instant> {
+        let (text, watched) = self.names.get_key_value(text)?;
+        let since = watched.looking;
+        match since {
+            Some(_) => self.slow_looked_up -= usize::from(watched.is_slow),
+            None => _ = self.due[usize::from(watched.is_slow)].remove(&(watched.due, Arc::clone(text))),
+        }
+        since
+    }
+
     fn next_due(&self) -> Option<(Arc<str>, Instant)> {
-        let slow_waits = self.names.values().any(|watched| watched.is_slow && watched.looking.is_some());
-        let may_go = |watched: &Watched| watched.looking.is_none() && !(watched.is_slow && slow_waits);
-        let idle = self.names.iter().filter(|(_, watched)| may_go(watched));
-        let next = idle.min_by_key(|(_, watched)| watched.due);
-        next.map(|(text, watched)| (Arc::clone(text), watched.due))
+        let [quick, slow] = &self.due;
+        let slow = slow.first().filter(|_| self.slow_looked_up == 0);
+        let (due, text) = quick.first().into_iter().chain(slow).min_by_key(|(due, _)| *due)?;
+        Some((Arc::clone(text), *due))
     }
 
     fn begin(&mut self, text: &Arc<str>, now: Instant) -> Option<Name> {
+        self.step_out(text);
         let watched = self.names.get_mut(text)?;
         watched.looking = Some(now);
+        self.slow_looked_up += usize::from(watched.is_slow);
         Some(watched.name.clone())
     }
 
     fn finish(&mut self, text: &Arc<str>, found: Result<Found, String>, now: Instant) {
+        let since = self.step_out(text);
         let Some(watched) = self.names.get_mut(text) else { return };
         let left_out = found.as_ref().map_or(0, |found| found.left_out);
         // Said once, not at every lookup.
@@ -195,22 +221,25 @@ impl State {
             tracing::warn!(name = %text, used, left_out, "has more addresses than are used");
         }
         let found = found.map(|found| found.endpoints);
-        watched.is_slow = watched.looking.take().is_some_and(|since| now - since > SLOW);
+        watched.looking = None;
+        watched.is_slow = since.is_some_and(|since| now - since > SLOW);
         watched.looked = Some(now);
         watched.due = now + if found.is_ok() { PERIOD } else { FAILED_PAUSE };
+        self.due[usize::from(watched.is_slow)].insert((watched.due, Arc::clone(text)));
         let news = watched.told.as_ref() != Some(&found);
         if std::mem::take(&mut watched.asked) | news {
             watched.told = Some(found.clone());
-            self.tell(text, &found);
+            let shards = watched.shards.clone();
+            self.tell(&shards, text, &found);
         }
     }
 
-    fn tell(&self, text: &Arc<str>, found: &LookedUp) {
+    fn tell(&self, shards: &BTreeSet<usize>, text: &Arc<str>, found: &LookedUp) {
         match found {
             Ok(endpoints) => tracing::debug!(name = %text, ?endpoints, "looked up"),
             Err(why) => tracing::warn!(name = %text, %why, "cannot be looked up"),
         }
-        for shard in &self.shards {
+        for shard in shards.iter().filter_map(|shard| self.shards.get(*shard)) {
             shard.send(Command::LookedUp { name: Arc::clone(text), found: found.clone() });
         }
     }
@@ -298,6 +327,23 @@ mod tests {
         state.finish(&text(), Err("gone".into()), start + 4 * PERIOD);
         assert_eq!(told(), Some(Err("gone".into())));
         assert_eq!(state.next_due(), Some((text(), start + 4 * PERIOD + FAILED_PAUSE)));
+    }
+
+    #[test]
+    fn only_shards_that_have_a_name_hear_of_it() {
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..3).map(|_| shard_channel(Waker::new().unwrap().into())).unzip();
+        let told = || receivers.iter().map(|one| one.next().is_some()).collect::<Vec<_>>();
+        let (mut state, now) = (State { shards: senders, ..State::default() }, Instant::now());
+        state.want(1, &text(), name(), now);
+        state.finish(&text(), looked("a"), now);
+        assert_eq!(told(), [false, true, false]);
+        state.want(2, &text(), name(), now);
+        state.forget(1, &text());
+        state.finish(&text(), looked("b"), now + PERIOD);
+        assert_eq!(told(), [false, false, true]);
+        state.forget(2, &text());
+        assert!(state.names.is_empty() && state.due.iter().all(BTreeSet::is_empty));
     }
 
     #[test]
