@@ -26,8 +26,13 @@ struct Named {
     rates: BTreeMap<String, Arc<SharedRate>>,
     places: BTreeMap<String, Arc<SharedPlaces>>,
     counts: BTreeMap<String, Arc<SharedCount>>,
+    /// Counts at which those that nobody has are taken out next: there may be one for each address.
+    counts_swept_at: usize,
     tokens: BTreeMap<String, (u32, Arc<SharedTokens>)>,
 }
+
+/// So few counts are not looked through.
+const COUNTS_SWEPT_MIN: usize = 64;
 
 /// Shards of a host at most: each has a bit in a word.
 const SHARDS_MAX: u16 = 32;
@@ -99,10 +104,17 @@ impl HostLimits {
     /// The count of this name.
     pub fn count(&self, name: &str) -> Arc<SharedCount> {
         let mut named = self.named();
-        named.counts.retain(|_, count| Arc::strong_count(count) > 1);
-        let known =
-            named.counts.entry(name.to_owned()).or_insert_with(|| Arc::new(SharedCount::new(self.shards)));
-        Arc::clone(known)
+        let Named { counts, counts_swept_at, .. } = &mut *named;
+        if let Some(known) = counts.get(name) {
+            return Arc::clone(known);
+        }
+        if counts.len() >= *counts_swept_at {
+            counts.retain(|_, count| Arc::strong_count(count) > 1);
+            *counts_swept_at = COUNTS_SWEPT_MIN.max(2 * counts.len());
+        }
+        let count = Arc::new(SharedCount::new(self.shards));
+        counts.insert(name.to_owned(), Arc::clone(&count));
+        count
     }
 
     /// The tokens of this name. `filling` is how they are filled: where that or their number has changed, the bucket is
@@ -185,6 +197,24 @@ mod tests {
         tokens.remove(3);
         assert_eq!(host.tokens("s", 10, 1).left(), 7);
         assert_eq!(host.tokens("s", 10, 2).left(), 10, "said anew, it is full");
+    }
+
+    #[test]
+    fn counts_that_nobody_has_go_without_a_look_at_all_for_each_that_comes() {
+        let host = HostLimits::new(2);
+        let mut swept_at = Vec::new();
+        let had: Vec<_> = (0..1000)
+            .map(|name| {
+                swept_at.push(host.named().counts_swept_at);
+                host.count(&name.to_string())
+            })
+            .collect();
+        swept_at.dedup();
+        assert_eq!(swept_at, [0, 64, 128, 256, 512, 1024]);
+        drop(had);
+        (1000..5000).for_each(|name| drop(host.count(&name.to_string())));
+        let named = host.named();
+        assert!(named.counts.len() <= 1024, "{}", named.counts.len());
     }
 
     #[test]
