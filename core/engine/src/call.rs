@@ -44,7 +44,7 @@ pub(crate) struct Call {
     pub timer: Option<TimerKey>,
     /// The delivered call whose handler makes this one.
     pub parent: Option<CallKey>,
-    /// Calls the handler of this one has made; cancelled with it.
+    /// Calls the handler of this one has made; cancelled with it. Some are over.
     pub children: Vec<CallKey>,
     /// The trace context the call came with, inherited by its children.
     pub trace: Option<Box<Trace>>,

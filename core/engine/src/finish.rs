@@ -232,7 +232,6 @@ impl Engine {
             self.timers.cancel(timer);
         }
         if let Some(parent) = parent.and_then(|parent| self.calls.find_mut(parent)) {
-            parent.children.retain(|child| *child != key);
             parent.subtree_below = parent.subtree_below.saturating_add(subtree);
         }
         client.release(self, key);

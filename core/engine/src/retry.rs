@@ -382,7 +382,8 @@ impl Engine {
             session.made.insert(id, winner);
         }
         if let Some(parent) = call.parent.and_then(|parent| self.calls.find_mut(parent)) {
-            parent.children.iter_mut().filter(|child| **child == key).for_each(|child| *child = winner);
+            // What it was is over.
+            parent.children.push(winner);
         }
         self.name_stream_of(&call, winner);
         if let ClientEnd::Shard { shard, call: number, .. } = call.client {

@@ -124,14 +124,32 @@ impl Engine {
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.
     fn inherit(&mut self, key: CallKey, session: SessionKey, parent: CallId, metadata: Vec<u8>) -> Vec<u8> {
         let Some(parent_key) = self.delivered_key(session, parent) else { return metadata };
+        self.nest(parent_key, key);
         let Some(parent) = self.calls.find_mut(parent_key) else { return metadata };
-        parent.children.push(key);
         let (deadline, trace) = (parent.deadline, parent.trace.clone());
         if let Some(call) = self.calls.find_mut(key) {
             call.parent = Some(parent_key);
             call.deadline = call.deadline.earlier(deadline);
         }
         trace.map_or_else(|| metadata.clone(), |trace| trace.inherited(&metadata))
+    }
+
+    /// Notes that a call is another's child. Those of a call that are over go when the list is full, and it doubles
+    /// where half of them are not: a handler may have thousands at once, and each that ends is not to be looked for.
+    fn nest(&mut self, parent: CallKey, child: CallKey) {
+        let Some(call) = self.calls.find_mut(parent) else { return };
+        if call.children.len() < call.children.capacity() {
+            return call.children.push(child);
+        }
+        let mut children = std::mem::take(&mut call.children);
+        children.retain(|child| self.calls.find(*child).is_some());
+        if children.len() >= children.capacity() / 2 {
+            children.reserve_exact(children.capacity().max(4));
+        }
+        children.push(child);
+        if let Some(call) = self.calls.find_mut(parent) {
+            call.children = children;
+        }
     }
 
     /// Tells the daemon's own services who calls them.
@@ -379,5 +397,31 @@ impl Engine {
     pub(crate) fn delivered_id(&self, key: CallKey) -> CallId {
         let known = self.calls.find(key).and_then(|call| call.known_as);
         known.unwrap_or_else(|| delivered_id(self.shards.own(), key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a call knows its children for as long as they are there, and not much longer.
+    use super::*;
+    use crate::limits::Limits;
+
+    #[test]
+    fn children_that_are_over_are_not_kept() {
+        let mut engine = Engine::new(Limits::default(), "n", 1);
+        let parent = engine.calls.renew().0;
+        for _ in 0..1000 {
+            let child = engine.calls.renew().0;
+            engine.nest(parent, child);
+            engine.calls.put_by(child);
+        }
+        let of = |engine: &Engine| engine.calls.find(parent).unwrap().children.clone();
+        assert!(of(&engine).len() <= 4, "{}", of(&engine).len());
+        let open: Vec<CallKey> = (0..1000).map(|_| engine.calls.renew().0).collect();
+        open.iter().for_each(|child| engine.nest(parent, *child));
+        assert!(open.iter().all(|child| of(&engine).contains(child)));
+        open.iter().for_each(|child| engine.calls.put_by(*child));
+        (0..3000).for_each(|_| engine.nest(parent, CallKey::NOTHING));
+        assert!(of(&engine).len() <= 2000, "{}", of(&engine).len());
     }
 }
