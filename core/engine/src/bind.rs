@@ -300,6 +300,7 @@ impl Engine {
     pub(crate) fn hold_targets_again(&mut self) {
         let Self { sessions, clusters, targets, .. } = self;
         for (_, session) in sessions.iter().filter(|(_, session)| !session.gone) {
+            targets.add_routes(&session.identity, session.routes.len());
             for route in &session.routes {
                 let Route::Calls { target: Target::Cluster(cluster), .. } = route else { continue };
                 if let Some(remote) = clusters.target_of(*cluster) {
@@ -412,9 +413,7 @@ impl Engine {
             return Err(BindError::Routes(limit));
         }
         let (user, limit) = (&session.identity, self.limits.routes_per_user);
-        let of_user = self.sessions.iter().filter(|(_, other)| other.identity == *user);
-        let held: usize = of_user.map(|(_, other)| other.routes.len()).sum();
-        if held + routes > limit {
+        if self.targets.routes_of(user) + routes > limit {
             return Err(BindError::RoutesOfUser { user: user.to_string(), limit });
         }
         Ok(())
@@ -462,9 +461,11 @@ impl Engine {
         self.registry.intern(path, || telemetry.method(path))
     }
 
-    fn add_route(&mut self, session: SessionKey, route: Route) -> Result<RouteIndex, BindError> {
-        let session = self.session_mut(session).map_err(|_| BindError::Gone)?;
+    pub(crate) fn add_route(&mut self, session: SessionKey, route: Route) -> Result<RouteIndex, BindError> {
+        let Self { sessions, targets, .. } = self;
+        let session = sessions.find_mut(session).filter(|session| !session.gone).ok_or(BindError::Gone)?;
         session.routes.push(route);
+        targets.add_routes(&session.identity, 1);
         Ok(RouteIndex((session.routes.len() - 1) as u32))
     }
 }

@@ -1,7 +1,8 @@
 //! The targets that applications have bound: whose they are, and when nobody has them any more.
 //!
 //! An endpoint that only bound targets brought up belongs to the users whose sessions have a route to it. Each user may
-//! have so many (`limits.endpoints_per_user`), and with the last route an endpoint goes, its connections with it.
+//! have so many (`limits.endpoints_per_user`), and with the last route an endpoint goes, its connections with it. How
+//! many routes a user has in all is counted here, too (`limits.routes_per_user`).
 
 use crate::RemoteKey;
 use crate::cluster::ClusterKey;
@@ -18,6 +19,8 @@ pub(crate) struct BoundTargets {
 /// What the sessions of a user have routes to.
 #[derive(Debug, Default)]
 struct UserTargets {
+    /// To whatever they lead.
+    routes: usize,
     endpoints: HashMap<RemoteKey, usize>,
     clusters: HashMap<ClusterKey, usize>,
 }
@@ -30,6 +33,37 @@ pub(crate) struct Unbound {
 }
 
 impl BoundTargets {
+    /// How many routes a user's sessions have.
+    pub fn routes_of(&self, user: &str) -> usize {
+        self.of_user.get(user).map_or(0, |own| own.routes)
+    }
+
+    /// Sessions of a user have so many routes more.
+    pub fn add_routes(&mut self, user: &str, more: usize) {
+        if more > 0 {
+            self.of(user).routes += more;
+        }
+    }
+
+    /// They have so many less.
+    pub fn remove_routes(&mut self, user: &str, less: usize) {
+        if let Some(own) = self.of_user.get_mut(user) {
+            own.routes = own.routes.saturating_sub(less);
+            self.forget(user);
+        }
+    }
+
+    fn of(&mut self, user: &str) -> &mut UserTargets {
+        self.of_user.entry(user.into()).or_default()
+    }
+
+    /// A user without anything is not kept.
+    fn forget(&mut self, user: &str) {
+        if self.of_user.get(user).is_some_and(|own| own.routes == 0 && own.endpoints.is_empty()) {
+            self.of_user.remove(user);
+        }
+    }
+
     /// How many endpoints a user has, but for this one.
     pub fn others_of(&self, user: &str, endpoint: Option<RemoteKey>) -> usize {
         let Some(UserTargets { endpoints, .. }) = self.of_user.get(user) else { return 0 };
@@ -49,10 +83,7 @@ impl BoundTargets {
 
     /// A session of this user has a route to the target from now on.
     pub fn hold(&mut self, user: &str, endpoint: RemoteKey, cluster: ClusterKey) {
-        let own = match self.of_user.get_mut(user) {
-            Some(own) => own,
-            None => self.of_user.entry(user.into()).or_default(),
-        };
+        let own = self.of(user);
         *own.endpoints.entry(endpoint).or_default() += 1;
         *own.clusters.entry(cluster).or_default() += 1;
         *self.endpoints.entry(endpoint).or_default() += 1;
@@ -64,9 +95,7 @@ impl BoundTargets {
         if let Some(own) = self.of_user.get_mut(user) {
             less_one(&mut own.endpoints, endpoint);
             less_one(&mut own.clusters, cluster);
-            if own.endpoints.is_empty() {
-                self.of_user.remove(user);
-            }
+            self.forget(user);
         }
         less_one(&mut self.clusters, cluster);
         less_one(&mut self.endpoints, endpoint);
@@ -116,6 +145,11 @@ mod tests {
         assert_eq!(last, Unbound { cluster: None, endpoint: Some(one) });
         let last = targets.release("uid:1", other, cluster);
         assert_eq!(last, Unbound { cluster: Some(cluster), endpoint: Some(other) });
+        targets.add_routes("uid:1", 3);
+        targets.add_routes("uid:2", 0);
+        targets.remove_routes("uid:1", 2);
+        assert_eq!((targets.routes_of("uid:1"), targets.routes_of("uid:2")), (1, 0));
+        targets.remove_routes("uid:1", 1);
         assert!(targets.of_user.is_empty() && targets.endpoints.is_empty() && targets.clusters.is_empty());
         assert!(!targets.has(one));
         let nothing = Unbound { cluster: Some(cluster), endpoint: Some(one) };

@@ -265,6 +265,8 @@ impl Engine {
     /// policies know its calls by.
     pub fn identify(&mut self, key: SessionKey, identity: &str, program: &str) {
         if let Some(session) = self.sessions.find_mut(key) {
+            self.targets.remove_routes(&session.identity, session.routes.len());
+            self.targets.add_routes(identity, session.routes.len());
             (session.identity, session.program) = (identity.into(), program.into());
             session.holding.belongs_to(identity);
             self.describe_again(key);
@@ -342,6 +344,7 @@ impl Engine {
         let session = self.sessions.find_mut(key).filter(|session| !session.gone)?;
         session.gone = true;
         let (routes, user) = (std::mem::take(&mut session.routes), session.identity.clone());
+        self.targets.remove_routes(&user, routes.len());
         for route in routes {
             if let Route::Calls { method, target, .. } = route {
                 self.registry.release(method);

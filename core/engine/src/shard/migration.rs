@@ -179,7 +179,7 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
             }
             MovedRoute::Serves(Some(types)) => _ = engine.bind_service(key, types),
             MovedRoute::Serves(None) => {
-                engine.sessions.find_mut(key).into_iter().for_each(|one| one.routes.push(Route::Serves));
+                let _ = engine.add_route(key, Route::Serves);
             }
         }
     }
@@ -435,6 +435,7 @@ fn push_once(parked: &mut Vec<(CallKey, Direction)>, entry: (CallKey, Direction)
 /// The session itself. What is held for it here is given back.
 fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
     let mut session = engine.sessions.remove(key)?;
+    engine.targets.remove_routes(&session.identity, session.routes.len());
     for route in std::mem::take(&mut session.routes) {
         if let Route::Calls { method, target, .. } = route {
             engine.registry.release(method);
