@@ -193,7 +193,7 @@ impl Engine {
         }
         if changes {
             self.tell_bound(session, request.serves, &served);
-            self.answer_again();
+            self.answer_again(request.serves);
             request.serves.iter().for_each(|service| self.unserved.serve(service));
             if self.awaited.is_active() {
                 // Due at once: whom calls wait for may be this one.
@@ -327,11 +327,12 @@ impl Engine {
 
     /// A session serves nothing from now on: it drains, or is gone.
     pub(crate) fn withdraw(&mut self, session: SessionKey) {
+        let services = self.registry.services_of(session);
         let served = self.registry.withdraw(session);
         self.owners.leave(session);
         self.describe_again(session);
         if served {
-            self.stop_serving(session);
+            self.stop_serving(session, &services);
         }
     }
 
@@ -383,10 +384,10 @@ impl Engine {
         registry.number_again(|path| telemetry.method(path));
     }
 
-    /// A session serves nothing any more; the names stay its user's for those who come after it.
-    pub(crate) fn stop_serving(&mut self, session: SessionKey) {
+    /// A session serves these no more, and nothing else; the names stay its user's for those who come after it.
+    pub(crate) fn stop_serving(&mut self, session: SessionKey, services: &[impl AsRef<str>]) {
         self.workers.dismiss(session);
-        self.answer_again();
+        self.answer_again(services);
     }
 
     /// What follows from the registry and the sessions of a state that was handed over, and from the users of sessions

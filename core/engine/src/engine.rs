@@ -1,6 +1,7 @@
 //! The engine's state, and what the host may ask of it.
 
 use crate::admission::AdmissionControl;
+use crate::announcers::Announcers;
 use crate::attempts::AttemptControl;
 use crate::bound_targets::BoundTargets;
 use crate::call::Call;
@@ -109,8 +110,8 @@ pub struct Engine {
     pub(crate) abandoned: Vec<(SessionKey, u32)>,
     /// Send-heap ranges connections read from, by the token the connection knows.
     pub(crate) lent: Table<Lent>,
-    /// Peers that are to be told again who serves what they have announced.
-    pub(crate) unanswered: VecDeque<PeerKey>,
+    /// What peers have announced, and which of them are to be told again who serves that.
+    pub(crate) announcers: Announcers,
     /// Peers with something to transmit, or to be closed.
     pub(crate) transmitting: VecDeque<PeerKey>,
     pub(crate) dials: VecDeque<Dial>,
@@ -240,7 +241,7 @@ impl Engine {
             retired: Vec::new(),
             abandoned: Vec::new(),
             lent: Table::new(),
-            unanswered: VecDeque::new(),
+            announcers: Announcers::default(),
             transmitting: VecDeque::new(),
             dials: VecDeque::new(),
             unwanted: Vec::new(),

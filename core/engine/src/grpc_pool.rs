@@ -86,7 +86,9 @@ impl Engine {
         let remote = self.remotes.find_mut(remote_key)?;
         remote.speaks = Speaks::Grpc;
         remote.pool.dialling.get_or_insert(peer);
-        self.peers.remove(key);
+        if let Some(peer) = self.peers.remove(key) {
+            self.announces_no_more(key, &peer);
+        }
         self.lane_given_up(remote_key, lane, key);
         Some(peer)
     }

@@ -53,6 +53,7 @@
 
 mod admission;
 mod admit;
+mod announcers;
 mod assemble;
 mod assembly;
 mod attempts;

@@ -3,7 +3,7 @@
 use crate::assembly::Shape;
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::peer::{Offered, claim_of, reported_name};
+use crate::peer::{Offered, Peer, claim_of, reported_name};
 use crate::registry::{Called, MethodKey, MethodTypes, service_of};
 use crate::served_later::unserved_here;
 use crate::target::Target;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Execution, Fault, ServerStamps};
 use trunkline_native::{Arriving, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer};
 
-/// Peers that are told at once when who serves what has changed.
+/// Methods whose announcers are told at once when it has changed who serves them.
 const ANSWERED_AT_ONCE: usize = 8;
 
 impl Engine {
@@ -288,38 +288,53 @@ impl Engine {
         let answer = self.answer_to(path);
         let offered =
             Offered { path: path.into(), method: answer.0, fingerprints, answered: None, agreed: None };
-        if let Some(found) = self.peers.find_mut(peer)
-            && let Err(full) = found.take_offer(&mut self.held, index, offered)
-        {
-            let status = full.fault().status();
-            let why = format!("method {} announced: {}", index.0, status.message());
-            found.connection.close(status.code(), &why);
-            found.closed_for = Some(PeerFault(why));
-            return;
+        if let Some(found) = self.peers.find_mut(peer) {
+            let (path, before) = (Arc::clone(&offered.path), found.offered.get(&index));
+            let before = before.map(|before| Arc::clone(&before.path));
+            if let Err(full) = found.take_offer(&mut self.held, index, offered) {
+                let status = full.fault().status();
+                let why = format!("method {} announced: {}", index.0, status.message());
+                found.connection.close(status.code(), &why);
+                found.closed_for = Some(PeerFault(why));
+                return;
+            }
+            before.into_iter().for_each(|before| self.announcers.leave(&before, peer, index));
+            self.announcers.enter(&path, peer, index);
         }
         self.answer(peer, index, answer);
     }
 
-    /// Who serves what has changed: peers that announced a method are told what holds now. A method announced before
-    /// its server came would otherwise stay on protobuf as long as the connection lives.
+    /// It has changed who serves these: peers that announced a method of one are told what holds now. A method
+    /// announced before its server came would otherwise stay on protobuf as long as the connection lives.
     ///
     /// Some at once, and the rest one after the other: peers may have announced many, and who serves what may change
     /// often.
-    pub(crate) fn answer_again(&mut self) {
-        self.unanswered = self.peers.iter().map(|(key, _)| key).collect();
+    pub(crate) fn answer_again(&mut self, services: &[impl AsRef<str>]) {
+        services.iter().for_each(|service| self.announcers.changed(service.as_ref()));
         (0..ANSWERED_AT_ONCE).for_each(|_| self.answer_next());
     }
 
-    /// The next peer is told what holds now.
+    /// All peers are told what holds now of all they have announced.
+    pub(crate) fn answer_all_again(&mut self) {
+        self.announcers.all_changed();
+        self.answer_again(&[""; 0]);
+    }
+
+    /// Those who have announced the next method are told what holds now.
     pub(crate) fn answer_next(&mut self) {
-        let Some(key) = self.unanswered.pop_front() else { return };
-        let offered = self.peers.find(key).map_or_else(Vec::new, |peer| {
-            peer.offered.iter().map(|(index, offered)| (*index, self.answer_to(&offered.path))).collect()
-        });
-        for (index, answer) in offered {
-            self.answer(key, index, answer);
+        let Some((path, announcers)) = self.announcers.next() else { return };
+        let answer = self.answer_to(&path);
+        for (peer, index) in announcers {
+            self.answer(peer, index, answer.clone());
+            self.transmit(peer);
         }
-        self.transmit(key);
+    }
+
+    /// A peer has gone, with what it has announced.
+    pub(crate) fn announces_no_more(&mut self, key: PeerKey, peer: &Peer) {
+        for (index, offered) in &peer.offered {
+            self.announcers.leave(&offered.path, key, *index);
+        }
     }
 
     /// The method at a path a peer announced, and the types to answer with.

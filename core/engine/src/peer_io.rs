@@ -220,6 +220,7 @@ impl Engine {
             self.abandoned.extend(assembly.block());
         }
         self.held.leave(std::mem::take(&mut peer.holding));
+        self.announces_no_more(key, &peer);
         // A call that waited to be opened there has sent nothing: it goes elsewhere, by another connection.
         let (unsent, begun) = std::mem::take(&mut peer.blocked)
             .into_iter()

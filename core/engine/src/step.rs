@@ -52,7 +52,7 @@ impl Engine {
             || !self.touched.is_empty()
             || self.r2p2.is_waited_for()
             || self.workers.may_be_stirred()
-            || !self.unanswered.is_empty()
+            || self.announcers.are_waiting()
             || self.unserved.has_ready()
             || self.has_more_for_shards()
     }
@@ -72,7 +72,7 @@ impl Engine {
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let r2p2 = self.r2p2.next_timeout();
-        let nested = (!self.nested.is_empty() || !self.unanswered.is_empty()).then(Instant::default);
+        let nested = (!self.nested.is_empty() || self.announcers.are_waiting()).then(Instant::default);
         let unserved = self.unserved.has_ready().then(Instant::default);
         let shards = self.shards.has_parked().then(Instant::default);
         let unpacking = self.unpacking.is_waited_for().then(Instant::default);

@@ -115,10 +115,13 @@ impl Engine {
                 alone.extend(sessions.by_ref());
             }
         }
+        let mut services = Vec::new();
         for session in awaited.forget(|session| over || !alone.contains(&session)) {
+            services.extend(registry.services_of(session));
             registry.withdraw(session);
             owners.leave(session);
         }
+        self.answer_again(&services);
         for key in self.awaited.take_calls() {
             self.begin_again(turn, key);
         }

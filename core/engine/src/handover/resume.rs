@@ -58,7 +58,7 @@ impl Engine {
         }
         let waiting = self.sessions.iter().filter(|(_, session)| !session.outbox.is_empty());
         self.completing = waiting.map(|(key, _)| key).collect();
-        self.answer_again();
+        self.answer_all_again();
         self.go_on(turn);
     }
 
@@ -115,7 +115,7 @@ impl Engine {
             if self.registry.serves_for_the_house(key) {
                 // Nobody else may take their names meanwhile.
                 self.awaited.leave(key, until);
-                self.stop_serving(key);
+                self.stop_serving(key, &[""; 0]);
             } else {
                 self.withdraw(key);
             }

@@ -196,6 +196,9 @@ impl Engine {
             if !peer.is_host {
                 peer.callers_heard = CallersHeard::default();
             }
+            for (index, offered) in &peer.offered {
+                self.announcers.enter(&offered.path, key, *index);
+            }
         }
         self.peers = peers;
     }

@@ -6,6 +6,7 @@ use crate::registry::{MethodKey, MethodTypes, Registry, service_of};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use trunkline_call::{KeyedMap, Pattern};
 use trunkline_telemetry::Telemetry;
@@ -22,6 +23,9 @@ pub(crate) struct Elsewhere {
     /// How new it is what is known of each shard.
     #[serde(default)]
     versions: Vec<(ShardIndex, u64)>,
+    /// What each shard has said last of each of its services, summed up.
+    #[serde(skip)]
+    sums: HashMap<ShardIndex, HashMap<Box<str>, u64>>,
 }
 
 /// Who serves which service on which shard, by the service's full name.
@@ -48,16 +52,17 @@ pub(crate) struct ServingShard {
 }
 
 impl Elsewhere {
-    /// A shard serves this from now on, and nothing else.
+    /// A shard serves this from now on, and nothing else. The services of which it said something else before; `None`
+    /// if it has said nothing yet.
     pub fn replace(
         &mut self,
         shard: ShardIndex,
         offers: &Offers,
         registry: &mut Registry,
         telemetry: &mut Telemetry,
-    ) {
+    ) -> Option<Vec<Box<str>>> {
         if self.is_known(shard, offers.version) {
-            return;
+            return Some(Vec::new());
         }
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| one.shard != shard);
@@ -72,6 +77,28 @@ impl Elsewhere {
             !serving.is_empty()
         });
         self.whole.retain(|_, serving| !serving.is_empty());
+        self.note_sums(shard, offers)
+    }
+
+    fn note_sums(&mut self, shard: ShardIndex, offers: &Offers) -> Option<Vec<Box<str>>> {
+        let mut now: HashMap<Box<str>, u64> = HashMap::new();
+        for offer in &offers.methods {
+            let service = service_of(&offer.types.path);
+            let sum = match now.get_mut(service) {
+                Some(sum) => sum,
+                None => now.entry(service.into()).or_default(),
+            };
+            let mut hasher = DefaultHasher::new();
+            (&offer.types.path, kind_of(&offer.types)).hash(&mut hasher);
+            // In whichever order they come.
+            *sum = sum.wrapping_add(hasher.finish());
+        }
+        let before = self.sums.insert(shard, now)?;
+        let now = &self.sums[&shard];
+        let is_new = |(service, sum): &(&Box<str>, &u64)| before.get(*service) != Some(*sum);
+        let changed = now.iter().filter(is_new).map(|(service, _)| service.clone());
+        let gone = before.keys().filter(|service| !now.contains_key(*service)).cloned();
+        Some(changed.chain(gone).collect())
     }
 
     /// A shard serves what a session that moves there serves. It says so itself, but may have said what it served
@@ -173,6 +200,7 @@ impl Elsewhere {
         self.whole.retain(|_, serving| !serving.is_empty());
         self.owners.retain(is_here);
         self.versions.clear();
+        self.sums.clear();
     }
 
     /// Who serves a method, if that is one shard, and none serves a service as a whole: mostly it is so.

@@ -365,9 +365,12 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             engine.shards.reuse_taken(from, taken);
         }
         ShardSaid::Offers(offers) => {
-            served_elsewhere(engine, from, &offers);
+            let changed = served_elsewhere(engine, from, &offers);
             engine.workers.forget_asked(from.0);
-            engine.answer_again();
+            match changed {
+                Some(services) => engine.answer_again(&services),
+                None => engine.answer_all_again(),
+            }
         }
         ShardSaid::Arrived => has_arrived(engine, from),
         ShardSaid::Moved { to, offers } => is_brought(engine, to, &offers),

@@ -199,7 +199,7 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
     if engine.has_completions(key) {
         engine.completing.push_back(key);
     }
-    engine.answer_again();
+    engine.answer_again(&services);
     // Before it is said that it is here.
     tell_offers(engine);
     engine.shards.push(from, ShardSaid::Arrived);

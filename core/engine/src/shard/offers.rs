@@ -93,10 +93,15 @@ pub(crate) fn is_not_served(
     }
 }
 
-/// Another shard says what it serves. It may not know yet what has left for it.
-pub(crate) fn served_elsewhere(engine: &mut Engine, from: ShardIndex, offers: &Offers) {
+/// Another shard says what it serves. It may not know yet what has left for it. The services it serves otherwise than
+/// before; `None` if that is not known.
+pub(crate) fn served_elsewhere(
+    engine: &mut Engine,
+    from: ShardIndex,
+    offers: &Offers,
+) -> Option<Vec<Box<str>>> {
     let Engine { shards, registry, telemetry, .. } = engine;
-    shards.elsewhere.replace(from, offers, registry, telemetry);
+    let changed = shards.elsewhere.replace(from, offers, registry, telemetry);
     let coming: Vec<Arc<Offers>> =
         shards.moving().filter(|moving| moving.to == from).map(|moving| Arc::clone(&moving.offers)).collect();
     for offers in coming {
@@ -104,6 +109,7 @@ pub(crate) fn served_elsewhere(engine: &mut Engine, from: ShardIndex, offers: &O
     }
     expect(engine, offers);
     engine.forget_unused_names();
+    changed
 }
 
 /// Calls that wait for services go on whose services are among these.
