@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::grpc_peer::GrpcPeer;
 use crate::held::Holding;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
+use std::collections::HashSet;
 
 /// # Errors
 /// The first book that does not agree with its contents.
@@ -175,6 +176,12 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     let served = engine.calls.iter().filter(|(_, call)| call.handler() == Some(key) && call.admitted).count();
     if session.delivered.used() > served as u64 {
         return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered.used())));
+    }
+    let known: HashSet<CallKey> = engine.calls_of(key).into_iter().collect();
+    let is_unknown = |call: &CallKey| !known.contains(call);
+    let mut its = engine.calls.iter().filter(|(_, call)| call.is_of(key)).map(|(call, _)| call);
+    if let Some(call) = its.find(is_unknown) {
+        return Err(of(&format!("{call:?} is its and would outlive it")));
     }
     match session.made.values().find(|call| engine.calls.find(**call).is_none()) {
         Some(call) => Err(of(&format!("{call:?} has ended and is kept"))),

@@ -5,7 +5,7 @@ use crate::attempts::CallAttempts;
 use crate::cluster::{ClusterKey, Placed};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shard::{Origin, ShardIndex, ShardStage};
-use crate::table::Renewed;
+use crate::table::{Renewed, Table};
 use crate::trace::Trace;
 use crate::workers::{Place, Queued};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
@@ -22,6 +22,9 @@ use trunkline_telemetry::{CallTrace, PeerIndex};
 
 pub(crate) use crate::half::Half;
 pub(crate) use crate::item::{Body, Direction, Item, KeptBody};
+
+/// All calls. Each takes about a kilobyte, which goes with it.
+pub(crate) type Calls = Table<Call, Box<Call>>;
 
 /// A call in flight: two ends and two directions.
 ///
@@ -506,6 +509,11 @@ impl Call {
     /// Whether the stream of a gRPC connection is its client end.
     pub fn comes_by(&self, of: GrpcKey, tag: StreamTag) -> bool {
         matches!(self.client, ClientEnd::Grpc { peer, stream, .. } if (peer, stream) == (of, tag))
+    }
+
+    /// Whether a session makes or serves it.
+    pub fn is_of(&self, session: SessionKey) -> bool {
+        self.handler() == Some(session) || self.maker().is_some_and(|(maker, _)| maker == session)
     }
 
     /// The session that serves the call.

@@ -4,7 +4,7 @@ use crate::admission::AdmissionControl;
 use crate::announcers::Announcers;
 use crate::attempts::AttemptControl;
 use crate::bound_targets::BoundTargets;
-use crate::call::Call;
+use crate::call::Calls;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::due::Due;
@@ -83,7 +83,7 @@ pub struct Engine {
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
     pub(crate) targets: BoundTargets,
-    pub(crate) calls: Table<Call>,
+    pub(crate) calls: Calls,
     pub(crate) nested: Nested,
     pub(crate) registry: Registry,
     /// The other shards of this host.
@@ -222,7 +222,7 @@ impl Engine {
             remotes: Remotes::default(),
             clusters: Clusters::default(),
             targets: BoundTargets::default(),
-            calls: Table::new(),
+            calls: Calls::default(),
             nested: Nested::default(),
             registry: Registry::default(),
             shards: ShardLinks::default(),
@@ -586,11 +586,15 @@ impl Engine {
         }
     }
 
-    /// Every call one of whose ends is this session.
-    pub(crate) fn calls_of(&self, session: SessionKey) -> Vec<CallKey> {
-        let touches = |call: &Call| {
-            call.handler() == Some(session) || call.maker().is_some_and(|(maker, _)| maker == session)
-        };
-        self.calls.iter().filter(|(_, call)| touches(call)).map(|(key, _)| key).collect()
+    /// Every call one of whose ends is this session, in the order of their slots: by the lists it has, whatever others
+    /// have.
+    pub(crate) fn calls_of(&self, key: SessionKey) -> Vec<CallKey> {
+        let Some(session) = self.sessions.find(key) else { return Vec::new() };
+        let known = session.made.values().copied().chain(session.served.iter());
+        let is_its = |call: &CallKey| self.calls.find(*call).is_some_and(|call| call.is_of(key));
+        let mut calls: Vec<CallKey> = known.filter(is_its).collect();
+        calls.sort_unstable_by_key(|call| call.index());
+        calls.dedup();
+        calls
     }
 }

@@ -15,6 +15,8 @@ use trunkline_share::{CountShare, HostLimits};
 pub(crate) const HELD_STEP_BYTES: u64 = 256 << 10;
 /// A method that a native peer has announced, beside its path: entries of tables, of the connection's and the engine's.
 pub(crate) const HELD_METHOD_BYTES: u64 = 256;
+/// A call that an application or another daemon makes, and what names it.
+pub(crate) const HELD_CALL_BYTES: u64 = 1 << 10;
 /// A stream of a gRPC connection and its call, beside the bytes of messages.
 pub(crate) const HELD_STREAM_BYTES: u64 = 2 << 10;
 

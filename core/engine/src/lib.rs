@@ -121,6 +121,7 @@ mod remote;
 mod retry;
 mod sampled;
 mod samples;
+mod served_calls;
 mod served_later;
 mod servers;
 mod service_workers;

@@ -305,7 +305,7 @@ impl Engine {
             });
         }
         let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
-        let held_bytes = session.waiting_bytes() + more;
+        let held_bytes = session.held_bytes() + more;
         self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
         session.parked_bytes.take(key, more, limit, source);
         Ok(())
@@ -319,7 +319,7 @@ impl Engine {
         if answer_bytes > limit {
             return Err(Fault::Limit { name: ANSWERS, limit: limit as u64 });
         }
-        let held_bytes = session.waiting_bytes() + bytes as u64;
+        let held_bytes = session.held_bytes() + bytes as u64;
         self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
         session.answer_bytes = answer_bytes;
         if let Some(call) = self.calls.find_mut(key) {
@@ -375,7 +375,7 @@ impl Engine {
                 self.invariants.left(session.parked_bytes.used().checked_sub(bytes as u64), COUNTED);
                 session.parked_bytes.give_back(key, bytes as u64);
             }
-            let held_bytes = session.waiting_bytes();
+            let held_bytes = session.held_bytes();
             self.held.settle(&mut session.holding, held_bytes);
         }
     }

@@ -3,7 +3,7 @@
 use crate::assembly::Assembly;
 use crate::gateway_client::CallRights;
 use crate::grpc_peer::PeerIdentity;
-use crate::held::{HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
+use crate::held::{HELD_CALL_BYTES, HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
@@ -164,10 +164,12 @@ impl Peer {
         }
     }
 
-    /// Bytes of large messages that are held for it.
+    /// Bytes of large messages that are held for it, and the calls it makes. Those that go there are held for whoever
+    /// makes them.
     #[inline]
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.assembling_bytes.saturating_sub(self.missing_bytes) as u64
+        let calls = if self.lane.is_none() { self.connection.stream_count() as u64 } else { 0 };
+        self.assembling_bytes.saturating_sub(self.missing_bytes) as u64 + calls * HELD_CALL_BYTES
     }
 
     /// So many bytes more are held for it, if its source may have them.

@@ -127,6 +127,11 @@ impl Engine {
         {
             return self.refuse_stream(turn, peer, stream, &status);
         }
+        if let Some(found) = self.peers.find_mut(peer)
+            && let Err(full) = found.hold(&mut self.held, 0)
+        {
+            return self.refuse_stream(turn, peer, stream, &full.status());
+        }
         let called = offered.as_ref().and_then(|offered| match offered.method {
             Some(method) => Some(Called { method, path: None }),
             None => self.method_called(&offered.path),

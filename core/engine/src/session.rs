@@ -1,10 +1,11 @@
 //! One attached session, as the engine sees it.
 
 use crate::CallKey;
-use crate::held::Holding;
+use crate::held::{HELD_CALL_BYTES, Holding};
 use crate::limits::Limits;
 use crate::parked::{ParkedCalls, ParkedLines};
 use crate::registry::{MethodKey, MethodTypes};
+use crate::served_calls::ServedCalls;
 use crate::shard::{Majority, Origin, ShardIndex, application_of};
 use crate::shared_room::{SharedRoom, ToldParts};
 use crate::target::Target;
@@ -43,6 +44,9 @@ pub struct Session {
     pub(crate) made: KeyedMap<CallId, CallKey>,
     /// Calls delivered to it and not finished.
     pub(crate) delivered: SharedRoom,
+    /// Which those are.
+    #[serde(skip)]
+    pub(crate) served: ServedCalls,
     /// Those of them it knows by another id than [`delivered_id`] says, because they were delivered on another shard.
     #[serde(default)]
     pub(crate) brought: KeyedMap<CallId, CallKey>,
@@ -169,6 +173,7 @@ impl Session {
             caller_revision: 0,
             made: KeyedMap::default(),
             delivered: SharedRoom::default(),
+            served: ServedCalls::default(),
             brought: KeyedMap::default(),
             outbox: VecDeque::new(),
             freed: Vec::with_capacity(FREED_MAX),
@@ -248,9 +253,11 @@ impl Session {
         !self.draining && !self.gone && self.delivered.take_of_anybodys(1, limit)
     }
 
-    /// Bytes that the daemon holds of messages that wait for it to read.
-    pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.parked_bytes.used() + self.answer_bytes as u64
+    /// Bytes that the daemon holds for it: messages that wait for it to read, and the calls it makes.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let calls = self.made.len() as u64 * HELD_CALL_BYTES;
+        self.parked_bytes.used() + self.answer_bytes as u64 + calls
     }
 
     /// It serves no new calls. Whether it is to be told now that it has none left: each order is heard once.

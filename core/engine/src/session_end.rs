@@ -166,6 +166,8 @@ impl EndOfCall for SessionMaker<'_> {
     fn release(&self, engine: &mut Engine, _key: CallKey) {
         if let Some(session) = engine.sessions.find_mut(self.session) {
             session.made.remove(&self.id);
+            let held_bytes = session.held_bytes();
+            engine.held.settle(&mut session.holding, held_bytes);
         }
     }
 }
@@ -181,6 +183,16 @@ impl ClientSide for SessionMaker<'_> {
 }
 
 impl Engine {
+    /// A session serves a call from now on.
+    #[inline]
+    pub(crate) fn note_served(&mut self, key: CallKey, session: SessionKey) {
+        let Self { sessions, calls, .. } = self;
+        if let Some(found) = sessions.find_mut(session) {
+            let is_its = |call| calls.find(call).is_some_and(|call| call.handler() == Some(session));
+            found.served.enter(key, is_its);
+        }
+    }
+
     fn was_handed_over(&self, key: CallKey) -> bool {
         self.calls.find(key).is_some_and(|call| call.handed_over)
     }

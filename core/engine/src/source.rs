@@ -4,7 +4,7 @@
 //! copy for nobody.
 
 use crate::CallKey;
-use crate::call::{Call, ClientEnd};
+use crate::call::{Calls, ClientEnd};
 use crate::engine::Engine;
 use crate::grpc_peer::GrpcPeer;
 use crate::held::source_of_peer;
@@ -20,7 +20,7 @@ const R2P2: &str = "r2p2";
 /// Where it is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallSources<'e> {
-    pub calls: &'e Table<Call>,
+    pub calls: &'e Calls,
     pub sessions: &'e Table<Session>,
     pub peers: &'e Table<Peer>,
     pub grpc_peers: &'e Table<GrpcPeer>,

@@ -2,6 +2,7 @@
 
 use crate::call::{Body, ClientEnd, Direction, Item};
 use crate::engine::{Engine, Turn};
+use crate::held::{HELD_CALL_BYTES, HeldFull};
 use crate::operator::introduced;
 use crate::receive_room::{opening_is_released, unpark};
 use crate::records::{lately, note_late_handler};
@@ -81,6 +82,7 @@ impl Engine {
             // that they are could have any number kept.
             return Err(SessionFault::TooManyCalls(limit));
         }
+        let may_be = self.hold_call(session, full.then_some(limit));
         let client = ClientEnd::Session { session, id: made.call, types };
         let (key, call) = self.calls.renew();
         call.begin(method, client, made.deadline);
@@ -107,18 +109,26 @@ impl Engine {
         }
         let body = made.payload.map(|payload| Body::Lent { session, payload });
         let mut item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
-        if full {
+        if let Err(full) = may_be {
             self.drop_item(&mut item);
-            let limit = limit as u64;
-            self.fail(
-                turn,
-                key,
-                Fault::Limit { name: "calls in flight per session (limits.calls_made_per_session)", limit },
-            );
+            self.fail(turn, key, full);
             return Ok(());
         }
         self.start(turn, key, target, &mut item);
         Ok(())
+    }
+
+    /// Whether a session may make another call: not where it has as many as it may, nor where its user or the host has
+    /// as much held as they may.
+    #[inline]
+    fn hold_call(&mut self, session: SessionKey, full: Option<usize>) -> Result<(), Fault> {
+        if let Some(limit) = full {
+            let name = "calls in flight per session (limits.calls_made_per_session)";
+            return Err(Fault::Limit { name, limit: limit as u64 });
+        }
+        let Some(found) = self.sessions.find_mut(session) else { return Ok(()) };
+        let held_bytes = found.held_bytes() + HELD_CALL_BYTES;
+        self.held.book(&mut found.holding, held_bytes).map_err(HeldFull::fault)
     }
 
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.

@@ -11,23 +11,86 @@ pub struct Key<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// A slab whose keys go stale when their value is removed.
+/// A slab whose keys go stale when their value is removed. `S` is where a slot has its value: in itself, or in a box.
+/// A slot stays, with a few bytes; a box goes with its value, but for some that are put by.
 #[derive(Debug)]
-pub struct Table<T> {
-    slots: Vec<Slot<T>>,
+pub struct Table<T, S = T> {
+    slots: Vec<Slot<S>>,
     free: Vec<u32>,
+    /// Blank values that were put by for the next ones.
+    spares: Vec<S>,
+    of: PhantomData<fn() -> T>,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Slot<S> {
     /// Of what is here; with [`FREE`], of what comes next.
     generation: u32,
-    /// In a free slot, a value that was put by for the next one.
-    value: Option<T>,
+    value: Option<S>,
 }
 
-/// Set in the generation of a free slot. No key has it, so what was put by there is found by none.
+/// Set in the generation of a free slot. No key has it.
 const FREE: u32 = 1 << 31;
+
+/// Blank values that are put by however few are alive: calls that come and go by the hundred take no memory. Beyond
+/// these, a quarter of what is alive.
+const SPARES_MIN: usize = 1024;
+const SPARES_PART: usize = 4;
+
+/// Where a slot has its value.
+pub trait Stored<T> {
+    /// It has this one.
+    fn of(value: T) -> Self;
+
+    /// The value.
+    fn value(&self) -> &T;
+
+    /// The value, to be changed.
+    fn value_mut(&mut self) -> &mut T;
+
+    /// The value, taken out.
+    fn into_value(self) -> T;
+}
+
+impl<T> Stored<T> for T {
+    fn of(value: T) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn value(&self) -> &T {
+        self
+    }
+
+    #[inline(always)]
+    fn value_mut(&mut self) -> &mut T {
+        self
+    }
+
+    fn into_value(self) -> T {
+        self
+    }
+}
+
+impl<T> Stored<T> for Box<T> {
+    fn of(value: T) -> Self {
+        Box::new(value)
+    }
+
+    #[inline(always)]
+    fn value(&self) -> &T {
+        self
+    }
+
+    #[inline(always)]
+    fn value_mut(&mut self) -> &mut T {
+        self
+    }
+
+    fn into_value(self) -> T {
+        *self
+    }
+}
 
 /// A value that is large, and mostly as it was made when it goes: the next one is made of it where it is.
 pub trait Renewed {
@@ -38,7 +101,7 @@ pub trait Renewed {
     fn clear(&mut self);
 }
 
-impl<T: Renewed> Table<T> {
+impl<T: Renewed> Table<T, Box<T>> {
     /// Finds a slot for a blank value, which is to be made what it should be.
     #[inline]
     pub(crate) fn renew(&mut self) -> (Key<T>, &mut T) {
@@ -46,18 +109,30 @@ impl<T: Renewed> Table<T> {
         let slot = &mut self.slots[index as usize];
         slot.generation &= !FREE;
         let key = Key { index, generation: slot.generation, of: PhantomData };
-        (key, slot.value.get_or_insert_with(T::blank))
+        let spare = self.spares.pop();
+        (key, slot.value.insert(spare.unwrap_or_else(|| Box::new(T::blank()))))
     }
 
     /// Clears a value where it is, and puts it by for the next; its key and all copies of it are stale from here on.
     pub(crate) fn put_by(&mut self, key: Key<T>) {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation);
         let Some(slot) = slot else { return };
-        if let Some(value) = &mut slot.value {
-            value.clear();
-        }
         slot.generation = next_free(slot.generation);
         self.free.push(key.index);
+        let Some(mut value) = slot.value.take() else { return };
+        value.clear();
+        self.spares.push(value);
+        if self.spares.len() > SPARES_MIN {
+            self.give_back();
+        }
+    }
+
+    /// Gives memory back when fewer are alive than were: of each that goes its own, and another's.
+    #[cold]
+    fn give_back(&mut self) {
+        let kept = SPARES_MIN.max(self.len() / SPARES_PART);
+        let left = self.spares.len().saturating_sub(2).max(kept);
+        self.spares.truncate(left);
     }
 }
 
@@ -67,17 +142,33 @@ fn next_free(generation: u32) -> u32 {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
+    /// An empty table, whose slots have their values in themselves.
     pub fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self::default()
     }
 
-    /// Stores a value; reuses slots, so memory follows the largest number alive at once.
+    /// An empty table that goes on after another: no key of that one is a key here.
+    pub(crate) fn after(next_generations: Vec<u32>) -> Self {
+        let free = (0..next_generations.len() as u32).rev().collect();
+        let slots = next_generations.into_iter().map(|next| Slot { generation: next | FREE, value: None });
+        Self { slots: slots.collect(), free, ..Self::default() }
+    }
+}
+
+impl<T, S: Stored<T>> Table<T, S> {
+    /// Stores a value; reuses slots, so their number is the largest that was alive at once.
     pub fn insert(&mut self, value: T) -> Key<T> {
+        let stored = match self.spares.pop() {
+            Some(mut spare) => {
+                *spare.value_mut() = value;
+                spare
+            }
+            None => S::of(value),
+        };
         let index = self.free_slot();
         let slot = &mut self.slots[index as usize];
         slot.generation &= !FREE;
-        slot.value = Some(value);
+        slot.value = Some(stored);
         Key { index, generation: slot.generation, of: PhantomData }
     }
 
@@ -94,21 +185,19 @@ impl<T> Table<T> {
         let value = slot.value.take()?;
         slot.generation = next_free(slot.generation);
         self.free.push(key.index);
-        Some(value)
+        Some(value.into_value())
     }
 
     /// The value, unless it is gone.
     pub fn find(&self, key: Key<T>) -> Option<&T> {
-        self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?.value.as_ref()
+        let slot = self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        slot.value.as_ref().map(S::value)
     }
 
     /// The value, unless it is gone.
     pub fn find_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        self.slots
-            .get_mut(key.index as usize)
-            .filter(|slot| slot.generation == key.generation)?
-            .value
-            .as_mut()
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        slot.value.as_mut().map(S::value_mut)
     }
 
     /// Everything alive, in slot order.
@@ -134,21 +223,14 @@ impl<T> Table<T> {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
         self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_live()).filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
-            slot.value.as_mut().map(|value| (key, value))
+            slot.value.as_mut().map(|value| (key, value.value_mut()))
         })
     }
 
     /// Of what is stored next in each slot, if all that is there goes: the generations.
     pub(crate) fn next_generations(&self) -> Vec<u32> {
-        let next = |slot: &Slot<T>| if slot.is_live() { next_free(slot.generation) } else { slot.generation };
+        let next = |slot: &Slot<S>| if slot.is_live() { next_free(slot.generation) } else { slot.generation };
         self.slots.iter().map(|slot| next(slot) & !FREE).collect()
-    }
-
-    /// An empty table that goes on after another: no key of that one is a key here.
-    pub(crate) fn after(next_generations: Vec<u32>) -> Self {
-        let free = (0..next_generations.len() as u32).rev().collect();
-        let slots = next_generations.into_iter().map(|next| Slot { generation: next | FREE, value: None });
-        Self { slots: slots.collect(), free }
     }
 
     /// Number alive.
@@ -162,13 +244,16 @@ impl<T> Table<T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<S> Slot<S> {
     fn is_live(&self) -> bool {
         self.generation & FREE == 0
     }
 
-    fn live(&self) -> Option<&T> {
-        self.value.as_ref().filter(|_| self.is_live())
+    fn live<T>(&self) -> Option<&T>
+    where
+        S: Stored<T>,
+    {
+        self.value.as_ref().map(S::value)
     }
 }
 
@@ -210,13 +295,13 @@ impl<'de, T> Deserialize<'de> for Key<T> {
 }
 
 /// Slot by slot, empty ones too: keys keep their meaning, and stale ones stay stale.
-impl<T: Serialize> Serialize for Table<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl<T: Serialize, S: Stored<T>> Serialize for Table<T, S> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
         serializer.collect_seq(self.slots.iter().map(|slot| (slot.generation & !FREE, slot.live())))
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+impl<'de, T: Deserialize<'de>, S: Stored<T>> Deserialize<'de> for Table<T, S> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let slots = Vec::<(u32, Option<T>)>::deserialize(deserializer)?;
         if slots.iter().any(|(generation, _)| *generation > Key::<T>::GENERATION_MAX) {
@@ -226,16 +311,16 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
         let free = free.collect();
         let slot = |(generation, value): (u32, Option<T>)| {
             let free = if value.is_none() { FREE } else { 0 };
-            Slot { generation: generation | free, value }
+            Slot { generation: generation | free, value: value.map(S::of) }
         };
         let slots = slots.into_iter().map(slot).collect();
-        Ok(Self { slots, free })
+        Ok(Self { slots, free, ..Self::default() })
     }
 }
 
-impl<T> Default for Table<T> {
+impl<T, S> Default for Table<T, S> {
     fn default() -> Self {
-        Self::new()
+        Self { slots: Vec::new(), free: Vec::new(), spares: Vec::new(), of: PhantomData }
     }
 }
 
@@ -303,7 +388,7 @@ mod tests {
                 self.0.clear();
             }
         }
-        let mut table = Table::<Letters>::new();
+        let mut table = Table::<Letters, Box<Letters>>::default();
         let (first, value) = table.renew();
         value.0.push('a');
         table.put_by(first);
@@ -318,6 +403,35 @@ mod tests {
         let third = table.insert(Letters("b".to_owned()));
         let removed = [table.remove(third), table.remove(third)];
         assert_eq!((removed, table.len()), ([Some(Letters("b".to_owned())), None], 1));
+    }
+
+    #[test]
+    fn boxes_go_with_their_values() {
+        struct Large([u64; 128]);
+
+        impl Renewed for Large {
+            fn blank() -> Self {
+                Self([0; 128])
+            }
+
+            fn clear(&mut self) {
+                self.0 = [0; 128];
+            }
+        }
+        let mut table = Table::<Large, Box<Large>>::default();
+        for _ in 0..3 {
+            let keys: Vec<_> = (0..10_000).map(|_| table.renew().0).collect();
+            assert_eq!((table.len(), table.spares.len()), (10_000, 0));
+            for (gone, key) in (1..).zip(keys) {
+                table.put_by(key);
+                let kept = SPARES_MIN.max((10_000 - gone) / SPARES_PART) + 1;
+                assert!(table.spares.len() <= kept, "{} of {kept} when {gone} are gone", table.spares.len());
+            }
+            let boxes = table.slots.iter().filter(|slot| slot.value.is_some()).count() + table.spares.len();
+            assert_eq!((table.len(), boxes), (0, SPARES_MIN));
+        }
+        assert_eq!(table.slots.len(), 10_000, "a slot is a few bytes");
+        assert!(size_of::<Slot<Box<Large>>>() <= 16);
     }
 
     #[test]

@@ -637,6 +637,50 @@ fn a_limit_names_its_key() {
     );
 }
 
+/// Each session has its bound, and so have all those of a user together; what is refused says so, and there is room
+/// again when calls are over.
+#[test]
+fn calls_of_all_sessions_of_a_user_are_bounded() {
+    const SESSIONS: usize = 8;
+    const CALLS: usize = 768;
+    // The first 256 of each session are not counted.
+    const MAX: usize = SESSIONS * 256 + 1024;
+    let mut world = World::with_limits(Limits { held_bytes_per_source: 1 << 20, ..Limits::default() });
+    let mut clients: Vec<App> = (0..SESSIONS).map(|_| world.attach(0, PROTO, None, false)).collect();
+    // Nobody serves them: each ends at once, and is kept until its end is released.
+    for client in &mut clients {
+        for _ in 0..CALLS {
+            let call = client.call(3, None, true);
+            world.submit(client, Submission::Call(call)).unwrap();
+        }
+    }
+    world.settle(&mut clients.iter_mut().collect::<Vec<_>>());
+    let (mut made, mut words) = (0, String::new());
+    for client in &mut clients {
+        for completion in client.take() {
+            let Completion::Finish(end) = completion else { continue };
+            match end.code {
+                Code::ResourceExhausted => words = format!("{:?}", world.metadata(client, end.metadata)),
+                _ => made += 1,
+            }
+            world.submit(client, release(end.call, None, end.metadata, 9)).unwrap();
+        }
+    }
+    assert_eq!(made, MAX);
+    assert!(words.contains("bytes held for one address or user (limits.held_bytes_per_source)"), "{words}");
+    assert_eq!(world.leftovers(), (0, 0));
+    let last = clients.last_mut().unwrap();
+    for _ in 0..CALLS {
+        let call = last.call(3, None, true);
+        world.submit(last, Submission::Call(call)).unwrap();
+    }
+    world.settle(&mut [&mut *last]);
+    let ends = last.take().into_iter();
+    let refused =
+        |end: &Completion| matches!(end, Completion::Finish(end) if end.code == Code::ResourceExhausted);
+    assert_eq!(ends.filter(refused).count(), 0);
+}
+
 /// Refused calls are kept until they are released, and no more of them than a session may have calls.
 #[test]
 fn whoever_goes_on_when_its_calls_are_refused_is_detached() {

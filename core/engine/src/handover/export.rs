@@ -2,7 +2,7 @@
 
 use super::types::{Known, TypesState, Using};
 use crate::SessionKey;
-use crate::call::Call;
+use crate::call::Calls;
 use crate::cluster::Clusters;
 use crate::due::Due;
 use crate::engine::Engine;
@@ -40,7 +40,7 @@ struct Leaving<'a> {
     sessions: &'a Table<Session>,
     peers: &'a Table<Peer>,
     lent: &'a Table<Lent>,
-    calls: &'a Table<Call>,
+    calls: &'a Calls,
     nested: &'a Nested,
     registry: &'a Registry,
     remotes: &'a Remotes,

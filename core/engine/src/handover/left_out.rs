@@ -3,7 +3,7 @@
 //! whole state refused.
 
 use super::sound::{connection_is_sound, session_is_sound};
-use crate::call::{Call, ClientEnd, ServerEnd};
+use crate::call::{Calls, ClientEnd, ServerEnd};
 use crate::peer::Peer;
 use crate::registry::Registry;
 use crate::session::{Route, Session};
@@ -109,7 +109,7 @@ impl LeftOut {
 }
 
 /// The calls on a connection, and whether its other end has made them.
-pub(super) fn calls_over(calls: &Table<Call>, key: PeerKey) -> Vec<(CallKey, bool)> {
+pub(super) fn calls_over(calls: &Calls, key: PeerKey) -> Vec<(CallKey, bool)> {
     let over = calls.iter().filter_map(|(at, call)| match (&call.client, &call.server) {
         (ClientEnd::Peer { peer, .. }, _) if *peer == key => Some((at, true)),
         (_, ServerEnd::Peer { peer, .. }) if *peer == key => Some((at, false)),

@@ -1,6 +1,6 @@
 //! What the rest of the room relies on, held against a state that came from elsewhere.
 
-use crate::call::{Body, Call, Half, Item};
+use crate::call::{Body, Call, Calls, Half, Item};
 use crate::peer::{Lent, Peer};
 use crate::registry::Registry;
 use crate::session::{Route, Session};
@@ -16,7 +16,7 @@ const CALLS_MAX: u32 = 1 << 24;
 
 /// What arrives, as far as it is to be sound.
 pub(super) struct Sound<'a> {
-    pub calls: &'a Table<Call>,
+    pub calls: &'a Calls,
     pub lent: &'a Table<Lent>,
     pub registry: &'a Registry,
     pub shards: &'a ShardLinks,
@@ -67,7 +67,7 @@ pub(super) fn connection_is_sound(peer: &Peer) -> bool {
 
 /// Brings what is only counted, and told, within the bounds of any honest count. Some of it peers have said, who may
 /// say anything: none of it is worth that a host stays with the program it has.
-pub(super) fn clip(calls: &mut Table<Call>) {
+pub(super) fn clip(calls: &mut Calls) {
     for (_, call) in calls.iter_mut() {
         let waits =
             [&mut call.client_stamps.wait_ns, &mut call.server_stamps.wait_ns, &mut call.receive_wait_ns];

@@ -3,7 +3,7 @@
 use super::front::{ShardsOfState, Version};
 use super::sound::{Sound, clip};
 use super::types::{Known, TypesState, Using};
-use crate::call::Call;
+use crate::call::Calls;
 use crate::cluster::Clusters;
 use crate::due::Due;
 use crate::engine::Engine;
@@ -56,7 +56,7 @@ struct Arriving {
     sessions: Table<Session>,
     peers: Table<Peer>,
     lent: Table<Lent>,
-    calls: Table<Call>,
+    calls: Calls,
     #[serde(default)]
     nested: Nested,
     registry: Registry,
@@ -123,6 +123,7 @@ impl Engine {
         if !(Using { sessions, registry, peers, calls, shards }).relink(&known) {
             return Err(HandoverError::Types);
         }
+        self.know_served_again();
         if !self.remotes.take_up(arriving.remotes) {
             return Err(HandoverError::Unsound("two endpoints of one name".to_owned()));
         }
@@ -254,6 +255,13 @@ impl Engine {
         }
         let calls: Vec<CallKey> = self.calls.iter().map(|(key, _)| key).collect();
         calls.into_iter().for_each(|key| self.enlist_again(key));
+    }
+
+    /// Which calls each session serves.
+    fn know_served_again(&mut self) {
+        let handlers = self.calls.iter().filter_map(|(key, call)| Some((key, call.handler()?)));
+        let handlers: Vec<(CallKey, SessionKey)> = handlers.collect();
+        handlers.into_iter().for_each(|(key, session)| self.note_served(key, session));
     }
 
     /// Numbers in reports are this engine's own.

@@ -1,6 +1,6 @@
 //! The types of methods, by number: written once, named wherever they are used.
 
-use crate::call::{Call, ClientEnd, ServerEnd};
+use crate::call::{Call, Calls, ClientEnd, ServerEnd};
 use crate::handover::left_out::LeftOutReason;
 use crate::peer::Peer;
 use crate::registry::{BoundSchema, Form, MessageType, MethodTypes, Registry};
@@ -115,7 +115,7 @@ pub(super) struct Using<S, R, P, C, L> {
     pub shards: L,
 }
 
-impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>, &ShardLinks> {
+impl Using<&Table<Session>, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
     /// Every types somebody here uses.
     pub fn in_use(&self) -> Known {
         let mut known = Known::new();
@@ -139,7 +139,7 @@ impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>, &ShardLinks> 
     }
 }
 
-impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Table<Call>, &mut ShardLinks> {
+impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Calls, &mut ShardLinks> {
     /// Puts types in the place of their numbers. `false`: a number nobody has.
     pub fn relink(&mut self, known: &Known) -> bool {
         let mut whole = true;

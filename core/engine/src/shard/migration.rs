@@ -445,7 +445,7 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
     session.answer_bytes = 0;
     (session.parked_bytes, session.delivered, session.openings) = Default::default();
-    session.made.clear();
+    (session.made, session.served) = Default::default();
     session.brought.clear();
     Some(session)
 }
@@ -470,7 +470,7 @@ fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: Move
     if let ServerEnd::Session { session: handler, .. } = &mut call.server {
         *handler = session;
     }
-    let (made, known_as) = (call.maker(), call.known_as);
+    let (made, known_as, is_served) = (call.maker(), call.known_as, call.handler().is_some());
     let is_at_work = matches!(call.server, ServerEnd::Shard { .. });
     let key = engine.calls.insert(call);
     let timer = deadline.map(|at| engine.timers.insert(at, Due::Deadline(key)));
@@ -479,6 +479,9 @@ fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: Move
     }
     if is_at_work {
         engine.shards.bring(from, was.to_bits() | BROUGHT, key);
+    }
+    if is_served {
+        engine.note_served(key, session);
     }
     let Some(found) = engine.sessions.find_mut(session) else { return key };
     if let Some((_, id)) = made {

@@ -87,6 +87,7 @@ pub(super) fn serve_as_it_came(
     (call.admitted, call.request.ended) = (true, true);
     (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
     engine.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
+    engine.note_served(key, session);
     engine.shards.enter(from, number, key);
     let metadata = std::mem::take(&mut opening.metadata);
     engine.shards.spent_opening(from, opening);
