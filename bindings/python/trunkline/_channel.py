@@ -18,9 +18,10 @@ from ._errors import (
     FailedCall,
     code_of,
     execution_of,
+    invalid_metadata,
     traceback_of,
 )
-from ._library import Ending, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
+from ._library import Ending, MetadataError, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,17 +88,24 @@ class _Method:
 
     def _serialize(self, request):
         try:
-            return self._serializer(request)
+            message = self._serializer(request)
         except Exception as error:
             if self._library.names_fields:
                 raise
             _LOG.exception("Exception serializing message!")
             raise FailedCall(UNSENDABLE) from error
+        if message is None:
+            raise FailedCall(UNSENDABLE)
+        return message
 
     def _open(self, request, timeout, metadata, wait_for_ready, credentials, compression):
         """Opens a call: with its only request, or, for None, with requests to follow."""
         refuse_credentials(credentials)
-        options = Options(timeout, self._library.metadata(metadata, compression))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            options = Options(timeout, self._library.metadata(metadata, compression))
+        except MetadataError as error:
+            return Stream(None, self._library.take, self._deserialize, deadline, invalid_metadata(error))
         call, status = ffi.new("tl_call *"), ffi.new("tl_status *")
         first, _kept = as_slice(b"" if request is None else request)
         flags = lib.TL_NO_MESSAGE if request is None else lib.TL_LAST
@@ -109,7 +117,6 @@ class _Method:
             code = lib.tl_call_open(channel, self._method, first, flags, options.value, queue, 0, call, status)
         finally:
             options.release()
-        deadline = None if timeout is None else time.monotonic() + timeout
         if code:
             return Stream(None, self._library.take, self._deserialize, deadline, _library.ending_of(status[0]))
         if opening:
@@ -148,7 +155,10 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
         channel, cancellation = self._library.channel(wait_for_ready), self._library.cancellation()
         options = cancellation.options
         if timeout is not None or metadata:
-            options = Options(timeout, metadata, cancellation=cancellation.handle)
+            try:
+                options = Options(timeout, metadata, cancellation=cancellation.handle)
+            except MetadataError as error:
+                raise FailedCall(invalid_metadata(error)) from error
         try:
             code = lib.tl_unary_event(channel, self._method, message, options.value, event, status)
         finally:

@@ -37,6 +37,11 @@ TOO_MANY_RESPONSES = Ending(
 )
 
 
+def invalid_metadata(error):
+    """How a call ends whose metadata cannot be sent."""
+    return Ending(grpc.StatusCode.INTERNAL.value[0], f"Invalid metadata: {error}", (), NOT_EXECUTED)
+
+
 class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
     """How a call failed; what `grpc.RpcError` is expected to answer, and what is known of its execution."""
 

@@ -54,8 +54,8 @@ class LibraryError(Exception):
         self.ending = ending
 
 
-class MetadataError(LibraryError, ValueError):
-    """Metadata that cannot be sent; `ValueError`, as with grpcio."""
+class MetadataError(LibraryError):
+    """Metadata that cannot be sent."""
 
 
 def call_back(callback, *arguments):
@@ -218,7 +218,7 @@ class Options:
         self.value.size = ffi.sizeof("tl_call_options")
         if timeout is not None:
             # 0 would be no limit, and what has passed has passed.
-            self.value.timeout_ns = min(max(1, int(timeout * 1e9)), 2**62)
+            self.value.timeout_ns = max(1, int(min(timeout * 1e9, 2**62)))
         if parent is not None:
             self.value.parent = parent
         if cancellation is not None:

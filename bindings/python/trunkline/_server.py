@@ -425,9 +425,7 @@ class ContextWords:
     def __init__(self, call, queue):
         self.call = call
         self._queue = queue
-        self._code = None
-        self._details = ""
-        self._trailing = ()
+        self._code = self._details = self._trailing = None
         self._invocation = None
         self._watched = False
         self._over = False
@@ -505,7 +503,7 @@ class ContextWords:
         """What the handler has said of the end."""
         details = self._details
         details = details.decode("utf-8", "replace") if isinstance(details, bytes) else str(details or "")
-        return Ending(_number_of(self._code), details, self._trailing, 0)
+        return Ending(_number_of(self._code), details, self._trailing or (), 0)
 
     def ending_by(self, message, code=grpc.StatusCode.UNKNOWN):
         """The end after an exception: what the handler has said before counts, as with grpcio."""

@@ -17,12 +17,13 @@ import grpc.aio
 
 from . import _library, _server
 from ._channel import refuse_credentials
-from ._errors import NO_RESPONSE, TOO_MANY_RESPONSES, UNREADABLE, UNSENDABLE, code_of
+from ._errors import NO_RESPONSE, TOO_MANY_RESPONSES, UNREADABLE, UNSENDABLE, code_of, invalid_metadata
 from ._library import (
     Ending,
     Library,
     LibraryError,
     Living,
+    MetadataError,
     Options,
     as_slice,
     call_back,
@@ -241,12 +242,15 @@ class _Method:
 
     def serialize(self, request):
         try:
-            return self._serializer(request)
+            message = self._serializer(request)
         except Exception as error:
             if self.library.names_fields:
                 raise
             _LOG.exception("Exception serializing message!")
             raise _aio_error(UNSENDABLE) from error
+        if message is None:
+            raise _aio_error(UNSENDABLE)
+        return message
 
     def deserialize(self, response):
         try:
@@ -331,7 +335,10 @@ class _Call:
         self._feeder = None
         served = _SERVED.get()
         parent = None if served is None or served.is_released else served.call
-        options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
+        try:
+            options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
+        except MetadataError as error:
+            raise _aio_error(invalid_metadata(error)) from error
         try:
             channel = method.library.channel(wait_for_ready)
             queue.begin_for(
