@@ -570,9 +570,23 @@ def test_what_cannot_be_written_or_read_is_internal():
             lambda: stage.channel.unary_unary(path + "Echo", request_serializer=broken)(b"x"),
             lambda: stage.channel.stream_unary(path + "Join", request_serializer=broken)(iter([b"x"])),
         ):
+            # Who uses it is told, not who makes it.
+            made = call()
             with pytest.raises(grpc.aio.AioRpcError, match="Exception serializing request!") as caught:
-                await call()
+                await made
+            assert caught.value.code() == grpc.StatusCode.INTERNAL and made.done()
+            assert await made.code() == grpc.StatusCode.INTERNAL
+        wrong = {"metadata": (("bad key", "x"),)}
+        for made in (
+            stage.stub.Echo(pb.Text(text="x"), **wrong),
+            stage.stub.Words(pb.Text(text="x"), **wrong),
+            stage.stub.Join(iter([pb.Text(text="x")]), **wrong),
+            stage.stub.Chat(**wrong),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match="Invalid metadata") as caught:
+                await (made if hasattr(made, "__await__") else made.read())
             assert caught.value.code() == grpc.StatusCode.INTERNAL
+            assert await made.initial_metadata() == grpc.aio.Metadata() and not made.cancel()
         words = stage.channel.unary_stream(path + "Words", response_deserializer=broken)(text)
         for call in (
             stage.channel.unary_unary(path + "Echo", response_deserializer=broken)(text),

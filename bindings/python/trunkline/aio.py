@@ -58,6 +58,11 @@ class _Event:
         self.ending = end_of(event)
 
 
+# What comes of the opening of a call that could not be made.
+_Refused = collections.namedtuple("_Refused", ("ending",))
+_NO_CALL = ffi.new("tl_call *")[0]
+
+
 class _Queue:
     """Operations of one event loop."""
 
@@ -336,21 +341,35 @@ class _Call:
         served = _SERVED.get()
         parent = None if served is None or served.is_released else served.call
         try:
-            options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
+            self._begin(request, timeout, metadata, parent, wait_for_ready)
         except MetadataError as error:
-            raise _aio_error(invalid_metadata(error)) from error
+            self._begin_failed(invalid_metadata(error))
+        except grpc.aio.AioRpcError:
+            self._begin_failed(UNSENDABLE)
+        else:
+            method.library.calls.add(self)
+            self._go_on(requests)
+
+    def _begin(self, request, timeout, metadata, parent, wait_for_ready):
+        options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
         try:
-            channel = method.library.channel(wait_for_ready)
-            queue.begin_for(
+            channel = self._method.library.channel(wait_for_ready)
+            self._queue.begin_for(
                 self._follow(),
                 lambda q, tag, status: self._start(channel, request, options, handle, q, tag, status),
-                method.library.take,
+                self._method.library.take,
             )
         finally:
             options.release()
         self._handle = handle[0]
-        method.library.calls.add(self)
-        self._go_on(requests)
+
+    def _begin_failed(self, ending):
+        """It cannot be made: who uses it is told."""
+        self._handle = _NO_CALL
+        self._follow()
+        self._opened.set_result(_Refused(ending))
+        self._end(ending)
+        self._go_on(None)
 
     def _follow(self):
         """Who is told that the call was opened."""
@@ -669,6 +688,10 @@ class UnaryUnaryCall(_Call, grpc.aio.UnaryUnaryCall):
 
     def _follow(self):
         return self._on_reply
+
+    def _begin_failed(self, ending):
+        self._handle = _NO_CALL
+        self._end(ending)
 
     def _go_on(self, requests):
         """Its reply is told: there is nothing to wait for."""
