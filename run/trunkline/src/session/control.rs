@@ -12,7 +12,6 @@ use crate::refusals::unavailable;
 use crate::wakers::{self, WakerPlace};
 use bytes::Bytes;
 use prost::Message;
-use rustix::fd::{AsFd, BorrowedFd};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,7 +48,7 @@ impl Session {
     /// Announces services with their descriptor set, if the daemon is to know the types.
     ///
     /// # Errors
-    /// UNAVAILABLE when the session is over or its daemon does not read, RESOURCE_EXHAUSTED for limits.
+    /// UNAVAILABLE when the session is over, RESOURCE_EXHAUSTED for limits.
     pub(crate) fn bind(
         self: &Arc<Self>,
         serves: Vec<String>,
@@ -83,6 +82,7 @@ impl Session {
 
     /// Hands an answer to whoever waits for it. Unasked answers are ignored.
     pub(crate) fn bound(&self, tag: u64, bound: Bound) {
+        self.link.answered();
         let answered = self.replies.lock().arrived(tag, &bound);
         match answered {
             ReplyOwner::Agreement(asked) => {
@@ -171,9 +171,8 @@ impl Session {
         let descriptor_set_bytes = set.map_or(0, |set| set.len() as u64);
         let bind = Bind { descriptor_set_bytes, serves, calls };
         let blob = set.map(create_blob).transpose().map_err(|error| unavailable(&error.to_string()))?;
-        let fds: Vec<BorrowedFd<'_>> = blob.iter().map(AsFd::as_fd).collect();
         let packet = Request { tag, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
-        self.link.send(&packet, &fds)
+        self.link.ask(packet, blob)
     }
 
     fn forget_heaps(&self) {

@@ -3,19 +3,36 @@
 use super::heaps::ReceiveHeaps;
 use crate::refusals::unavailable;
 use parking_lot::Mutex;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use trunkline_call::Status;
-use trunkline_shm::{ControlError, ControlSocket};
+use trunkline_shm::{ControlError, ControlSocket, PACKET_BYTES_MAX};
 
 /// What the daemon is asked over, by any thread, and answers on, to the listener.
 #[derive(Debug)]
 pub(super) struct ControlLink {
     /// `None` once closed, which only the listener does, or a forked child to its copy.
     socket: Mutex<Option<ControlSocket>>,
+    questions: Mutex<Questions>,
     /// Packets that were read in search of a heap, and are the listener's.
     unread: Mutex<VecDeque<Vec<u8>>>,
     pub(super) heaps: ReceiveHeaps,
+}
+
+/// A packet, with a descriptor set if there is one.
+type Question = (Vec<u8>, Option<OwnedFd>);
+
+/// Questions that are to be answered at once, at most. Neither side has room for more than ten packets that the other
+/// has not read, where the kernel is left as it is (unix(7), `max_dgram_qlen`), and a daemon ends the session of who
+/// does not read what it answers.
+const QUESTIONS_MAX: usize = 8;
+
+/// What the daemon is asked. Under the socket's lock, or alone.
+#[derive(Debug, Default)]
+struct Questions {
+    under_way: usize,
+    /// Those that wait for an answer to another, in order: no more than services and methods that somebody binds.
+    waiting: VecDeque<Question>,
 }
 
 /// A packet that was read.
@@ -31,15 +48,42 @@ pub(super) enum PacketRead {
 
 impl ControlLink {
     pub(super) fn new(socket: ControlSocket, heaps: ReceiveHeaps) -> Self {
-        Self { socket: Mutex::new(Some(socket)), unread: Mutex::default(), heaps }
+        let (questions, unread) = (Mutex::default(), Mutex::default());
+        Self { socket: Mutex::new(Some(socket)), questions, unread, heaps }
     }
 
+    /// Asks the daemon what it answers, once it has answered enough of what it was asked before.
+    ///
     /// # Errors
-    /// UNAVAILABLE when the session is over or its daemon does not read, RESOURCE_EXHAUSTED for limits.
-    pub(super) fn send(&self, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Status> {
+    /// UNAVAILABLE when the session is over, or the question longer than a packet.
+    pub(super) fn ask(&self, packet: Vec<u8>, set: Option<OwnedFd>) -> Result<(), Status> {
         let socket = self.socket.lock();
         let socket = socket.as_ref().ok_or_else(|| unavailable("the session is over"))?;
-        socket.send(packet, fds).map_err(|error| unavailable(&error.to_string()))
+        let mut questions = self.questions.lock();
+        let question = (packet, set);
+        // One that is too long never goes, and hears that now.
+        let waits = questions.under_way >= QUESTIONS_MAX && question.0.len() <= PACKET_BYTES_MAX;
+        if waits || !say(socket, &question).map_err(|error| unavailable(&error.to_string()))? {
+            questions.waiting.push_back(question);
+        } else {
+            questions.under_way += 1;
+        }
+        Ok(())
+    }
+
+    /// The daemon has answered a question: others that wait are asked.
+    pub(super) fn answered(&self) {
+        let socket = self.socket.lock();
+        let mut questions = self.questions.lock();
+        questions.under_way = questions.under_way.saturating_sub(1);
+        let Some(socket) = &*socket else { return };
+        // Of a daemon that has gone the listener hears.
+        while questions.under_way < QUESTIONS_MAX
+            && questions.waiting.front().is_some_and(|question| say(socket, question).unwrap_or(false))
+        {
+            questions.waiting.pop_front();
+            questions.under_way += 1;
+        }
     }
 
     /// Reads one packet, which replaces what was in `packet`.
@@ -81,7 +125,9 @@ impl ControlLink {
     }
 
     pub(super) fn close(&self) {
-        self.socket.lock().take();
+        let mut socket = self.socket.lock();
+        socket.take();
+        self.questions.lock().waiting.clear();
     }
 
     /// In a forked child: closes the copy of the socket, so that the daemon sees its parent's death when it comes. If
@@ -98,5 +144,15 @@ impl ControlLink {
             // The socket may be gone already; there is nobody left to tell.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         }
+    }
+}
+
+/// `false`: the daemon has no room for it now.
+fn say(socket: &ControlSocket, (packet, set): &Question) -> Result<bool, ControlError> {
+    let fds: Vec<BorrowedFd<'_>> = set.iter().map(AsFd::as_fd).collect();
+    match socket.send(packet, &fds) {
+        Ok(()) => Ok(true),
+        Err(error) if error.would_block() => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -131,7 +131,10 @@ impl Peer {
                 self.serves.push(service);
             }
             let packet = Reply { tag, kind: Some(reply::Kind::Bound(bound)) }.encode_to_vec();
-            self.control.send(&packet, &[]).unwrap();
+            while let Err(error) = self.control.send(&packet, &[]) {
+                assert!(error.would_block(), "{error}");
+                std::thread::yield_now();
+            }
         }
     }
 
