@@ -22,9 +22,9 @@ pub(super) struct ControlLink {
 /// A packet, with a descriptor set if there is one.
 type Question = (Vec<u8>, Option<OwnedFd>);
 
-/// Questions that are to be answered at once, at most. Neither side has room for more than ten packets that the other
-/// has not read, where the kernel is left as it is (unix(7), `max_dgram_qlen`), and a daemon ends the session of who
-/// does not read what it answers.
+/// Questions that are to be answered at once, at most: enough that neither side waits for the other. A socket has room
+/// for some hundred short packets, or three of the longest, that the other side has not read (`net.core.wmem_default`),
+/// and a daemon ends the session of who does not read what it answers.
 const QUESTIONS_MAX: usize = 8;
 
 /// What the daemon is asked. Under the socket's lock, or alone.
