@@ -350,6 +350,22 @@ impl History {
         assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
     }
 
+    /// A call that may fail where engines are replaced: who was cut off before it had heard a word tries HTTP/2 next, and
+    /// in such a world nobody speaks it.
+    fn knock(&mut self, app: usize) {
+        if !self.world.replaces {
+            return;
+        }
+        let payload = self.blob(app, 10);
+        self.call(app, 0, Some(payload), true, Deadline::NONE, CallId(0));
+        self.settle();
+        if let Some((server, delivered)) = nth(&self.books.delivered, 0) {
+            self.finish(server, delivered, true, 10);
+            self.settle();
+        }
+        assert!(self.books.open.is_empty(), "the call has ended");
+    }
+
     /// Everything still open is ended; then nothing may be left.
     fn end(&mut self) {
         for _ in 0..100 {
@@ -369,6 +385,11 @@ impl History {
             assert_eq!((row.streams, row.queued_bytes), (0, 0), "{row:?}");
         }
         // Whatever has been, whoever calls now is served.
+        self.world.advance(10_000_000_000);
+        self.settle();
+        for app in 0..self.apps.len() {
+            self.knock(app);
+        }
         self.world.advance(10_000_000_000);
         self.settle();
         for app in 0..self.apps.len() {
@@ -437,6 +458,17 @@ proptest! {
         }
         history.end();
     }
+}
+
+/// A connection that is cut before a word of the other end is heard, while nobody waits who would ask by HTTP/2.
+#[test]
+fn a_connection_cut_behind_a_cancelled_call() {
+    let mut history = History::new(usize::MAX, true);
+    history.take(Step::Call { app: 24, method: 0, bytes: 0, end: false, deadline_ns: None });
+    history.take(Step::Nudge { pieces: 1 });
+    history.take(Step::Cancel { pick: 0 });
+    history.take(Step::Cut);
+    history.end();
 }
 
 // Six engines are replaced after each step.
