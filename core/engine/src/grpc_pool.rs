@@ -10,14 +10,14 @@
 
 use crate::call::KeptBody;
 use crate::call::{Body, Direction, Item, ServerEnd};
-use crate::ends::{Blocker, Opens, Refusal};
+use crate::ends::{Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::grpc_peer::{GrpcLeaving, GrpcPeer, PeerIdentity};
 use crate::grpc_stream::Replay;
 use crate::held::HELD_STEP_BYTES;
-use crate::limits::WAITING;
 use crate::packing::Packing;
 use crate::remote::{Dial, Dialled, Remote, Speaks};
+use crate::source::source_of;
 use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -48,17 +48,13 @@ impl Engine {
         if !is_held {
             self.grow_pool(turn.now, remote_key);
         }
-        let limit = self.pending_max(key);
         let Some(remote) = self.remotes.find(remote_key) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         if remote.pool.is_unused() && self.grpc_leaving != GrpcLeaving::Held {
             return Err(self.unreachable(key, remote_key));
         }
-        if remote.waiting.len() < limit {
-            return Err(Refusal::Blocked(Blocker::Remote(remote_key)));
-        }
-        Err(Refusal::Fault(Fault::Limit { name: WAITING, limit: limit as u64 }))
+        Err(self.wait_in_line(key, remote_key))
     }
 
     /// Dials one more connection, one at a time, if the limit and the last failure allow it.
@@ -239,11 +235,9 @@ impl Engine {
             return self.serve_held_line(turn, remote_key);
         }
         while self.pooled_with_room(remote_key).is_some()
-            && let Some(key) = self.remotes.find_mut(remote_key).and_then(|remote| remote.waiting.pop_front())
+            && let Some(key) = self.remotes.next_in_line(remote_key)
         {
-            if self.waits_for_remote(key) {
-                self.unblock(turn, key, Direction::Request);
-            }
+            self.go_on_from_line(turn, key);
         }
         if self.remotes.find(remote_key).is_some_and(|remote| !remote.waiting.is_empty()) {
             self.grow_pool(turn.now, remote_key);
@@ -252,14 +246,15 @@ impl Engine {
 
     /// Of those in line only calls of gRPC clients take the room there is: the others wait for another engine.
     fn serve_held_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        let line = self.remotes.find_mut(remote_key).map(|remote| std::mem::take(&mut remote.waiting));
+        let line = self.remotes.find_mut(remote_key).map(|remote| remote.waiting.take_all());
         let (goes, waits): (Vec<_>, Vec<_>) =
             line.unwrap_or_default().into_iter().partition(|key| self.is_for_grpc_client(*key));
-        if let Some(remote) = self.remotes.find_mut(remote_key) {
-            remote.waiting.extend(waits);
+        for key in waits {
+            let source = source_of(self, key);
+            self.remotes.line_up(remote_key, key, source);
         }
-        for key in goes.into_iter().filter(|key| self.waits_for_remote(*key)).collect::<Vec<_>>() {
-            self.unblock(turn, key, Direction::Request);
+        for key in goes {
+            self.go_on_from_line(turn, key);
         }
     }
 

@@ -146,6 +146,7 @@ mod unpacking;
 mod unproven;
 mod unserved;
 mod vouching;
+mod waiting_line;
 mod workers;
 
 pub use admission::AccessRecord;

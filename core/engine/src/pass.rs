@@ -240,7 +240,10 @@ impl Engine {
             }
             Blocker::R2p2 => self.r2p2.blocked.push_back(key),
             Blocker::Share | Blocker::Stream => {}
-            Blocker::Remote(remote) => self.remotes.line_up(remote, key),
+            Blocker::Remote(remote) => {
+                let source = source_of(self, key);
+                self.remotes.line_up(remote, key, source);
+            }
             Blocker::Shard(line) => self.shards.line_up(line, key, direction == Direction::Response),
         }
     }

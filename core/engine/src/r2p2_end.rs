@@ -8,7 +8,7 @@ use crate::ends::{
     ServerSide,
 };
 use crate::engine::{Engine, Turn};
-use crate::limits::{R2P2_REPLY, WAITING};
+use crate::limits::R2P2_REPLY;
 use crate::peer_end::untyped;
 use crate::r2p2::{Made, fault_of};
 use crate::r2p2_remote::Ungreeted;
@@ -150,12 +150,11 @@ impl Engine {
         remote_key: RemoteKey,
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let waiting_max = self.pending_max(key);
         if self.streams_from_here(key) {
             let endpoint = self.remotes.label(remote_key);
             return Err(Refusal::Fault(Fault::Streams { endpoint }));
         }
-        let Some(remote) = self.remotes.find_mut(remote_key) else {
+        let Some(remote) = self.remotes.find(remote_key) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key)) };
@@ -168,11 +167,8 @@ impl Engine {
                 return Err(self.unreachable(key, remote_key));
             }
             self.greet(turn.now, remote_key, 0);
-        } else if remote.waiting.len() >= waiting_max {
-            let limit = waiting_max as u64;
-            return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
         }
-        Err(Refusal::Blocked(Blocker::Remote(remote_key)))
+        Err(self.wait_in_line(key, remote_key))
     }
 
     /// A greeting was answered.

@@ -13,6 +13,7 @@ use crate::ends::{Blocker, Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::limits::WAITING;
 use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Speaks};
+use crate::source::source_of;
 use crate::{CallKey, PeerKey, RemoteKey};
 use std::sync::Arc;
 use trunkline_balance::Settings;
@@ -120,8 +121,7 @@ impl Engine {
             return Err(Refusal::Fault(Fault::Ended));
         };
         let limit = self.limits.calls_waiting_per_endpoint;
-        let has_room =
-            |name: RemoteKey| self.remotes.find(name).is_some_and(|name| name.waiting.len() < limit);
+        let has_room = |name| self.may_wait(key, name, limit);
         let fault = match choice {
             ClusterChoice::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
             ClusterChoice::Wait(name) if has_room(name) => {
@@ -178,11 +178,30 @@ impl Engine {
         Some(choice)
     }
 
+    /// Whether one more call may wait for an endpoint or a name, of which about `limit` may for each source. What a
+    /// policy says is for all together.
+    fn may_wait(&self, key: CallKey, remote: RemoteKey, limit: usize) -> bool {
+        self.remotes.in_line(remote) < self.pending_max_of_policy(key)
+            && self.remotes.has_room_in_line(remote, (key, limit), || source_of(self, key))
+    }
+
+    /// A call waits for a connection to its endpoint, or fails where too many do.
+    pub(crate) fn wait_in_line(&self, key: CallKey, remote: RemoteKey) -> Refusal {
+        let limit = self.pending_max(key);
+        if self.may_wait(key, remote, limit) {
+            return Refusal::Blocked(Blocker::Remote(remote));
+        }
+        Refusal::Fault(Fault::Limit { name: WAITING, limit: limit as u64 })
+    }
+
     /// Calls of this one that may wait for a connection to one endpoint.
-    pub(crate) fn pending_max(&self, key: CallKey) -> usize {
+    fn pending_max(&self, key: CallKey) -> usize {
+        self.limits.calls_waiting_per_endpoint.min(self.pending_max_of_policy(key))
+    }
+
+    fn pending_max_of_policy(&self, key: CallKey) -> usize {
         let placed = self.calls.find(key).and_then(|call| call.placed);
-        let own = placed.and_then(|placed| self.clusters.pending_max(placed)).unwrap_or(u32::MAX);
-        self.limits.calls_waiting_per_endpoint.min(own as usize)
+        placed.and_then(|placed| self.clusters.pending_max(placed)).map_or(usize::MAX, |max| max as usize)
     }
 
     /// A call was answered elsewhere before its endpoint did: that is slow.
@@ -212,8 +231,7 @@ impl Engine {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let lane = self.lane_of(item);
-        let waiting_max = self.pending_max(key);
-        let Some(remote) = self.remotes.find_mut(remote_key) else {
+        let Some(remote) = self.remotes.find(remote_key) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         match remote.speaks {
@@ -228,11 +246,7 @@ impl Engine {
         }
         match remote.lanes[lane as usize] {
             LaneConnection::Open(peer) => return peer.open(self, turn, key, item),
-            LaneConnection::Dialling(_) if remote.waiting.len() < waiting_max => {}
-            LaneConnection::Dialling(_) => {
-                let limit = waiting_max as u64;
-                return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
-            }
+            LaneConnection::Dialling(_) => return Err(self.wait_in_line(key, remote_key)),
             LaneConnection::Idle if remote.not_before > turn.now => {
                 return Err(self.unreachable(key, remote_key));
             }
@@ -251,8 +265,9 @@ impl Engine {
     pub(crate) fn unreachable(&mut self, key: CallKey, remote_key: RemoteKey) -> Refusal {
         let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
         let limit = self.pending_max(key);
+        let has_room = waits && self.may_wait(key, remote_key, limit);
         let fault = match self.remotes.find_mut(remote_key) {
-            Some(remote) if waits && remote.waiting.len() < limit => {
+            Some(remote) if has_room => {
                 if !std::mem::replace(&mut remote.wakes, true) {
                     self.timers.insert(remote.not_before, Due::Remote(remote_key));
                 }
@@ -378,11 +393,18 @@ impl Engine {
     /// Tries every call in line once: each goes, fails, or joins the line again.
     pub(crate) fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        for key in std::mem::take(&mut remote.waiting) {
-            if self.waits_for_remote(key) {
-                self.unblock(turn, key, Direction::Request);
-            }
+        for key in remote.waiting.take_all() {
+            self.go_on_from_line(turn, key);
         }
+    }
+
+    /// A call that was in line tries again. It may join the line again, whoever has come meanwhile.
+    pub(crate) fn go_on_from_line(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        if !self.waits_for_remote(key) {
+            return;
+        }
+        self.remotes.goes_on(key);
+        self.unblock(turn, key, Direction::Request);
     }
 
     pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {

@@ -5,9 +5,10 @@ use crate::r2p2_remote::R2p2Remote;
 use crate::registry::MethodKey;
 use crate::snapshot::{RemoteRow, RemoteState};
 use crate::table::Table;
+use crate::waiting_line::WaitingLine;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use core::net::SocketAddrV4;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::Instant;
 
@@ -63,8 +64,8 @@ pub struct Remote {
     pub(crate) pool: Pool,
     /// Reached over R2P2: instead of lanes and pool.
     pub(crate) r2p2: Option<R2p2Remote>,
-    /// Calls that wait for a connection, in order.
-    pub(crate) waiting: VecDeque<CallKey>,
+    /// Calls that wait for a connection.
+    pub(crate) waiting: WaitingLine,
     failures: u32,
     /// No dialling before this instant; calls meanwhile fail with `last_error`.
     pub(crate) not_before: Instant,
@@ -146,6 +147,9 @@ pub(crate) struct Remotes {
     #[serde(skip)]
     by_endpoint: HashMap<Arc<str>, RemoteKey>,
     pub names: Names,
+    /// The call that was in a line last: it has tried to go on since, or does so now.
+    #[serde(skip)]
+    going_on: Option<CallKey>,
     #[serde(skip)]
     pub jitter: Jitter,
     /// Of endpoints nobody has called yet.
@@ -279,7 +283,7 @@ impl Remotes {
             if !remote.passing || is_bound(key) || self.names.stand_for(key) {
                 continue;
             }
-            remote.waiting.retain(|call| is_there(*call));
+            remote.waiting.retain(&is_there);
             if remote.is_unused() {
                 self.forget(key);
             } else {
@@ -315,7 +319,7 @@ impl Remotes {
             lanes: [LaneConnection::Idle; 2],
             pool: Pool::default(),
             r2p2,
-            waiting: VecDeque::new(),
+            waiting: WaitingLine::default(),
             failures: 0,
             not_before: Instant::default(),
             last_error: String::new(),
@@ -350,10 +354,37 @@ impl Remotes {
         over_r2p2.for_each(|r2p2| r2p2.forget(&knows));
     }
 
-    pub fn line_up(&mut self, remote: RemoteKey, call: CallKey) {
+    /// A call of this source waits for a connection.
+    pub fn line_up(&mut self, remote: RemoteKey, call: CallKey, source: Arc<str>) {
         if let Some(remote) = self.table.find_mut(remote) {
-            remote.waiting.push_back(call);
+            remote.waiting.push(source, call);
         }
+    }
+
+    /// Takes a call out of the line whose turn it is.
+    pub fn next_in_line(&mut self, remote: RemoteKey) -> Option<CallKey> {
+        self.table.find_mut(remote)?.waiting.pop()
+    }
+
+    /// A call that was in a line tries to go on.
+    pub fn goes_on(&mut self, call: CallKey) {
+        self.going_on = Some(call);
+    }
+
+    /// Whether one more call may wait in a line in which about `limit` of each source may.
+    pub fn has_room_in_line(
+        &self,
+        remote: RemoteKey,
+        (call, limit): (CallKey, usize),
+        source: impl FnOnce() -> Arc<str>,
+    ) -> bool {
+        let line = self.table.find(remote).map(|remote| &remote.waiting);
+        line.is_some_and(|line| line.has_room(limit, self.going_on == Some(call), source))
+    }
+
+    /// Calls that wait in a line.
+    pub fn in_line(&self, remote: RemoteKey) -> usize {
+        self.table.find(remote).map_or(0, |remote| remote.waiting.len())
     }
 
     /// Asks for a name, if it is one and nobody has been asked.

@@ -101,17 +101,22 @@ impl SharedRoom {
 
     #[cold]
     fn has_share(&self, more: u64, limit: u64, source: &str) -> bool {
-        let free = for_all(limit).saturating_sub(self.used);
-        more <= free && self.told.may_have(more, free, source) || self.is_reserved(more, limit, source)
+        may_take(self.used, (more, self.told.of(source)), limit, source)
     }
+}
 
-    /// Whether so much more is kept for a source like this one.
-    fn is_reserved(&self, more: u64, limit: u64, source: &str) -> bool {
-        let (used, held) = (self.used + more, self.told.of(source));
-        let is_new = held == 0 && more <= (limit / NEWCOMER_PART).max(1);
-        let is_little = || held + more <= limit / HOST_SOURCE_PART && is_of_host(source);
-        is_new && used <= for_anybody(limit) || used <= Self::whole(limit) && is_little()
-    }
+/// Whether a source that holds so much (`held`) of what is `used` may have so much `more`.
+pub(crate) fn may_take(used: u64, (more, held): (u64, u64), limit: u64, source: &str) -> bool {
+    let free = for_all(limit).saturating_sub(used);
+    let is_shared = more <= free && held + more <= free.saturating_mul(FREE_TIMES);
+    is_shared || is_reserved(used + more, (more, held), limit, source)
+}
+
+/// Whether so much more, with which so much is used, is kept for a source like this one.
+fn is_reserved(used: u64, (more, held): (u64, u64), limit: u64, source: &str) -> bool {
+    let is_new = held == 0 && more <= (limit / NEWCOMER_PART).max(1);
+    let is_little = || held + more <= limit / HOST_SOURCE_PART && is_of_host(source);
+    is_new && used <= for_anybody(limit) || used <= SharedRoom::whole(limit) && is_little()
 }
 
 /// What sources share by what is free.

@@ -165,6 +165,39 @@ fn those_who_wait_are_bounded() {
     assert_eq!(codes(&mut client), [(Code::ResourceExhausted, Execution::NotExecuted); 2]);
 }
 
+/// A user that waits with all the calls it may keeps no other user out, and goes first with none but its turn.
+#[test]
+fn one_user_that_waits_leaves_room_and_turns_to_others() {
+    let (mut world, mut busy, mut server) =
+        hosts(Limits { calls_waiting_per_endpoint: 64, ..Limits::default() });
+    let mut other = world.attach(0, PROTO, Some(NAME), false);
+    world.hosts[0].engine.identify(busy.key, "uid:1000", "");
+    world.hosts[0].engine.identify(other.key, "uid:2000", "");
+    for _ in 0..100 {
+        call(&mut world, &mut busy, 10, true, Deadline::NONE);
+    }
+    for _ in 0..8 {
+        call(&mut world, &mut other, 500, true, Deadline::NONE);
+    }
+    world.settle(&mut [&mut busy, &mut other, &mut server]);
+    let refused = codes(&mut busy);
+    assert!((30..40).contains(&refused.len()), "{}", refused.len());
+    assert_eq!(codes(&mut other), [], "there is room beside it");
+    looked_up(&mut world, Ok(&["tcp://10.0.0.7:80"]));
+    world.settle(&mut [&mut busy, &mut other, &mut server]);
+    let sizes: Vec<usize> = server
+        .take()
+        .iter()
+        .filter_map(|completion| match completion {
+            Completion::Call(call) => call.payload.as_ref().map(|payload| payload.span.len as usize),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sizes.len(), 108 - refused.len(), "nobody who waited is refused");
+    let others = sizes.iter().take(20).filter(|size| **size > 400).count();
+    assert_eq!(others, 8, "in turn: {sizes:?}");
+}
+
 #[test]
 fn a_service_config_holds_for_calls_made_here() {
     let (mut world, mut client, mut server) = hosts(Limits::default());
