@@ -350,8 +350,8 @@ impl History {
         assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
     }
 
-    /// A call that may fail where engines are replaced: who was cut off before it had heard a word tries HTTP/2 next, and
-    /// in such a world nobody speaks it.
+    /// A call that may fail where engines are replaced: who was cut off before it had heard a word tries HTTP/2 next,
+    /// and in such a world nobody speaks it.
     fn knock(&mut self, app: usize) {
         if !self.world.replaces {
             return;
