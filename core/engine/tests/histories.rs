@@ -1064,8 +1064,26 @@ impl History {
             self.world.advance(1_000_000_000);
         }
         self.answer_all();
+        self.give_up_waiting();
         self.is_nothing_left();
         self.ledger.is_complete();
+    }
+
+    /// Who waits for a service that nobody serves any more, and has said that it waits, would do so for ever.
+    fn give_up_waiting(&mut self) {
+        let services = self.world.hosts.iter().flat_map(|host| host.engine.snapshot().waiting);
+        let waiting: usize = services.map(|(_, calls)| calls).sum();
+        let made = self.made.iter().map(|(end, number)| (*end, *number));
+        let open: Vec<(End, u64)> =
+            made.filter(|(_, number)| !self.ledger.calls[number].is_cancelled).collect();
+        if open.len() > waiting {
+            return;
+        }
+        for ((app, id), number) in open {
+            self.ledger.call(number).is_cancelled = true;
+            self.submit(app, Submission::Cancel { call: CallId(id) });
+        }
+        self.settle();
     }
 
     /// Handlers answer whatever they have, until nothing more comes.
