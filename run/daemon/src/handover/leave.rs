@@ -131,9 +131,12 @@ pub enum HandOverError {
     /// It says that it cannot take over.
     #[error("the new daemon cannot take over: {0}")]
     Refused(String),
-    /// It died, or took too long.
+    /// It took too long, or this daemon could not tell it something.
     #[error("the new daemon did not take over: {0}")]
     Lost(String),
+    /// It closed the channel, and did not end at once.
+    #[error("the new daemon did not take over: it closed the channel")]
+    Closed,
     /// It ended by itself before it could take over.
     #[error(
         "{}, process {process}, ended before it took over ({status}); if it said why, that stands in the daemon's log",
@@ -492,9 +495,10 @@ fn program(path: &Path) -> Result<File, Untrusted> {
     Ok(file)
 }
 
-/// Ends what did not take over. If it has ended by itself, that is why.
+/// Ends what did not take over. If it has ended by itself, that is why; where something else failed, it ends because of
+/// that.
 fn bury(child: &mut Child, order: &HandOver, error: HandOverError) -> HandOverError {
-    let ended = if matches!(error, HandOverError::Lost(_)) { ended(child) } else { None };
+    let ended = if matches!(error, HandOverError::Closed) { ended(child) } else { None };
     // It may have ended by itself; then there is nothing to end.
     let _ = child.kill();
     let _ = child.wait();
@@ -517,7 +521,10 @@ fn ended(child: &mut Child) -> Option<ExitStatus> {
 }
 
 fn lost(error: ChannelError) -> HandOverError {
-    HandOverError::Lost(error.to_string())
+    match error {
+        ChannelError::Ended => HandOverError::Closed,
+        error => HandOverError::Lost(error.to_string()),
+    }
 }
 
 #[cfg(test)]
