@@ -42,6 +42,9 @@ pub struct Session {
     /// Calls this session has made and not yet released, by the id it chose. The hash is keyed, and cheap: each call
     /// asks three times.
     pub(crate) made: KeyedMap<CallId, CallKey>,
+    /// Calls it may make before more are booked: so many are, those it makes among them.
+    #[serde(skip)]
+    pub(crate) calls_booked: usize,
     /// Calls delivered to it and not finished.
     pub(crate) delivered: SharedRoom,
     /// Which those are.
@@ -172,6 +175,7 @@ impl Session {
             caller: Arc::default(),
             caller_revision: 0,
             made: KeyedMap::default(),
+            calls_booked: 0,
             delivered: SharedRoom::default(),
             served: ServedCalls::default(),
             brought: KeyedMap::default(),
@@ -256,7 +260,7 @@ impl Session {
     /// Bytes that the daemon holds for it: messages that wait for it to read, and the calls it makes.
     #[inline]
     pub(crate) fn held_bytes(&self) -> u64 {
-        let calls = self.made.len() as u64 * HELD_CALL_BYTES;
+        let calls = self.calls_booked as u64 * HELD_CALL_BYTES;
         self.parked_bytes.used() + self.answer_bytes as u64 + calls
     }
 

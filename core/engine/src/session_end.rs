@@ -164,11 +164,7 @@ impl EndOfCall for SessionMaker<'_> {
     }
 
     fn release(&self, engine: &mut Engine, _key: CallKey) {
-        if let Some(session) = engine.sessions.find_mut(self.session) {
-            session.made.remove(&self.id);
-            let held_bytes = session.held_bytes();
-            engine.held.settle(&mut session.holding, held_bytes);
-        }
+        engine.release_call(self.session, self.id);
     }
 }
 

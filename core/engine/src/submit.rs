@@ -2,7 +2,6 @@
 
 use crate::call::{Body, ClientEnd, Direction, Item};
 use crate::engine::{Engine, Turn};
-use crate::held::{HELD_CALL_BYTES, HeldFull};
 use crate::operator::introduced;
 use crate::receive_room::{opening_is_released, unpark};
 use crate::records::{lately, note_late_handler};
@@ -15,6 +14,9 @@ use trunkline_call::{CallId, Execution, Fault, Metadata};
 
 /// Refused calls that wait for their release, where a session may have fewer calls than this.
 const REFUSED_MIN: usize = 64;
+
+/// Calls of a session that are booked at once.
+const CALLS_BOOKED: usize = 64;
 
 impl Engine {
     /// Takes one submission of a session.
@@ -127,8 +129,28 @@ impl Engine {
             return Err(Fault::Limit { name, limit: limit as u64 });
         }
         let Some(found) = self.sessions.find_mut(session) else { return Ok(()) };
-        let held_bytes = found.held_bytes() + HELD_CALL_BYTES;
-        self.held.book(&mut found.holding, held_bytes).map_err(HeldFull::fault)
+        if found.made.len() < found.calls_booked {
+            return Ok(());
+        }
+        let booked = std::mem::replace(&mut found.calls_booked, found.made.len() + CALLS_BOOKED);
+        let held_bytes = found.held_bytes();
+        self.held.book(&mut found.holding, held_bytes).map_err(|full| {
+            found.calls_booked = booked;
+            full.fault()
+        })
+    }
+
+    /// A session has a call less. What is booked for many more than it makes is given back.
+    #[inline]
+    pub(crate) fn release_call(&mut self, session: SessionKey, id: CallId) {
+        let Some(found) = self.sessions.find_mut(session) else { return };
+        found.made.remove(&id);
+        let needed = found.made.len() + CALLS_BOOKED;
+        if found.calls_booked > needed + CALLS_BOOKED || found.made.is_empty() {
+            found.calls_booked = if found.made.is_empty() { 0 } else { needed };
+            let held_bytes = found.held_bytes();
+            self.held.settle(&mut found.holding, held_bytes);
+        }
     }
 
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.

@@ -445,7 +445,7 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
     session.answer_bytes = 0;
     (session.parked_bytes, session.delivered, session.openings) = Default::default();
-    (session.made, session.served) = Default::default();
+    (session.made, session.served, session.calls_booked) = Default::default();
     session.brought.clear();
     Some(session)
 }
