@@ -46,6 +46,8 @@ const ANSWERS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     seen: u64,
+    /// Calls the daemon had recorded one by one: fewer than there were, where one stands for others.
+    rows: u64,
     traced: u64,
     lost: u64,
     kept: u64,
@@ -190,15 +192,15 @@ impl<'a, W: Write> Recording<'a, W> {
         let mut last = Instant::now();
         let (mut heard, mut written) = (Ok(()), Ok(()));
         look_until_over(left, || {
-            let Tally { seen, traced, .. } = self.tally;
+            let Tally { rows, traced, .. } = self.tally;
             heard = self.take();
             if self.looked.elapsed() >= LOOK {
                 self.look();
             }
             let elapsed = last.elapsed().as_secs_f64();
             last = Instant::now();
-            let (seen, traced) = (self.tally.seen - seen, self.tally.traced - traced);
-            self.one_in_log2 = one_in_log2(seen.saturating_sub(traced) as f64 / elapsed, self.args.rate);
+            let (rows, traced) = (self.tally.rows - rows, self.tally.traced - traced);
+            self.one_in_log2 = one_in_log2(rows.saturating_sub(traced) as f64 / elapsed, self.args.rate);
             self.traces_one_in_log2 = one_in_log2(traced as f64 / elapsed, self.args.traces);
             if self.began.elapsed() >= BLOCK_TIME || self.block.rows.len() >= BLOCK_CALLS_MAX {
                 written = self.end_block();
@@ -236,6 +238,8 @@ impl<'a, W: Write> Recording<'a, W> {
             let (from, has_new) = from_where(&self.from, &next);
             // What they had, nobody has any more, nor says how many calls that was.
             self.tally.shards_gone += shards_gone(&self.from, &next);
+            let lost: u64 = answer.shards.iter().map(|shard| shard.lost).sum();
+            self.tally.rows += rows_between(&self.from, &next).saturating_sub(lost);
             self.from = from;
             let more = has_new || answer.shards.iter().any(|shard| shard.more);
             for shard in answer.shards {
@@ -392,6 +396,11 @@ fn from_where(from: &[u64], next: &[u64]) -> (Vec<u64>, bool) {
     (goes_on.collect(), known.iter().any(|is_known| !is_known))
 }
 
+/// How many calls shards have recorded one by one from there to there.
+fn rows_between(from: &[u64], next: &[u64]) -> u64 {
+    from.iter().zip(next).fold(0, |sum, (from, next)| sum.saturating_add(next.saturating_sub(*from)))
+}
+
 /// How many shards there are no more.
 fn shards_gone(from: &[u64], next: &[u64]) -> usize {
     from.len().saturating_sub(next.len())
@@ -484,6 +493,12 @@ mod tests {
         assert_eq!((looks.get(), found.get()), (4, 7));
         look_until_over(|| INTERVAL, || looks.replace(looks.get() + 1) < 5);
         assert_eq!(looks.get(), 6, "it ends where it cannot go on");
+    }
+
+    #[test]
+    fn what_was_recorded_is_counted_from_shard_to_shard() {
+        assert_eq!(rows_between(&[10, 20], &[15, 20, 7]), 5, "of one that is new nobody knows");
+        assert_eq!(rows_between(&[10, 20], &[3, 22]), 2, "nor of one that began anew");
     }
 
     #[test]
