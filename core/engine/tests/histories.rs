@@ -1065,6 +1065,10 @@ impl History {
         }
         self.answer_all();
         self.give_up_waiting();
+        for _ in 0..5 {
+            self.world.advance(1_000_000_000);
+            self.answer_all();
+        }
         self.is_nothing_left();
         self.ledger.is_complete();
     }

@@ -83,7 +83,7 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
         true => Duration::ZERO,
         false => end.saturating_duration_since(Instant::now()),
     });
-    let Tally { seen, traced, lost, kept, shards_gone, unsound, blocks, bytes } = recording.tally;
+    let Tally { seen, traced, lost, kept, shards_gone, unsound, blocks, bytes, .. } = recording.tally;
     println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.out.output.display());
     if traced > 0 {
         println!("{traced} of them belong to a trace");
