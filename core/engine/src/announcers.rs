@@ -7,10 +7,15 @@ use std::sync::Arc;
 use trunkline_call::{KeyedMap, KeyedSet};
 use trunkline_native::MethodIndex;
 
+/// A peer, and its number for a method.
+type Announcer = (PeerKey, MethodIndex);
+/// The methods of a service that anybody has announced.
+type Paths = KeyedMap<Arc<str>, KeyedSet<Announcer>>;
+
 /// What peers have announced, by path. Bounded by what each of them may announce, and there for as long as they are.
 #[derive(Debug, Default)]
 pub(crate) struct Announcers {
-    services: KeyedMap<Box<str>, KeyedMap<Arc<str>, KeyedSet<(PeerKey, MethodIndex)>>>,
+    services: KeyedMap<Box<str>, Paths>,
     /// Paths whose announcers are to be told what holds now, each once, however often that changes meanwhile.
     waiting: VecDeque<Arc<str>>,
     waits: KeyedSet<Arc<str>>,
@@ -57,7 +62,7 @@ impl Announcers {
     }
 
     /// The next path of which announcers are to be told, and those, in the order of their slots.
-    pub fn next(&mut self) -> Option<(Arc<str>, Vec<(PeerKey, MethodIndex)>)> {
+    pub fn next(&mut self) -> Option<(Arc<str>, Vec<Announcer>)> {
         let path = self.waiting.pop_front()?;
         self.waits.remove(&path);
         let known = self.services.get(service_of(&path)).and_then(|paths| paths.get(&path));

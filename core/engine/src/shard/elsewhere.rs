@@ -95,8 +95,8 @@ impl Elsewhere {
         }
         let before = self.sums.insert(shard, now)?;
         let now = &self.sums[&shard];
-        let is_new = |(service, sum): &(&Box<str>, &u64)| before.get(*service) != Some(*sum);
-        let changed = now.iter().filter(is_new).map(|(service, _)| service.clone());
+        let changed = now.iter().filter(|(service, sum)| before.get(*service) != Some(*sum));
+        let changed = changed.map(|(service, _)| service.clone());
         let gone = before.keys().filter(|service| !now.contains_key(*service)).cloned();
         Some(changed.chain(gone).collect())
     }
