@@ -170,7 +170,8 @@ mod tests {
             }
             let mut left: Vec<u64> = line.take_all().into_iter().map(number).collect();
             let mut expected: Vec<u64> = there.into_iter().map(|(_, one)| one).collect();
-            (left.sort_unstable(), expected.sort_unstable());
+            left.sort_unstable();
+            expected.sort_unstable();
             prop_assert_eq!(left, expected);
             prop_assert!(line.is_empty() && line.lines.is_empty() && line.turns.is_empty());
         }
