@@ -3,7 +3,8 @@
 //!
 //! So the bytes of all messages and memory with open handles are copied before a fork, and put back in the child into
 //! pages of its own at the same place. There they can be read, changed and sent like any others; they stay until the
-//! child ends. What another thread receives while this one forks is not among them: that thread is not in the child.
+//! child ends. What another thread receives or grows while this one forks is not among them: that thread is not in the
+//! child, and a fork waits for nobody.
 //! A process that holds nothing pays a look at its handles. `vfork` and `posix_spawn` come by here not at all.
 
 use crate::handles;
@@ -87,7 +88,7 @@ fn copied((handle, object): (u64, Object)) -> Option<CopiedMessage> {
             MessageBytes::Received(message) => CopiedMessage::of(handle, message.as_ref()),
             MessageBytes::Copied(_) | MessageBytes::Inherited(_) => None,
         },
-        Object::Memory(memory) => match &*memory.lock() {
+        Object::Memory(memory) => match &*memory.try_lock()? {
             Some(BuildingMemory::Own(space)) => CopiedMessage::of(handle, space.bytes()),
             Some(BuildingMemory::Inherited(_)) | None => None,
         },

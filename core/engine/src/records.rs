@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::r2p2::Named;
 use crate::{CallKey, SessionKey};
 use trunkline_call::{ClientStamps, Code, Instant, Pattern, ServerStamps, TraceParent};
-use trunkline_telemetry::{CallTrace, MethodIndex, PeerIndex, Record, Side, TaxStage, UnaryCall, tax_stage};
+use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, UnaryCall, tax_stage};
 
 /// An application can have waited for so long before its call was there: for a daemon, or for room.
 const BEFORE_NS_MAX: u64 = 600_000_000_000;
@@ -28,13 +28,10 @@ pub(crate) fn lately(said: Instant, now: Instant) -> Instant {
 pub(crate) fn record_made(engine: &mut Engine, key: CallKey, now: Instant) {
     let Some(call) = engine.calls.find(key) else { return };
     let code = call.outcome.unwrap_or(Code::Unknown);
-    let took_ns = call.client_stamps.a18.min(now).0.wrapping_sub(call.client_stamps.a0.0);
-    if is_plain(call, code) {
-        let method = engine.registry.number(call.method);
-        let plain = unary(call, Side::Made, method, call.peer_index, took_ns);
-        if passes_over(engine, now, &plain) {
-            return;
-        }
+    let (peer, stamps) = (call.peer_index, &call.client_stamps);
+    let took_ns = stamps.a18.min(now).0.wrapping_sub(stamps.a0.0);
+    if passes_over(engine, key, now, (Side::Made, peer, code), took_ns) {
+        return;
     }
     let Some(call) = engine.calls.find(key) else { return };
     let record = record_of(engine, call, Side::Made, call.peer_index, code);
@@ -70,12 +67,8 @@ pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: 
     let peer = peer.unwrap_or(PeerIndex::OTHER);
     let Some(call) = engine.calls.find(key) else { return };
     let took_ns = call.server_stamps.k14.0.wrapping_sub(call.server_stamps.k7.0);
-    if is_plain(call, code) {
-        let method = engine.registry.number(call.method);
-        let plain = unary(call, Side::Served, method, peer, took_ns);
-        if passes_over(engine, now, &plain) {
-            return;
-        }
+    if passes_over(engine, key, now, (Side::Served, peer, code), took_ns) {
+        return;
     }
     let Some(call) = engine.calls.find(key) else { return };
     let record = record_of(engine, call, Side::Served, peer, code);
@@ -195,13 +188,20 @@ fn is_plain(call: &Call, code: Code) -> bool {
     code == Code::Ok && !is_attempt && !is_traced && !is_stream(call)
 }
 
-fn unary(call: &Call, side: Side, method: MethodIndex, peer: PeerIndex, total_ns: u64) -> UnaryCall {
-    UnaryCall { side, method, peer, total_ns, bytes: [call.request.bytes, call.response.bytes] }
-}
-
-fn passes_over(engine: &mut Engine, now: Instant, call: &UnaryCall) -> bool {
+/// Whether a call needs no record of its own: nothing is recorded, or another stands for it.
+#[inline]
+fn passes_over(
+    engine: &mut Engine,
+    key: CallKey,
+    now: Instant,
+    (side, peer, code): (Side, PeerIndex, Code),
+    total_ns: u64,
+) -> bool {
+    let Some(call) = engine.calls.find(key).filter(|call| is_plain(call, code)) else { return false };
+    let (method, bytes) = (engine.registry.number(call.method), [call.request.bytes, call.response.bytes]);
     let _telemetry = tax_stage(TaxStage::Telemetry);
-    engine.plant.unrecorded || engine.telemetry.passes_over(now, call)
+    let call = UnaryCall { side, method, peer, total_ns, bytes };
+    engine.plant.unrecorded || engine.telemetry.passes_over(now, &call)
 }
 
 fn enter(engine: &mut Engine, now: Instant, record: &Record, traced: Option<CallTrace>) {

@@ -144,9 +144,8 @@ impl Passing {
 
     /// A call is written down that is not ordinary, and stands for itself.
     #[inline]
-    pub fn take_itself(&mut self, now: Instant) -> StandIn {
+    pub fn take_itself(&mut self, now: Instant) {
         self.row_at = now;
-        StandIn::ONE
     }
 
     /// A call that was taken is one to go by where somebody asks before the next.
