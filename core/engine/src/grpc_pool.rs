@@ -227,7 +227,7 @@ impl Engine {
 
     /// Calls in line take the room there is. Every call touches its connection several times; there is seldom a line.
     fn serve_pool_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        let has_line = |remote: &Remote| remote.speaks == Speaks::Grpc && !remote.waiting.is_empty();
+        let has_line = |remote: &Remote| remote.speaks == Speaks::Grpc && remote.waiting.len() > 0;
         if !self.remotes.find(remote_key).is_some_and(has_line) {
             return;
         }
@@ -239,14 +239,14 @@ impl Engine {
         {
             self.go_on_from_line(turn, key);
         }
-        if self.remotes.find(remote_key).is_some_and(|remote| !remote.waiting.is_empty()) {
+        if self.remotes.find(remote_key).is_some_and(|remote| remote.waiting.len() > 0) {
             self.grow_pool(turn.now, remote_key);
         }
     }
 
     /// Of those in line only calls of gRPC clients take the room there is: the others wait for another engine.
     fn serve_held_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        let line = self.remotes.find_mut(remote_key).map(|remote| remote.waiting.take_all());
+        let line = self.remotes.find_mut(remote_key).map(|remote| remote.waiting.drain());
         let (goes, waits): (Vec<_>, Vec<_>) =
             line.unwrap_or_default().into_iter().partition(|key| self.is_for_grpc_client(*key));
         for key in waits {

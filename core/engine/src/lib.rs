@@ -142,6 +142,7 @@ mod table;
 mod target;
 mod trace;
 mod traced;
+mod turn_lines;
 mod unpacking;
 mod unproven;
 mod unserved;

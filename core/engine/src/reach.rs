@@ -393,7 +393,7 @@ impl Engine {
     /// Tries every call in line once: each goes, fails, or joins the line again.
     pub(crate) fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        for key in remote.waiting.take_all() {
+        for key in remote.waiting.drain() {
             self.go_on_from_line(turn, key);
         }
     }

@@ -5,7 +5,7 @@ use crate::r2p2_remote::R2p2Remote;
 use crate::registry::MethodKey;
 use crate::snapshot::{RemoteRow, RemoteState};
 use crate::table::Table;
-use crate::waiting_line::WaitingLine;
+use crate::waiting_line::{WaitingLine, may_join};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use core::net::SocketAddrV4;
 use std::collections::HashMap;
@@ -379,7 +379,7 @@ impl Remotes {
         source: impl FnOnce() -> Arc<str>,
     ) -> bool {
         let line = self.table.find(remote).map(|remote| &remote.waiting);
-        line.is_some_and(|line| line.has_room(limit, self.going_on == Some(call), source))
+        line.is_some_and(|line| may_join(line, limit, self.going_on == Some(call), source))
     }
 
     /// Calls that wait in a line.
@@ -507,7 +507,7 @@ impl Remote {
     }
 
     fn is_unused(&self) -> bool {
-        self.lanes == [LaneConnection::Idle; 2] && self.pool.is_unused() && self.waiting.is_empty()
+        self.lanes == [LaneConnection::Idle; 2] && self.pool.is_unused() && self.waiting.len() == 0
     }
 
     /// Whether a call can be had there: over a connection of its kind that is there, or over one that may be made. That
