@@ -1,27 +1,16 @@
 //! Shows what a collector gets, and that one that is slow, dead, endless or talks nonsense costs what it is sent and
 //! nothing else: nothing waits for it, what is lost is counted, and when it is back it is sent what is left.
 
-use std::cell::RefCell;
+mod support;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use support::watched;
 use trunkline_otlp::{ExportFigures, ExportSettings, ExportSource, Exporter, SPANS_MAX};
 use trunkline_telemetry::{CallTrace, Coverage, Exposition, Side, TracedCall};
-
-/// Ends the process if the test of this thread hangs.
-fn watched() {
-    thread_local!(static RUNS: RefCell<Option<Sender<()>>> = const { RefCell::new(None) });
-    let (runs, ended) = channel();
-    std::thread::spawn(move || {
-        if ended.recv_timeout(Duration::from_secs(200)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("a test of run/otlp hangs");
-            std::process::exit(101);
-        }
-    });
-    RUNS.set(Some(runs));
-}
 
 fn call(n: u64) -> TracedCall {
     TracedCall {

@@ -1,37 +1,26 @@
 //! Shows what of TLS is kept with a collector: who it is, by roots and by name; who the daemon is, where it is asked;
 //! files that change while it runs; requests of every size; and that one that never answers costs its time.
 
+mod support;
+
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use support::watched;
 use tempfile::TempDir;
 use trunkline_net::ClientFiles;
 use trunkline_otlp::{ExportSettings, ExportSource, Exporter};
 use trunkline_telemetry::{CallTrace, Coverage, Exposition, Side, TracedCall};
-
-/// Ends the process if the test of this thread hangs.
-fn watched() {
-    thread_local!(static RUNS: RefCell<Option<Sender<()>>> = const { RefCell::new(None) });
-    let (runs, ended) = channel();
-    std::thread::spawn(move || {
-        if ended.recv_timeout(Duration::from_secs(200)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("a test of run/otlp hangs");
-            std::process::exit(101);
-        }
-    });
-    RUNS.set(Some(runs));
-}
 
 /// Two CAs; `a` has issued a collector's certificate and a daemon's, `b` nothing that counts.
 struct Files(TempDir);
