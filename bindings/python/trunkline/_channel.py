@@ -14,11 +14,11 @@ from ._errors import (
     NO_RESPONSE,
     TOO_MANY_RESPONSES,
     UNREADABLE,
-    UNSENDABLE,
     FailedCall,
     code_of,
     execution_of,
     invalid_metadata,
+    serialized,
     traceback_of,
 )
 from ._library import Ending, MetadataError, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
@@ -87,16 +87,7 @@ class _Method:
         self._deserialize = deserializer or _identity
 
     def _serialize(self, request):
-        try:
-            message = self._serializer(request)
-        except Exception as error:
-            if self._library.names_fields:
-                raise
-            _LOG.exception("Exception serializing message!")
-            raise FailedCall(UNSENDABLE) from error
-        if message is None:
-            raise FailedCall(UNSENDABLE)
-        return message
+        return serialized(self._library, self._serializer, request, FailedCall)
 
     def _open(self, request, timeout, metadata, wait_for_ready, credentials, compression):
         """Opens a call: with its only request, or, for None, with requests to follow."""

@@ -1,5 +1,6 @@
 """Codes and failed calls, as grpcio's users know them."""
 
+import logging
 import sys
 
 import grpc
@@ -35,6 +36,20 @@ NO_RESPONSE = Ending(
 TOO_MANY_RESPONSES = Ending(
     grpc.StatusCode.UNIMPLEMENTED.value[0], "the server sent more than one response", (), EXECUTED
 )
+
+
+def serialized(library, serializer, request, failed):
+    """A request as bytes; `failed` makes the error of how a call ends whose request cannot be sent."""
+    try:
+        message = serializer(request)
+    except Exception as error:
+        if library.names_fields:
+            raise
+        logging.getLogger(__name__).exception("Exception serializing message!")
+        raise failed(UNSENDABLE) from error
+    if message is None:
+        raise failed(UNSENDABLE)
+    return message
 
 
 def invalid_metadata(error):

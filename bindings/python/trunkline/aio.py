@@ -17,7 +17,15 @@ import grpc.aio
 
 from . import _library, _server
 from ._channel import refuse_credentials
-from ._errors import NO_RESPONSE, TOO_MANY_RESPONSES, UNREADABLE, UNSENDABLE, code_of, invalid_metadata
+from ._errors import (
+    NO_RESPONSE,
+    TOO_MANY_RESPONSES,
+    UNREADABLE,
+    UNSENDABLE,
+    code_of,
+    invalid_metadata,
+    serialized,
+)
 from ._library import (
     Ending,
     Library,
@@ -246,16 +254,7 @@ class _Method:
         self._deserializer = deserializer or bytes
 
     def serialize(self, request):
-        try:
-            message = self._serializer(request)
-        except Exception as error:
-            if self.library.names_fields:
-                raise
-            _LOG.exception("Exception serializing message!")
-            raise _aio_error(UNSENDABLE) from error
-        if message is None:
-            raise _aio_error(UNSENDABLE)
-        return message
+        return serialized(self.library, self._serializer, request, _aio_error)
 
     def deserialize(self, response):
         try:
