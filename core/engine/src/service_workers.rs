@@ -47,7 +47,7 @@ pub(crate) struct ServiceWorkers {
     pub method: Option<MethodKey>,
     /// Some workers are kept for a class: calls of the others take places at the others, whatever their methods do.
     pub keeps_workers: bool,
-    /// TurnLines of [`Workers`](crate::workers::Workers) in which it stands.
+    /// SourceLines of [`Workers`](crate::workers::Workers) in which it stands.
     pub listed: InLines,
 }
 
