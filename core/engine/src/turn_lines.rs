@@ -180,6 +180,31 @@ mod tests {
 
     proptest! {
         #[test]
+        fn who_is_not_kept_leaves_and_takes_its_line_along(
+            numbers in prop::collection::vec(0u64..500, 0..100),
+            passed in any::<u64>(),
+            left_out in 0u64..5,
+        ) {
+            let mut lines = parked(&numbers);
+            let mut kept: Vec<u64> = numbers.clone();
+            for number in serve(&mut lines, |number| (passed >> (number % 64)) & 1 == 1) {
+                kept.remove(kept.iter().position(|one| *one == number).unwrap());
+            }
+            lines.retain(|(key, _)| (key.to_bits() >> 32) % 5 != left_out);
+            kept.retain(|number| number % 5 != left_out);
+            for source in 0..5 {
+                let of = kept.iter().filter(|number| **number / 100 == source).count();
+                prop_assert_eq!(lines.of(&format!("source {source}")), of);
+            }
+            prop_assert_eq!((lines.len(), lines.turns.len()), (kept.len(), lines.lines.len()));
+            let mut left: Vec<_> = lines.drain().into_iter().map(|(key, _)| key.to_bits() >> 32).collect();
+            left.sort_unstable();
+            kept.sort_unstable();
+            prop_assert_eq!(left, kept);
+            prop_assert!(lines.len() == 0 && lines.lines.is_empty() && lines.turns.is_empty());
+        }
+
+        #[test]
         fn each_source_keeps_its_order_and_nothing_is_lost(
             steps in prop::collection::vec((0u64..5, any::<u64>(), any::<bool>()), 1..200),
         ) {
