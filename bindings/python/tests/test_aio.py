@@ -643,3 +643,47 @@ def test_a_call_that_waits_for_ready_waits_for_its_service():
         await server.stop(None)
 
     run(part)
+
+
+class Keeps(grpc.aio.UnaryStreamClientInterceptor):
+    def __init__(self):
+        self.kept = []
+
+    async def intercept_unary_stream(self, continuation, client_call_details, request):
+        self.kept.append(await continuation(client_call_details, request))
+        return self.kept[-1]
+
+
+def test_a_stream_that_is_dropped_is_cancelled_though_an_interceptor_keeps_the_call():
+    async def part(_):
+        keeps = Keeps()
+        stub = pb_grpc.ExamStub(trunkline.aio.insecure_channel(interceptors=[keeps], **WHERE))
+        call = stub.Words(pb.Text(text="a b"))
+        assert (await call.read()).text == "a" and not keeps.kept[0].done()
+        del call
+        assert await keeps.kept[0].code() == grpc.StatusCode.CANCELLED
+        # Who iterates keeps it.
+        assert [word.text async for word in stub.Words(pb.Text(text="a b"))] == ["a", "b"]
+
+    run(part)
+
+
+def test_what_is_written_through_an_interceptor_lets_other_tasks_run_and_ends_with_its_call():
+    class Passes(grpc.aio.StreamStreamClientInterceptor):
+        async def intercept_stream_stream(self, continuation, client_call_details, request_iterator):
+            return await continuation(client_call_details, request_iterator)
+
+    async def part(_):
+        stub = pb_grpc.ExamStub(trunkline.aio.insecure_channel(interceptors=[Passes()], **WHERE))
+        call = stub.Chat()
+        wanted = [str(number) for number in range(50)]
+        for word in (*wanted, "enough"):
+            await call.write(pb.Text(text=word))
+        with pytest.raises(asyncio.InvalidStateError):
+            while True:
+                await call.write(pb.Text(text="late"))
+        assert not call.done(), "there are responses to be read"
+        assert [text.text async for text in call] == wanted and await call.code() == grpc.StatusCode.OK
+        assert await call.debug_error_string() == "executed"
+
+    run(part)

@@ -150,6 +150,43 @@ def test_asyncio(channel):
     asyncio.run(part())
 
 
+class Shouts(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    def intercept_unary_unary(self, continuation, client_call_details, request):
+        return continuation(client_call_details, v1.Choice(before=request.before, text=request.text.upper()))
+
+    def intercept_unary_stream(self, continuation, client_call_details, request):
+        return (v1.Scalars(int32_value=-one.int32_value) for one in continuation(client_call_details, request))
+
+
+class AioShouts(grpc.aio.UnaryUnaryClientInterceptor):
+    async def intercept_unary_unary(self, continuation, client_call_details, request):
+        call = await continuation(client_call_details, v1.Choice(before=request.before, text=request.text.upper()))
+        return v1.Lists(strings=["seen", *(await call).strings])
+
+
+class AioNegates(grpc.aio.UnaryStreamClientInterceptor):
+    async def intercept_unary_stream(self, continuation, client_call_details, request):
+        call = await continuation(client_call_details, request)
+        return (v1.Scalars(int32_value=-one.int32_value) async for one in call)
+
+
+def test_interceptors(channel):
+    stub = v1.ExamStub(trunkline.intercept_channel(trunkline.intercept_channel(channel, Shouts()), Shouts()))
+    assert stub.Turn(v1.Choice(before=2, text="low")).strings == ["LOW"] * 2
+    assert [one.int32_value for one in stub.Split(v1.Lists(int32s=[1, -2]))] == [1, -2]
+    assert trunkline.intercept_channel(channel) is channel
+    with pytest.raises(TypeError):
+        trunkline.intercept_channel(channel, object())
+
+    async def part():
+        async with trunkline.aio.insecure_channel(interceptors=[AioShouts(), AioNegates()], **WHERE) as own:
+            stub = v1.ExamStub(own)
+            assert (await stub.Turn(v1.Choice(before=1, text="low"))).strings == ["seen", "LOW"]
+            assert [one.int32_value async for one in stub.Split(v1.Lists(int32s=[1, -2]))] == [-1, 2]
+
+    asyncio.run(part())
+
+
 def test_what_is_not_written_is_unimplemented():
     class Context:
         def set_code(self, code):

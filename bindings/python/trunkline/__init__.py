@@ -8,15 +8,11 @@ Two lines of a program change: the channel, and the server.
 Stubs, servicers, messages, interceptors and errors stay grpcio's. `trunkline.aio` has the same for `grpc.aio`.
 """
 
-import grpc
-
-from ._channel import Channel
+from ._channel import Channel, intercept_channel
 from ._library import Library, LibraryError
 from ._server import Server
 
 __all__ = ["Channel", "LibraryError", "Server", "insecure_channel", "intercept_channel", "server"]
-
-intercept_channel = grpc.intercept_channel
 
 
 def insecure_channel(target="", options=None, compression=None, *, socket=None, embedded=None, name=None):

@@ -78,6 +78,52 @@ class Channel(grpc.Channel):
         return False
 
 
+class Intercepted(grpc.Channel):
+    """A channel through interceptors of grpcio's, for stubs of linear messages, too."""
+
+    def __init__(self, channel, interceptors):
+        self._inner = channel
+        self._interceptors = interceptors
+        self._channel = grpc.intercept_channel(channel, *interceptors)
+
+    def subscribe(self, callback, try_to_connect=False):
+        self._channel.subscribe(callback, try_to_connect)
+
+    def unsubscribe(self, callback):
+        self._channel.unsubscribe(callback)
+
+    def unary_unary(self, *method, **named):
+        return self._channel.unary_unary(*method, **named)
+
+    def unary_stream(self, *method, **named):
+        return self._channel.unary_stream(*method, **named)
+
+    def stream_unary(self, *method, **named):
+        return self._channel.stream_unary(*method, **named)
+
+    def stream_stream(self, *method, **named):
+        return self._channel.stream_stream(*method, **named)
+
+    def typed(self, package):
+        return Intercepted(self._inner.typed(package), self._interceptors)
+
+    def close(self):
+        self._channel.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type, exc_val, exc_tb):
+        self.close()
+        return False
+
+
+def intercept_channel(channel, *interceptors):
+    """`grpc.intercept_channel`; stubs of linear messages take what it gives for a channel of this package's."""
+    is_ours = isinstance(channel, (Channel, Intercepted)) and interceptors
+    return Intercepted(channel, interceptors) if is_ours else grpc.intercept_channel(channel, *interceptors)
+
+
 class _Method:
     def __init__(self, library, method, serializer, deserializer):
         method = method.decode("ascii") if isinstance(method, bytes) else method

@@ -7,6 +7,7 @@ import asyncio
 import collections
 import concurrent.futures
 import contextvars
+import functools
 import inspect
 import logging
 import time
@@ -15,7 +16,7 @@ import weakref
 import grpc
 import grpc.aio
 
-from . import _library, _server
+from . import _intercepted, _library, _server
 from ._channel import refuse_credentials
 from ._errors import (
     NO_RESPONSE,
@@ -23,6 +24,7 @@ from ._errors import (
     UNREADABLE,
     UNSENDABLE,
     code_of,
+    execution_of,
     invalid_metadata,
     serialized,
 )
@@ -184,8 +186,7 @@ def _queue():
 
 
 def _aio_error(ending, initial=()):
-    how = ("executed", "not executed", "unknown")[ending.execution]
-    trailing = _metadata(ending.trailers)
+    trailing, how = _metadata(ending.trailers), execution_of(ending)
     code = code_of(ending.code)
     return grpc.aio.AioRpcError(code, _metadata(initial), trailing, details=ending.message, debug_error_string=how)
 
@@ -198,9 +199,9 @@ class Channel(grpc.aio.Channel):
     """Calls through the host's daemon, in whichever loop they are made."""
 
     def __init__(self, library, interceptors=None):
-        if interceptors:
-            raise ValueError("interceptors of grpc.aio are not supported: wrap the stub, or use policies")
         self._library = library
+        self._given = interceptors = tuple(interceptors or ())
+        self._interceptors = _intercepted.by_kind(interceptors)
 
     async def __aenter__(self):
         return self
@@ -210,12 +211,12 @@ class Channel(grpc.aio.Channel):
 
     def typed(self, package):
         """The same for linear messages of a package (`trunkline.linear`): what generated stubs call through."""
-        return Channel(self._library.typed(package))
+        return Channel(self._library.typed(package), self._given)
 
     async def close(self, grace=None):
         calls = self._library.close()
         if grace:
-            ends = [asyncio.ensure_future(call.code()) for call in calls if not call.done()]
+            ends = [asyncio.ensure_future(_end_of(call)) for call in calls if not call.done()]
             if ends:
                 await asyncio.wait(ends, timeout=grace)
         for call in calls:
@@ -233,23 +234,35 @@ class Channel(grpc.aio.Channel):
         """Connections are the daemon's; whether a target can be reached shows when it is called."""
 
     def unary_unary(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
-        return _UnaryUnary(self._library, method, request_serializer, response_deserializer)
+        return self._method(_UnaryUnary, method, request_serializer, response_deserializer)
 
     def unary_stream(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
-        return _UnaryStream(self._library, method, request_serializer, response_deserializer)
+        return self._method(_UnaryStream, method, request_serializer, response_deserializer)
 
     def stream_unary(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
-        return _StreamUnary(self._library, method, request_serializer, response_deserializer)
+        return self._method(_StreamUnary, method, request_serializer, response_deserializer)
 
     def stream_stream(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
-        return _StreamStream(self._library, method, request_serializer, response_deserializer)
+        return self._method(_StreamStream, method, request_serializer, response_deserializer)
+
+    def _method(self, kind, method, serializer, deserializer):
+        return kind(self._library, method, serializer, deserializer, self._interceptors[kind.INTERCEPTED.KIND])
+
+
+async def _end_of(call):
+    """Waits for the end of a call, however it ends."""
+    try:
+        await call.code()
+    except Exception:
+        pass  # who has made it is told
 
 
 class _Method:
-    def __init__(self, library, method, serializer, deserializer):
-        method = method.decode("ascii") if isinstance(method, bytes) else method
+    def __init__(self, library, method, serializer, deserializer, interceptors=()):
+        self._name = method if isinstance(method, bytes) else method.encode("ascii")
+        self._interceptors = interceptors
         self.library = library
-        self.path, self._path_bytes = as_slice(method.encode("ascii"))
+        self.path, self._path_bytes = as_slice(self._name)
         self._serializer = serializer or bytes
         self._deserializer = deserializer or bytes
 
@@ -263,33 +276,60 @@ class _Method:
             _LOG.exception("Exception deserializing message!")
             raise _aio_error(UNREADABLE) from error
 
-    def _call(self, kind, request, requests, timeout, metadata, credentials, wait_for_ready, compression):
+    def _call(self, request, timeout, metadata, credentials, wait_for_ready, compression):
+        if not self._interceptors:
+            return self._begin(request, timeout, metadata, credentials, wait_for_ready, compression)
+        metadata = metadata if isinstance(metadata, grpc.aio.Metadata) else _metadata(metadata or ())
+        details = grpc.aio.ClientCallDetails(self._name, timeout, metadata, credentials, wait_for_ready)
+        begin = functools.partial(self._begin_as, compression)
+        call = self.INTERCEPTED(self._interceptors, begin, details, request)
+        self.library.calls.add(call)
+        return call
+
+    def _begin_as(self, compression, details, request):
+        """Begins a call as the last interceptor has it."""
+        method, name = self, details.method
+        name = name if isinstance(name, bytes) else name.encode("ascii")
+        if name != self._name:
+            method = type(self)(self.library, name, self._serializer, self._deserializer)
+        how = (details.timeout, details.metadata, details.credentials, details.wait_for_ready, compression)
+        return method._begin(request, *how)
+
+    def _begin(self, request, timeout, metadata, credentials, wait_for_ready, compression):
         refuse_credentials(credentials)
         if self.library.is_closed:
             raise grpc.aio.UsageError("Channel is closed.")
         metadata = self.library.metadata(metadata, compression)
-        return kind(self, _queue(), request, requests, timeout, metadata, wait_for_ready)
+        return self._call_of(request, timeout, metadata, wait_for_ready)
 
 
 class _UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable):
+    INTERCEPTED = _intercepted.UnaryUnary
+
     def __call__(
         self, request, *, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._call(
-            UnaryUnaryCall, request, None, timeout, metadata, credentials, wait_for_ready, compression
-        )
+        return self._call(request, timeout, metadata, credentials, wait_for_ready, compression)
+
+    def _call_of(self, request, *how):
+        return UnaryUnaryCall(self, _queue(), request, None, *how)
 
 
 class _UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable):
+    INTERCEPTED = _intercepted.UnaryStream
+
     def __call__(
         self, request, *, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
     ):
-        return self._call(
-            UnaryStreamCall, request, None, timeout, metadata, credentials, wait_for_ready, compression
-        )
+        return self._call(request, timeout, metadata, credentials, wait_for_ready, compression)
+
+    def _call_of(self, request, *how):
+        return UnaryStreamCall(self, _queue(), request, None, *how)
 
 
 class _StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable):
+    INTERCEPTED = _intercepted.StreamUnary
+
     def __call__(
         self,
         request_iterator=None,
@@ -299,12 +339,15 @@ class _StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable):
         wait_for_ready=None,
         compression=None,
     ):
-        return self._call(
-            StreamUnaryCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready, compression
-        )
+        return self._call(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+
+    def _call_of(self, request_iterator, *how):
+        return StreamUnaryCall(self, _queue(), None, request_iterator, *how)
 
 
 class _StreamStream(_Method, grpc.aio.StreamStreamMultiCallable):
+    INTERCEPTED = _intercepted.StreamStream
+
     def __call__(
         self,
         request_iterator=None,
@@ -314,9 +357,10 @@ class _StreamStream(_Method, grpc.aio.StreamStreamMultiCallable):
         wait_for_ready=None,
         compression=None,
     ):
-        return self._call(
-            StreamStreamCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready, compression
-        )
+        return self._call(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+
+    def _call_of(self, request_iterator, *how):
+        return StreamStreamCall(self, _queue(), None, request_iterator, *how)
 
 
 class _Call:
@@ -563,11 +607,21 @@ class _Call:
     async def details(self):
         return (await asyncio.shield(self._over)).message
 
+    async def debug_error_string(self):
+        return execution_of(await asyncio.shield(self._over))
+
+    async def until_finished(self):
+        """Until it has ended, though responses wait to be read."""
+        await asyncio.shield(self._finished)
+
     async def _until(self, future):
         return await asyncio.shield(future)
 
     async def wait_for_connection(self):
+        """Until it is open, or could not be opened."""
         await asyncio.shield(self._begun)
+        if self._over.done():
+            self._raise_if_failed()
 
     def __del__(self):
         if self._handle is not None and not self._over.done():
@@ -704,7 +758,9 @@ class UnaryUnaryCall(_Call, grpc.aio.UnaryUnaryCall):
         self._end(event.ending)
 
     async def wait_for_connection(self):
-        """Connections are the daemon's."""
+        """It is opened and answered at once."""
+        await asyncio.shield(self._over)
+        self._raise_if_failed()
 
     def __await__(self):
         if not self._over.done():

@@ -73,7 +73,7 @@ class Package:
     def channel(self, channel):
         """A channel like another, for messages of these types."""
         if not hasattr(channel, "typed"):
-            raise TypeError(f"{channel!r} is no channel of trunkline's: interceptors go around channel.typed(...)")
+            raise TypeError(f"{channel!r} is no channel of trunkline's: interceptors by trunkline.intercept_channel")
         return channel.typed(self)
 
     def serve(self, server, name, handlers):
