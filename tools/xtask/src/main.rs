@@ -7,7 +7,7 @@ use xtask::imports::Imports;
 use xtask::packages::Package;
 use xtask::{Tree, counts, crates, deb, life, pages, ratchet, rules, site, suite};
 
-const USAGE: &str = "usage: cargo xtask test
+const USAGE: &str = "usage: cargo xtask test [PROGRAM]...
        cargo xtask tidy [--update] [FOLDER]...
        cargo xtask circles [FOLDER]
        cargo xtask counts [--update]
@@ -20,6 +20,7 @@ const USAGE: &str = "usage: cargo xtask test
        cargo xtask crates
 
 test      run every check there is, and sum up
+PROGRAM   run only these test programs, of whatever crate: those of system tests with 2 and 3 shards, too
 tidy      hold the work tree, or these folders of it, to the project's rules (CONTRIBUTING.md)
 --update  first break comment lines that are too long, and lower ratchet entries to what the code is now
 circles   list the imports by which files of a package, or of any, import from themselves
@@ -35,6 +36,14 @@ deb-library
 crates    package every crate that others depend on, as a registry would get it, and build it from there";
 
 fn main() -> ExitCode {
+    match suite::hand_over(std::env::args_os().skip(1)) {
+        None => {}
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            eprintln!("the program could not be handed over: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (options, words): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| argument.starts_with('-'));
@@ -44,7 +53,7 @@ fn main() -> ExitCode {
         _ => return usage(),
     };
     match words.as_slice() {
-        ["test"] if !update => code(suite::run()),
+        ["test", programs @ ..] if !update => code(suite::run(programs)),
         ["counts"] => code(counts::run(update)),
         ["counts", case] if !update => code(counts::owners(case)),
         ["circles"] if !update => circles(""),

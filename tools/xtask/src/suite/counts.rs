@@ -31,6 +31,15 @@ impl Counts {
         self.failed += number(" failed").unwrap_or(0);
     }
 
+    /// Adds what other programs said.
+    pub fn join(&mut self, other: &Self) {
+        self.programs += other.programs;
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.begun += other.begun;
+        self.names.extend(other.names.iter().cloned());
+    }
+
     /// The tests that failed, if they are all that went wrong and no more than `max`: a program that died names none.
     pub fn to_try_again(&self, max: usize) -> Option<Vec<String>> {
         let all_ended = self.begun == self.programs && self.failed == self.names.len();

@@ -1,15 +1,15 @@
-//! Watches a check: prints what it prints, counts its tests, and ends it if it hangs, saying what ran.
+//! Watches a check: hears what it prints, and ends it if it hangs, saying what ran.
 //!
 //! A machine that does other things besides makes everything slow and nothing wrong, so a check is judged by the
 //! processor time it takes: one that takes none waits for something that does not come, and one that takes much and
 //! finishes no test goes in circles. Wall time alone ends a check after hours.
 
-use super::counts::Counts;
 use super::outcome::StepOutcome;
 use super::processes::{self, Process};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::process::Child;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,10 @@ pub struct Limits {
     pub look: Duration,
 }
 
+/// How long an end is not seen at first, and later: most programs end at once.
+const NAP_MIN: Duration = Duration::from_millis(1);
+const NAP_MAX: Duration = Duration::from_millis(100);
+
 impl Limits {
     pub const STEP: Self = Self {
         idle: Duration::from_secs(10 * 60),
@@ -38,16 +42,16 @@ impl Limits {
     };
 }
 
-/// Prints what the child prints, counts its tests, and ends it if it hangs.
-pub fn watch(mut child: Child, counts: &mut Counts, limits: Limits) -> StepOutcome {
+/// Gives every line that the child prints to `hear`, and ends it if it hangs.
+pub fn watch(mut child: Child, hear: &mut dyn FnMut(&str), limits: Limits) -> StepOutcome {
     let lines = lines_of(&mut child);
-    watch_lines(child, &lines, counts, limits)
+    watch_lines(child, &lines, hear, limits)
 }
 
 fn watch_lines(
     mut child: Child,
     lines: &Receiver<String>,
-    counts: &mut Counts,
+    hear: &mut dyn FnMut(&str),
     limits: Limits,
 ) -> StepOutcome {
     let began = Instant::now();
@@ -56,9 +60,8 @@ fn watch_lines(
     loop {
         match lines.recv_timeout(limits.look) {
             Ok(line) => {
-                counts.add(&line);
                 running.hear(&line);
-                println!("{line}");
+                hear(&line);
                 progress.spoke(began.elapsed());
                 continue;
             }
@@ -74,7 +77,44 @@ fn watch_lines(
             return end(child, &family, &running, why);
         }
     }
-    match child.wait() {
+    verdict(child.wait())
+}
+
+/// Ends the child if it hangs, which prints to this file.
+pub fn watch_file(mut child: Child, file: &Path, limits: Limits) -> StepOutcome {
+    let began = Instant::now();
+    let mut progress = Progress::new(limits);
+    let mut said_bytes = 0;
+    let (mut looked, mut nap) = (began, NAP_MIN);
+    loop {
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) => return verdict(Ok(status)),
+            Err(error) => return StepOutcome::Failed(error.to_string()),
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(NAP_MAX);
+        if looked.elapsed() < limits.look {
+            continue;
+        }
+        looked = Instant::now();
+        let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
+        if bytes != said_bytes {
+            said_bytes = bytes;
+            progress.spoke(began.elapsed());
+        }
+        let family = processes::below(child.id());
+        if let Some(why) = progress.look(began.elapsed(), processes::cpu(&family)) {
+            let mut running = Running::default();
+            let said = std::fs::read(file).unwrap_or_default();
+            String::from_utf8_lossy(&said).lines().for_each(|line| running.hear(line));
+            return end(child, &family, &running, why);
+        }
+    }
+}
+
+fn verdict(ended: std::io::Result<ExitStatus>) -> StepOutcome {
+    match ended {
         Ok(status) if status.success() => StepOutcome::Passed,
         Ok(status) => StepOutcome::Failed(status.to_string()),
         Err(error) => StepOutcome::Failed(error.to_string()),
@@ -278,7 +318,7 @@ mod tests {
         send.send("test a::b has been running for over 60 seconds".to_owned()).unwrap();
         // The first look that finds no line finds it hanging.
         let limits = Limits { idle: Duration::ZERO, look: Duration::from_millis(1), ..LIMITS };
-        let StepOutcome::Failed(why) = watch_lines(child, &lines, &mut Counts::default(), limits) else {
+        let StepOutcome::Failed(why) = watch_lines(child, &lines, &mut |_| {}, limits) else {
             panic!("it has not ended by itself");
         };
         assert!(why.starts_with("nothing has moved for 0 minutes in process "), "{why}");
@@ -287,11 +327,29 @@ mod tests {
     }
 
     #[test]
+    fn what_prints_to_a_file_is_judged_by_it() {
+        let file = std::env::temp_dir().join(format!("xtask-watch-{}", std::process::id()));
+        std::fs::write(&file, "test a::b has been running for over 60 seconds\n").unwrap();
+        let mut waiting = Command::new("sh");
+        waiting.args(["-c", "read never; true"]).stdin(Stdio::piped());
+        let limits = Limits { idle: Duration::ZERO, look: Duration::ZERO, ..LIMITS };
+        let StepOutcome::Failed(why) = watch_file(waiting.spawn().unwrap(), &file, limits) else {
+            panic!("it has not ended by itself");
+        };
+        std::fs::remove_file(&file).unwrap();
+        assert!(why.starts_with("nothing has moved for 0 minutes") && why.ends_with(", test a::b"), "{why}");
+        let quick = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
+        assert_eq!(watch_file(quick, &file, LIMITS), StepOutcome::Passed);
+        let failing = Command::new("false").stdin(Stdio::null()).spawn().unwrap();
+        assert_eq!(watch_file(failing, &file, LIMITS), StepOutcome::Failed("exit status: 1".to_owned()));
+    }
+
+    #[test]
     fn who_ends_while_others_hold_its_output_has_ended() {
         let mut quick = Command::new("true");
         let child = quick.stdin(Stdio::null()).spawn().unwrap();
         let (_held, lines) = channel();
         let limits = Limits { look: Duration::from_millis(1), ..LIMITS };
-        assert_eq!(watch_lines(child, &lines, &mut Counts::default(), limits), StepOutcome::Passed);
+        assert_eq!(watch_lines(child, &lines, &mut |_| {}, limits), StepOutcome::Passed);
     }
 }
