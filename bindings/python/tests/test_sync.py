@@ -1,7 +1,9 @@
 """Shows a channel and a server of threads under unmodified stubs."""
 
+import copy
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -399,7 +401,7 @@ def test_the_thread_that_takes_all_calls_refuses_without_waiting(monkeypatch):
             refused = failure(lambda: echo(pb.Text(text="too many")))
             assert (refused.code(), refused.details()) == (
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                "too many calls at once",
+                "Concurrent RPC limit exceeded!",
             )
         busy.over.set()
         assert held.result().text == "hang"
@@ -639,3 +641,12 @@ def test_a_server_may_be_stopped_again_and_again():
     events = [server.stop(grace) for grace in (10, None, 10, 0)]
     assert all(event.wait(60) for event in events) and server.stop(None).wait(60)
     assert not server.wait_for_termination(1)
+
+
+def test_a_failed_call_can_be_copied_and_pickled(stub):
+    error = failure(lambda: stub.Echo(pb.Text(text="abort")))
+    for copied in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert (copied.code(), copied.details(), copied.execution()) == (grpc.StatusCode.ABORTED, "as ordered", "executed")
+        assert copied.trailing_metadata() == error.trailing_metadata() and str(copied) == str(error)
+    _, call = stub.Echo.with_call(pb.Text(text="x"))
+    assert pickle.loads(pickle.dumps(call)).result().text == "x"

@@ -19,6 +19,7 @@ from ._errors import (
     execution_of,
     invalid_metadata,
     serialized,
+    text_of,
     traceback_of,
 )
 from ._library import Ending, MetadataError, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
@@ -223,6 +224,9 @@ class _Succeeded(FailedCall):
     def __init__(self, initial_metadata, trailing_metadata, response):
         super().__init__(Ending(0, "", trailing_metadata, lib.TL_EXECUTED), initial_metadata)
         self._response = response
+
+    def __reduce__(self):
+        return type(self), (self._initial_metadata, self._ending.trailers, self._response)
 
     def result(self, timeout=None):
         return self._response
@@ -537,7 +541,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return execution_of(self._ending)
 
     def debug_error_string(self):
-        return str(self)
+        return self.execution()
 
     def is_active(self):
         return not self._look()
@@ -627,8 +631,8 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
 
     def __str__(self):
         if self._ending is None:
-            return "a call in flight"
-        return f"{code_of(self._ending.code).name}: {self._ending.message} ({execution_of(self._ending)})"
+            return f"<{type(self).__name__} of RPC in flight>"
+        return text_of(type(self), self._ending)
 
     __repr__ = __str__
 

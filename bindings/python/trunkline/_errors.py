@@ -19,6 +19,15 @@ def execution_of(ending):
     return ("executed", "not executed", "unknown")[ending.execution]
 
 
+def text_of(kind, ending):
+    """What `str` says of a call of this class that has ended: in grpcio's form, which programs look for a status in."""
+    lines = [f"<{kind.__name__} of RPC that terminated with:", f"\tstatus = {code_of(ending.code)}"]
+    lines.append(f'\tdetails = "{ending.message}"')
+    if ending.code:
+        lines.append(f'\tdebug_error_string = "{execution_of(ending)}"')
+    return "\n".join([*lines, ">"])
+
+
 def traceback_of(error):
     """The traceback of an error that perhaps nobody has raised."""
     try:
@@ -82,7 +91,7 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
         return self._ending.trailers
 
     def debug_error_string(self):
-        return str(self)
+        return self.execution()
 
     def is_active(self):
         return False
@@ -119,6 +128,9 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):
         fn(self)
 
     def __str__(self):
-        return f"{self.code().name}: {self._ending.message} ({self.execution()})"
+        return text_of(type(self), self._ending)
 
     __repr__ = __str__
+
+    def __reduce__(self):
+        return type(self), (self._ending, self._initial_metadata)

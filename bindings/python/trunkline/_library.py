@@ -123,6 +123,8 @@ def metadata_handle(metadata):
     check(lib.tl_metadata_new(handle, status), status)
     try:
         for key, value in metadata:
+            if not isinstance(value, (str, bytes)):
+                raise TypeError(f"metadata of {key!r} are str or bytes, not {type(value).__name__}")
             name, _name = as_slice(key.lower().encode("ascii"))
             text, _text = as_slice(value if isinstance(value, bytes) else value.encode("utf-8"))
             if lib.tl_metadata_add(handle[0], name, text, status):

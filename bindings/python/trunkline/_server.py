@@ -1,11 +1,13 @@
 """A server for services that grpcio's plugin has generated: handlers run in a pool of threads."""
 
 import collections
+import contextvars
 import logging
 import threading
 import warnings
 
 import grpc
+import grpc.aio
 
 from . import _library
 from ._errors import CODES, FailedCall
@@ -16,8 +18,8 @@ _LOG = logging.getLogger(__name__)
 HandlerCallDetails = collections.namedtuple("HandlerCallDetails", ("method", "invocation_metadata"))
 
 
-class Abortion(Exception):
-    """Raised by `context.abort`: the handler ends here."""
+class Abortion(grpc.aio.AbortError):
+    """Raised by `context.abort`: the handler ends here. Handlers of grpc.aio know it by grpcio's name."""
 
 
 class Handlers:
@@ -235,7 +237,7 @@ class Server(grpc.Server):
             if not too_many:
                 self._calls[number] = context
         if too_many:
-            return self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls at once")
+            return self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!")
         try:
             self._pool.submit(self._handle, context, number)
         except RuntimeError as error:  # the pool was shut down
@@ -260,7 +262,8 @@ class Server(grpc.Server):
 
     def _handle(self, context, number):
         try:
-            self._run(context)
+            # Interceptors hand variables to the handler, and to no other call of this thread.
+            contextvars.Context().run(self._run, context)
         except Exception:
             _LOG.exception("a call could not be served")
         finally:
@@ -287,7 +290,11 @@ def answer(context, method, handlers, find):
 
 def _answer(context, method, handlers, find):
     try:
-        handler = find()
+        try:
+            handler = find()
+        except Exception:
+            _LOG.exception("Exception servicing handler of %s", method)
+            return context.finish(Ending(grpc.StatusCode.UNKNOWN.value[0], "Error in service handler!", (), 0))
         if handler is None:
             return context.finish(Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0))
         context.take = handlers.take_of(method)
@@ -472,9 +479,6 @@ class ContextWords:
     def set_trailing_metadata(self, trailing_metadata):
         self._trailing = tuple(trailing_metadata)
 
-    def trailing_metadata(self):
-        return self._trailing
-
     def set_code(self, code):
         self._code = code
 
@@ -483,9 +487,6 @@ class ContextWords:
 
     def code(self):
         return self._code
-
-    def details(self):
-        return self._details
 
     def time_remaining(self):
         left = lib.tl_call_time_left(self.call)
@@ -538,12 +539,19 @@ class ContextWords:
 class Context(ContextWords, grpc.ServicerContext):
     """The context of a call whose handler runs in a thread."""
 
+    def trailing_metadata(self):
+        return self._trailing
+
+    def details(self):
+        """As bytes, as grpcio's context of threads has them."""
+        return self._details.encode("utf-8", "replace") if isinstance(self._details, str) else self._details
+
     def is_active(self):
         self.watch()
         return not self._over
 
     def cancel(self):
-        self.finish(Ending(grpc.StatusCode.CANCELLED.value[0], "cancelled by the server", (), 0))
+        self.finish(Ending(grpc.StatusCode.CANCELLED.value[0], "CANCELLED", (), 0))
 
     def add_callback(self, callback):
         self.watch()
@@ -560,7 +568,7 @@ class Context(ContextWords, grpc.ServicerContext):
 
     def send_initial_metadata(self, initial_metadata):
         if self._headers_sent:
-            raise ValueError("initial metadata were sent already")
+            raise ValueError("Initial metadata no longer allowed!")
         self._headers_sent = True
         headers = _library.metadata_handle(_library.compressed(initial_metadata, self._compression))
         lib.tl_call_send_headers(self.call, headers, _library.NO_QUEUE, 0, ffi.NULL)

@@ -202,6 +202,7 @@ class Channel(grpc.aio.Channel):
         self._library = library
         self._given = interceptors = tuple(interceptors or ())
         self._interceptors = _intercepted.by_kind(interceptors)
+        self._waiting = set()  # for the channel to be closed
 
     async def __aenter__(self):
         return self
@@ -214,7 +215,14 @@ class Channel(grpc.aio.Channel):
         return Channel(self._library.typed(package), self._given)
 
     async def close(self, grace=None):
+        if self._library.is_closed:
+            return
+        if grace and grace < 0:
+            raise ValueError(f"grace must be non-negative, got {grace}.")
         calls = self._library.close()
+        for changed in list(self._waiting):
+            if not changed.get_loop().is_closed():
+                changed.get_loop().call_soon_threadsafe(_set, changed)
         if grace:
             ends = [asyncio.ensure_future(_end_of(call)) for call in calls if not call.done()]
             if ends:
@@ -224,14 +232,22 @@ class Channel(grpc.aio.Channel):
         self._library.release()
 
     def get_state(self, try_to_connect=False):
-        return grpc.ChannelConnectivity.READY
+        """Connections are the daemon's; whether a target can be reached shows when it is called."""
+        is_closed = self._library.is_closed
+        return grpc.ChannelConnectivity.SHUTDOWN if is_closed else grpc.ChannelConnectivity.READY
 
     async def wait_for_state_change(self, last_observed_state):
-        if last_observed_state == grpc.ChannelConnectivity.READY:
-            await asyncio.get_running_loop().create_future()
+        if last_observed_state == self.get_state():
+            changed = asyncio.get_running_loop().create_future()
+            self._waiting.add(changed)
+            try:
+                await changed
+            finally:
+                self._waiting.discard(changed)
 
     async def channel_ready(self):
-        """Connections are the daemon's; whether a target can be reached shows when it is called."""
+        if self._library.is_closed:
+            raise grpc.aio.UsageError("Channel is closed.")
 
     def unary_unary(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
         return self._method(_UnaryUnary, method, request_serializer, response_deserializer)
@@ -247,6 +263,11 @@ class Channel(grpc.aio.Channel):
 
     def _method(self, kind, method, serializer, deserializer):
         return kind(self._library, method, serializer, deserializer, self._interceptors[kind.INTERCEPTED.KIND])
+
+
+def _set(future):
+    if not future.done():
+        future.set_result(None)
 
 
 async def _end_of(call):
@@ -709,7 +730,9 @@ class _ManyRequests:
     async def write(self, request):
         if self._feeder is not None:
             raise grpc.aio.UsageError("the requests are those of the iterator")
-        if self._is_done_writing and not self.done():
+        if self.done():
+            raise asyncio.InvalidStateError("RPC already finished.")
+        if self._is_done_writing:
             raise asyncio.InvalidStateError('RPC is half closed after calling "done_writing".')
         try:
             if await self._send(request):
@@ -805,6 +828,9 @@ class Server(grpc.aio.Server):
     def __init__(
         self, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, compression=None, pool=None, **where
     ):
+        wrong = [one for one in interceptors or () if not isinstance(one, grpc.aio.ServerInterceptor)]
+        if wrong:
+            raise ValueError(f"interceptors of this server are of grpc.aio.ServerInterceptor: {wrong} are not")
         self._pool, self._own_pool = pool, None
         self._handlers = Handlers(handlers, interceptors)
         self._most = maximum_concurrent_rpcs
@@ -886,7 +912,7 @@ class Server(grpc.aio.Server):
         try:
             if too_many:
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-                return await context.finish(Ending(code, "too many calls at once", (), 0))
+                return await context.finish(Ending(code, "Concurrent RPC limit exceeded!", (), 0))
             _SERVED.set(context)
             await self._run(context)
         except asyncio.CancelledError:
@@ -989,6 +1015,7 @@ class Context(ContextWords, grpc.aio.ServicerContext):
         self._loop_queue = queue
         self.serialize = self.deserialize = bytes
         self.is_answered = False
+        self._is_aborted = False
         self.is_gone = False  # a request or response has found it over
 
     def watch_unless_answered(self):
@@ -1058,10 +1085,24 @@ class Context(ContextWords, grpc.aio.ServicerContext):
             del kept
 
     async def abort(self, code, details="", trailing_metadata=()):
+        if self._is_aborted:
+            raise grpc.aio.UsageError("Abort already called!")
+        self._is_aborted = True
         raise self._aborted(code, details, trailing_metadata)
 
     async def abort_with_status(self, status):
-        raise self._aborted(status.code, status.details, status.trailing_metadata or ())
+        await self.abort(status.code, status.details, status.trailing_metadata or ())
+
+    def ending_by(self, message):
+        """The end after an exception: the code that the handler has said before counts, or how it has aborted the call."""
+        ending = super().ending_by(message)
+        return ending if self._is_aborted else ending._replace(message=message)
+
+    def trailing_metadata(self):
+        return self._trailing or ()
+
+    def details(self):
+        return self._details or ""
 
     def add_done_callback(self, callback):
         self._callbacks.append(lambda: callback(self))
