@@ -2,21 +2,26 @@
 //!
 //! Each method has a place in every published order (by completion time, by sizes, by calls below and above, by cost),
 //! and its calls take the percentiles of that place evenly, so that few calls have the whole distribution. Times are
-//! divided so that wires, stacks and queues have theirs. What one figure says against another cannot be had together:
-//! the figure that is drawn from more numbers wins, and the check says how far the other is off.
+//! divided so that wires, stacks and queues have theirs ([`times`]), messages are as large as ratios and sizes say
+//! together ([`sizes`]), and handlers work no longer than they have time ([`costs`]). What one figure says against
+//! another cannot be had together: the figure that is drawn from more numbers wins, and the check says how far the
+//! other
+//! is off.
 
+mod costs;
 mod curves;
 mod plan;
+mod sizes;
+mod times;
 
 use crate::block::{BlockHead, RecordBlock};
 use crate::published::{Published, code_of};
-use curves::{grid_value, shuffled, size_factor};
+use curves::{PartCurve, part_at, shuffled, solve};
 use plan::MethodPlan;
+use sizes::SizedCall;
 use std::collections::BTreeMap;
 use trunkline_call::{Code, Instant, mix};
-use trunkline_telemetry::{
-    Component, Components, Coverage, FlightRow, MethodIndex, PeerIndex, RecordedCall, Side,
-};
+use trunkline_telemetry::{Components, Coverage, FlightRow, MethodIndex, PeerIndex, RecordedCall, Side};
 
 pub use plan::Synthetic;
 
@@ -34,9 +39,8 @@ const BEGAN_UNIX_MS: u64 = 1_672_531_200_000;
 const DAY_MS: u64 = 86_400_000;
 /// Calls of each code that did not end well.
 const ERROR_CALLS: usize = 200;
-/// The wires' part of wires and stacks, of all calls and of a method's slowest twentieth (Figures 10b and 10d).
-const WIRE_PART: f64 = 0.55 / (0.55 + 0.245);
-const TAIL_WIRE_PART: f64 = 0.74 / (0.74 + 0.19);
+/// Services' messages become no more times as large, or as small.
+const LARGER_MAX: f64 = 1e3;
 
 /// Records of such a fleet, as blocks that say they are generated.
 pub fn synth(published: &Published, how: &Synthetic) -> Vec<RecordBlock> {
@@ -46,11 +50,9 @@ pub fn synth(published: &Published, how: &Synthetic) -> Vec<RecordBlock> {
     blocks.extend((0..CLUSTERS * HOURS).map(|at| hour_block(published, at / HOURS, at % HOURS)));
     let names: Vec<(u32, String)> =
         plans.iter().enumerate().map(|(number, plan)| (number as u32, plan.name.clone())).collect();
-    let mut drawn: Vec<Vec<RecordedCall>> =
-        plans.iter().enumerate().map(|(number, plan)| calls(published, plan, number, how)).collect();
-    weigh_bytes(published, &plans, &mut drawn);
-    for (number, calls) in drawn.into_iter().enumerate() {
-        for (at, call) in calls.into_iter().enumerate() {
+    let drawn = Drawn::of(published, &plans, how);
+    for (number, plan) in plans.iter().enumerate() {
+        for (at, call) in calls(published, plan, number, &drawn, how).into_iter().enumerate() {
             let block = first + place(how.seed, number, at, how.calls);
             blocks[block].rows.push(call);
         }
@@ -63,63 +65,86 @@ pub fn synth(published: &Published, how: &Synthetic) -> Vec<RecordBlock> {
     blocks
 }
 
+/// What is drawn of all methods together, a list for each.
+struct Drawn {
+    times: Vec<Vec<times::CallTime>>,
+    /// Milliseconds.
+    costs: Vec<Vec<f64>>,
+    /// Of request and answer, the least ratio first.
+    sizes: Vec<Vec<[u32; 2]>>,
+}
+
+impl Drawn {
+    fn of(published: &Published, plans: &[MethodPlan], how: &Synthetic) -> Self {
+        let times = times::times(published, plans, how);
+        let costs = costs::costs(published, plans, &times);
+        Self { times, costs, sizes: sizes(published, plans, how) }
+    }
+}
+
+/// Sizes of each method's messages: services' are so much larger or smaller that they have their published parts of all
+/// bytes.
+fn sizes(published: &Published, plans: &[MethodPlan], how: &Synthetic) -> Vec<Vec<[u32; 2]>> {
+    let sized: Vec<Vec<SizedCall>> = plans.iter().map(|plan| plan.sizes.calls(how.calls)).collect();
+    let bytes = |wanted: &dyn Fn(&MethodPlan) -> bool, times: f64| -> f64 {
+        let of = |(plan, calls): (&MethodPlan, &Vec<SizedCall>)| {
+            let sizes = calls.iter().flat_map(|call| call.bytes(times));
+            plan.share * sizes.map(f64::from).sum::<f64>()
+        };
+        plans.iter().zip(&sized).filter(|(plan, _)| wanted(plan)).map(of).sum()
+    };
+    let shares = &published.services.bytes;
+    let others = bytes(&|plan| !shares.contains_key(&plan.service), 1.0);
+    let whole = others / (1.0 - shares.values().sum::<f64>());
+    let most = LARGER_MAX.ln();
+    let times = |(service, share): (&String, &f64)| {
+        let own = |log: f64| bytes(&|plan| plan.service == *service, log.exp());
+        (service.clone(), solve(-most, most, share * whole, own).exp())
+    };
+    let times: BTreeMap<String, f64> = shares.iter().map(times).collect();
+    let of = |(plan, calls): (&MethodPlan, Vec<SizedCall>)| {
+        let times = times.get(&plan.service).copied().unwrap_or(1.0);
+        calls.iter().map(|call| call.bytes(times)).collect()
+    };
+    plans.iter().zip(sized).map(of).collect()
+}
+
 /// The calls of a method, fastest first.
-fn calls(published: &Published, plan: &MethodPlan, number: usize, how: &Synthetic) -> Vec<RecordedCall> {
+fn calls(
+    published: &Published,
+    plan: &MethodPlan,
+    number: usize,
+    drawn: &Drawn,
+    how: &Synthetic,
+) -> Vec<RecordedCall> {
     let count = how.calls;
     let weight = (FLEET_CALLS * plan.share / count as f64).max(1.0) as f32;
-    let part = |rank: usize| (rank as f64 + 0.5) / count as f64;
-    // Every other distribution is taken in an order of its own.
+    // Sizes and calls above are in orders of their own; the more calls below, the slower.
     let order = |salt: u64| shuffled(count, how.seed ^ (number as u64) << 20 ^ salt << 8);
-    let (queues, below, above, sizes, costs) = (order(1), order(2), order(3), order(4), order(5));
-    let ratios = ratio_ranks(count, &order(6));
-    let mut rows = Vec::with_capacity(count);
-    for rank in 0..count {
-        let total_s = grid_value(&published.latency, plan.latency, part(rank), 0.0);
-        let ns = divide(plan, total_s, part(rank), part(queues[rank]));
-        let request = (plan.request_bytes * size_factor(part(sizes[rank]))).max(64.0);
-        let ratio = grid_value(&published.ratio, plan.ratio, part(ratios[sizes[rank]]), 0.0);
-        let response = (request * ratio).max(64.0);
-        let descendants = grid_value(&published.descendants, plan.descendants, part(below[rank]), 1.0);
-        let ancestors = grid_value(&published.ancestors, plan.ancestors, part(above[rank]), 1.0);
-        rows.push(RecordedCall {
+    let (above, sizes) = (order(3), order(4));
+    let descendants = PartCurve::of_grid(&published.descendants, plan.latency, 1.0);
+    let ancestors = PartCurve::of_grid(&published.ancestors, plan.ancestors, 1.0);
+    let call = |rank: usize| {
+        let [request_bytes, response_bytes] = drawn.sizes[number][sizes[rank]];
+        let (descendants, ancestors) =
+            (descendants.at(part_at(rank, count)), ancestors.at(part_at(above[rank], count)));
+        let ns = drawn.times[number][rank].components();
+        RecordedCall {
             row: FlightRow {
                 method: MethodIndex(number as u32),
-                components: Components { ns, ..Components::default() },
-                request_bytes: request as u32,
-                response_bytes: response as u32,
-                cpu_ns: (plan.cost_ms(part(costs[rank])) * 1e6) as u32,
+                components: Components { ns, ..plain().components },
+                request_bytes,
+                response_bytes,
+                cpu_ns: (drawn.costs[number][rank] * 1e6) as u32,
                 subtree: descendants.round() as u32 + 1,
-                slow: part(rank) >= 0.95,
+                slow: part_at(rank, count) >= 0.95,
                 ..plain()
             },
             weight,
             ancestors: Some(ancestors.round() as u16),
-        });
-    }
-    rows
-}
-
-/// Makes services' messages so much larger that they have their published parts of all bytes.
-fn weigh_bytes(published: &Published, plans: &[MethodPlan], drawn: &mut [Vec<RecordedCall>]) {
-    let size = |call: &RecordedCall| {
-        (f64::from(call.row.request_bytes) + f64::from(call.row.response_bytes)) * f64::from(call.weight)
-    };
-    let sums: Vec<f64> = drawn.iter().map(|calls| calls.iter().map(size).sum()).collect();
-    let shares = &published.services.bytes;
-    let of = |wanted: &dyn Fn(&MethodPlan) -> bool| -> f64 {
-        plans.iter().zip(&sums).filter(|(plan, _)| wanted(plan)).map(|(_, sum)| sum).sum()
-    };
-    let others = of(&|plan| !shares.contains_key(&plan.service));
-    let named: f64 = shares.values().sum();
-    for (service, share) in shares {
-        let factor = share / (1.0 - named) * others / of(&|plan| plan.service == *service);
-        let own = plans.iter().zip(&mut *drawn).filter(|(plan, _)| plan.service == *service);
-        for call in own.flat_map(|(_, calls)| calls) {
-            let larger = |bytes: u32| ((f64::from(bytes) * factor) as u32).max(64);
-            call.row.request_bytes = larger(call.row.request_bytes);
-            call.row.response_bytes = larger(call.row.response_bytes);
         }
-    }
+    };
+    (0..count).map(call).collect()
 }
 
 /// A call about which nothing is known.
@@ -140,26 +165,6 @@ fn plain() -> FlightRow {
         is_stream: false,
         stands_for: 1,
     }
-}
-
-/// Completion time, divided: wires and stacks are slow in calls that are slow, queues whenever they are.
-fn divide(plan: &MethodPlan, total_s: f64, part: f64, queue_part: f64) -> [u64; Component::COUNT] {
-    let network = plan.network(part).min(0.97 * total_s);
-    let queue = plan.queue(queue_part, part).min(0.97 * (total_s - network));
-    let wire = network * if part >= 0.95 { TAIL_WIRE_PART } else { WIRE_PART };
-    let stack = network - wire;
-    let mut seconds = [0.0; Component::COUNT];
-    let mut add = |component: Component, value: f64| seconds[component as usize] = value;
-    add(Component::RequestWire, 0.55 * wire);
-    add(Component::ResponseWire, 0.45 * wire);
-    add(Component::RequestStack, 0.55 * stack);
-    add(Component::ResponseStack, 0.45 * stack);
-    add(Component::ClientSendQueue, 0.1 * queue);
-    add(Component::ServerReceiveQueue, 0.7 * queue);
-    add(Component::ServerSendQueue, 0.1 * queue);
-    add(Component::ClientReceiveQueue, 0.1 * queue);
-    add(Component::ServerApplication, total_s - network - queue);
-    seconds.map(|seconds| (seconds * 1e9) as u64)
 }
 
 /// Calls that did not end well, as often and as dear as published.
@@ -238,7 +243,7 @@ fn place(seed: u64, method: usize, rank: usize, count: usize) -> usize {
         (mix(seed ^ salt << 56 ^ (method as u64) << 24 ^ rank as u64) >> 11) as f64 / (1_u64 << 53) as f64
     };
     let slow = (rank as f64 + 0.5) / count as f64;
-    let cluster = ((0.25 * slow + 0.75 * uniform(1)) * CLUSTERS as f64) as usize;
+    let cluster = ((0.2 * slow + 0.8 * uniform(1)) * CLUSTERS as f64) as usize;
     // As often as a call of that speed would be met at that load: drawn until it is taken.
     let hours = (2..34).map(|salt| ((uniform(salt) * HOURS as f64) as usize, uniform(salt + 64)));
     let taken =
@@ -261,51 +266,79 @@ fn close(block: &mut RecordBlock, names: &[(u32, String)]) {
     block.head.methods = names.iter().filter(|(number, _)| used[*number as usize]).cloned().collect();
 }
 
-/// For each rank of a request's size the rank of its ratio. Large requests have large answers, but the least ratios
-/// belong to large requests too: no answer is smaller than the smallest message.
-fn ratio_ranks(count: usize, order: &[usize]) -> Vec<usize> {
-    let (low, large) = (count / 10, count - count / 5);
-    let mut ranks = vec![usize::MAX; count];
-    let mut places: Vec<usize> = (large..count).collect();
-    places.sort_by_key(|place| order[*place]);
-    places.iter().take(low).enumerate().for_each(|(rank, place)| ranks[*place] = rank);
-    let mut next = low..count;
-    ranks.iter_mut().filter(|rank| **rank == usize::MAX).for_each(|rank| *rank = next.next().unwrap_or(0));
-    ranks
-}
-
 #[cfg(test)]
 mod tests {
     //! Shows that a generated fleet says so, has the published distributions through its own file, and is the same each
     //! time.
     use super::*;
     use crate::fleet::Fleet;
+    use trunkline_telemetry::Component;
 
     const STUDY: &str = include_str!("../../../tools/insight/data/fleet.toml");
 
+    fn read(blocks: &[RecordBlock]) -> Fleet {
+        let mut fleet = Fleet::default();
+        fleet.read(&blocks.iter().flat_map(RecordBlock::encode).collect::<Vec<_>>());
+        fleet
+    }
+
+    /// What the study does not contradict itself in can be had together, wherever drawing begins.
     #[test]
     fn a_generated_fleet_has_what_was_published() {
         let published = Published::parse(STUDY).unwrap();
-        let how = Synthetic { methods: 300, calls: 200, seed: 1 };
+        for (seed, calls) in [(1, 200), (2, 400), (3, 200)] {
+            let how = Synthetic { methods: 300, calls, seed };
+            let fleet = read(&synth(&published, &how));
+            assert!(
+                fleet.faults.is_empty()
+                    && fleet.is_generated()
+                    && fleet.heads.iter().all(|head| head.generated)
+            );
+            assert_eq!(fleet.calls.len(), 300 * calls + published.errors.len() * ERROR_CALLS);
+            let missed: Vec<_> = published
+                .check(&fleet)
+                .into_iter()
+                .filter(|one| !one.is_reached() && one.conflict.is_none())
+                .map(|one| (one.name, one.wanted, one.got))
+                .collect();
+            assert!(missed.is_empty(), "seed {seed}, {calls} calls: {missed:?}");
+        }
+    }
+
+    /// Of every call the handler has the time that it works, and of a method those with more calls below are slower.
+    #[test]
+    fn generated_calls_could_be_made() {
+        let published = Published::parse(STUDY).unwrap();
+        let how = Synthetic { methods: 60, calls: 100, seed: 5 };
         let blocks = synth(&published, &how);
         assert_eq!(blocks, synth(&published, &how));
-        let mut fleet = Fleet::default();
-        fleet.read(&blocks.iter().flat_map(RecordBlock::encode).collect::<Vec<_>>());
-        assert!(
-            fleet.faults.is_empty() && fleet.is_generated() && fleet.heads.iter().all(|head| head.generated)
-        );
-        assert_eq!(fleet.calls.len(), 300 * 200 + published.errors.len() * ERROR_CALLS);
-        let checked = published.check(&fleet);
-        let of = |figure: &str| {
-            let found: Vec<_> = checked.iter().filter(|one| one.figure == figure).collect();
-            (found.iter().filter(|one| one.is_reached()).count(), found.len())
-        };
-        for (figure, least) in [("2", 0.8), ("3", 0.8), ("4", 0.8), ("23", 1.0)] {
-            let (reached, all) = of(figure);
-            assert!(reached as f64 >= least * all as f64, "figure {figure}: {reached} of {all}");
+        let fleet = read(&blocks);
+        for call in fleet.good() {
+            assert!(call.cpu_s().unwrap_or(0.0) <= call.part_s(Component::ServerApplication), "{call:?}");
+            assert!(call.row.request_bytes >= 64 && call.row.response_bytes >= 64, "{call:?}");
         }
-        let unmeasured: Vec<_> = checked.iter().filter(|one| !one.got.is_finite()).collect();
-        assert!(unmeasured.is_empty(), "every target is measured: {unmeasured:?}");
+        for method in 0..60 {
+            let mut calls: Vec<_> = fleet.good().filter(|call| call.method == method).collect();
+            calls.sort_by_key(|call| call.row.components.total_ns());
+            let below = calls.iter().map(|call| call.row.subtree);
+            assert!(below.is_sorted(), "{}", fleet.name(method));
+        }
+    }
+
+    #[test]
+    fn few_methods_calls_and_numbers_make_a_fleet_too() {
+        let published = Published::parse(STUDY).unwrap();
+        let mut few = Published::parse(STUDY).unwrap();
+        few.target.clear();
+        few.services.calls.clear();
+        few.services.bytes.clear();
+        few.services.cycles.clear();
+        for (methods, calls) in [(20, 10), (21, 13), (20, 137)] {
+            for published in [&published, &few] {
+                let fleet = read(&synth(published, &Synthetic { methods, calls, seed: 1 }));
+                assert!(fleet.faults.is_empty() && fleet.good().count() == methods * calls);
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ const PLACES: [(u8, usize); 11] =
 const GENERATED: &str = "\
 **Generated, not measured.** `trunkline synth` drew these records from the distributions that the cloud-scale study
 published (`tools/insight/data/fleet.toml`); nobody made these calls. What is shown is that records, weights, file and
-figures carry what was put into them, and where the study's figures cannot be had together.
+figures carry what was put into them, that the study's numbers can be had together, and which of them cannot.
 
 ```
 trunkline synth --methods 300 -o fleet.rec

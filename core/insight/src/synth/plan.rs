@@ -1,6 +1,7 @@
-//! The methods of a generated fleet: their places in every order, their shares of calls, their services and costs.
+//! The methods of a generated fleet: their places in every order, their shares of calls and their services.
 
-use super::curves::{between, grid_value, shuffled};
+use super::curves::{shuffled, solve};
+use super::sizes::SizePlan;
 use crate::published::Published;
 
 /// What fleet.
@@ -21,33 +22,25 @@ pub(super) struct MethodPlan {
     pub service: String,
     /// Its part of all calls.
     pub share: f64,
-    /// Its percentiles in the orders by completion time, ratio of sizes, calls below and calls above.
+    /// Its percentile in the orders by completion time and calls below: calls that are slow have more of them.
     pub latency: f64,
-    pub ratio: f64,
-    pub descendants: f64,
+    /// And in that by calls above.
     pub ancestors: f64,
-    /// Median of its requests.
-    pub request_bytes: f64,
-    cost: Cost,
+    pub sizes: SizePlan,
+    /// And in that by processor time; none of the cheapest service.
+    pub cost: Option<f64>,
 }
 
-/// Processor time of a method's calls in milliseconds: percentiles, and what the dearest hundredth takes.
-#[derive(Clone, Debug, Default)]
-struct Cost {
-    points: Vec<(f64, f64)>,
-    dearest: f64,
-}
-
-/// The dearest calls of a method are so large a part of them.
-const DEAREST: f64 = 0.01;
+/// The service with most calls, of which text and figure say different parts: the middle is near both.
+const NETWORK_DISK: &str = "NetDisk";
 /// Services that have no name of their own.
-const OTHER_SERVICES: usize = 28;
+const OTHER_SERVICES: usize = 40;
+/// What a method may have beside the room that is left in its service.
+const ROOM_TIMES: f64 = 1.1;
 /// Methods of a service.
 const SERVICE_METHODS_MAX: usize = 6;
-/// Queues are long from this part of a method's calls on, or later.
-const QUEUE_TAIL: f64 = 0.95;
-/// Up to this part of the methods one of a few has nearly all calls of its neighbourhood.
-const UNEVEN_PERCENT: f64 = 15.0;
+/// Of these methods one of a few has more of the calls than its neighbours.
+const UNEVEN_PERCENT: [f64; 2] = [1.0, 5.0];
 
 pub(super) fn plans(published: &Published, how: &Synthetic) -> Vec<MethodPlan> {
     let count = how.methods;
@@ -55,101 +48,39 @@ pub(super) fn plans(published: &Published, how: &Synthetic) -> Vec<MethodPlan> {
     let services = services(published, &shares);
     let percent = |rank: usize| 100.0 * (rank as f64 + 0.5) / count as f64;
     let order = |salt: u64| shuffled(count, how.seed ^ salt << 48);
-    let (ratio, below, above, cost) = (order(1), order(2), order(3), order(4));
-    let mut plans: Vec<MethodPlan> = (0..count)
-        .map(|at| {
-            let service = &services[at];
-            let is_cheap = service == "NetDisk";
-            MethodPlan {
-                name: format!("/{}.v1.{service}/Method{at:04}", service.to_lowercase()),
-                share: shares[at],
-                latency: percent(at),
-                ratio: percent(ratio[at]),
-                descendants: percent(below[at]),
-                ancestors: percent(above[at]),
-                request_bytes: request_bytes(published, percent(ratio[at])),
-                service: service.clone(),
-                cost: Cost::of(if is_cheap { 0.0 } else { percent(cost[at]) }),
-            }
-        })
-        .collect();
-    weigh_costs(published, &mut plans, &services);
-    plans
-}
-
-impl MethodPlan {
-    /// Wires and stacks of a call (Figure 12), in seconds. Of slow methods only the slowest calls wait for them; fast
-    /// ones have little else to wait for (Figure 11).
-    pub fn network(&self, part: f64) -> f64 {
-        let of = |points: &[(f64, f64)]| along_percent(points, self.latency);
-        let median =
-            of(&[(1.0, 140e-6), (5.0, 260e-6), (10.0, 390e-6), (50.0, 390e-6), (90.0, 1.5e-3), (99.0, 6e-3)]);
-        let tail = of(&[(1.0, 6e-3), (10.0, 19e-3), (50.0, 0.115), (90.0, 0.271), (99.0, 0.826)]);
-        if part >= self.tail_begins() {
-            return tail;
+    let (ratio, above, cost) = (order(1), order(3), costs(count, &order(4)));
+    let plan = |at: usize| {
+        let service = &services[at];
+        MethodPlan {
+            name: format!("/{}.v1.{service}/Method{at:04}", service.to_lowercase()),
+            share: shares[at],
+            latency: percent(at),
+            ancestors: percent(above[at]),
+            sizes: SizePlan::of(published, percent(ratio[at])),
+            service: service.clone(),
+            cost: (service != NETWORK_DISK).then(|| percent(cost[at])),
         }
-        between(&[(0.01, median / 4.0), (0.5, median), (0.9, median * 2.2)], part, 0.0)
-    }
-
-    /// Queues of a call (Figure 13), in seconds: at its own percentile, but long ones in calls that are slow (`slow`).
-    pub fn queue(&self, part: f64, slow: f64) -> f64 {
-        let of = |points: &[(f64, f64)]| along_percent(points, self.latency);
-        let median = of(&[(1.0, 10e-6), (10.0, 50e-6), (50.0, 350e-6), (90.0, 1.1e-3), (99.0, 5e-3)]);
-        if slow >= self.tail_begins().max(QUEUE_TAIL) {
-            return of(&[(1.0, 0.2e-3), (10.0, 2e-3), (50.0, 22e-3), (90.0, 0.611), (99.0, 0.7)]);
-        }
-        between(&[(0.01, median / 10.0), (0.5, median), (0.9, median * 2.0)], part.min(0.97), 0.0)
-    }
-
-    /// From which part of its calls on a method's wires and stacks are slow.
-    fn tail_begins(&self) -> f64 {
-        match self.latency {
-            percent if percent < 11.0 => 0.895,
-            percent if percent < 30.0 => 0.95,
-            _ => 0.986,
-        }
-    }
-
-    /// Processor time of a call in milliseconds.
-    pub fn cost_ms(&self, part: f64) -> f64 {
-        if part > 1.0 - DEAREST { self.cost.dearest } else { between(&self.cost.points, part, 0.0) }
-    }
-}
-
-impl Cost {
-    /// Of a method at this percentile of methods by cost: half of its calls cost nearly the least (Figure 21).
-    fn of(percent: f64) -> Self {
-        let of = |points: &[(f64, f64)]| along_percent(points, percent);
-        let least = of(&[(10.0, 0.017), (90.0, 0.0198)]);
-        let median = least * of(&[(10.0, 1.02), (90.0, 1.4)]);
-        let dear = of(&[(10.0, 0.0195), (90.0, 0.17)]).max(median);
-        let times = if percent < 1.0 { 1.3 } else { of(&[(1.0, 11.0), (90.0, 95.0)]) };
-        let most = (median * times).max(dear);
-        Self { points: vec![(0.1, least), (0.5, median), (0.9, dear), (0.99, most)], dearest: most }
-    }
-
-    /// The mean without the dearest calls.
-    fn mean_of_rest(&self) -> f64 {
-        let steps = 200;
-        let at = |step: u32| (1.0 - DEAREST) * (f64::from(step) + 0.5) / f64::from(steps);
-        (0..steps).map(|step| between(&self.points, at(step), 0.0)).sum::<f64>() / f64::from(steps)
-    }
-}
-
-/// The median of requests that gives answers a median as Figure 6 has it, at this percentile of methods by ratio.
-fn request_bytes(published: &Published, percent: f64) -> f64 {
-    let wanted = |name: &str, or: f64| published.target.get(name).map_or(or, |target| target.wanted);
-    let request = wanted("request_p50_at_50_percent", 1530.0);
-    let low = wanted("response_p50_at_10_percent", 188.0);
-    let middle = 0.92 * wanted("response_p50_at_50_percent", 315.0);
-    let ratio = |percent: f64| grid_value(&published.ratio, percent, 0.5, 0.0);
-    let response = match percent {
-        percent if percent < 10.0 => low,
-        percent if percent < 50.0 => along_percent(&[(10.0, low), (50.0, middle)], percent),
-        percent => middle.max(ratio(percent) * request),
     };
-    response / ratio(percent)
+    (0..count).map(plan).collect()
 }
+
+/// Places of methods in the order by cost: the fastest have the lowest, since no call takes more processor time than it
+/// lasts, and all others any.
+fn costs(count: usize, order: &[usize]) -> Vec<usize> {
+    let fast = (FAST_PERCENT / 100.0 * count as f64) as usize;
+    let (mut low, mut high) = (0..fast, fast..count);
+    let mut places = vec![0; count];
+    let mut by_lot: Vec<usize> = (0..count).collect();
+    by_lot.sort_by_key(|at| order[*at]);
+    for at in by_lot {
+        let from = if at < fast { &mut low } else { &mut high };
+        places[at] = from.next().unwrap_or(0);
+    }
+    places
+}
+
+/// Up to here methods are too fast for calls that cost much.
+const FAST_PERCENT: f64 = 12.0;
 
 /// Parts of all calls, by completion time, fastest first.
 ///
@@ -157,33 +88,48 @@ fn request_bytes(published: &Published, percent: f64) -> f64 {
 /// the largest ten methods have what was published of them: the steeper, the more.
 fn shares(published: &Published, count: usize) -> Vec<f64> {
     let wanted = |name: &str, or: f64| published.target.get(name).map_or(or, |target| target.wanted);
-    let top = wanted("top_10_calls", 0.5);
-    let (mut flat, mut steep) = (0.0, 1.0);
-    for _ in 0..40 {
-        let middle = (flat + steep) / 2.0;
-        let mut sorted = shares_with(published, count, 1.0 - middle);
+    let (top_10, top_100) = (wanted("top_10_calls", 0.58), wanted("top_100_calls", 0.91));
+    let largest = |shares: &[f64], count: usize| -> f64 {
+        let mut sorted = shares.to_vec();
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-        let of_top: f64 = sorted.iter().take(10).sum();
-        if of_top < top { flat = middle } else { steep = middle }
-    }
-    shares_with(published, count, 1.0 - flat)
+        sorted.iter().take(count).sum()
+    };
+    let steepest = |lower: f64| {
+        let of = |steep: f64| largest(&shares_with(published, count, 1.0 - steep, lower), 10);
+        shares_with(published, count, 1.0 - solve(0.0, 1.0, top_10, of), lower)
+    };
+    steepest(solve(0.0, LOWER_MAX, -top_100, |lower| -largest(&steepest(lower), 100)))
 }
 
-/// With each of some neighbours having so large a part of what the one before has.
-fn shares_with(published: &Published, count: usize, ratio: f64) -> Vec<f64> {
+/// The published curve is read off a figure: so much lower it may be in its middle, for the largest hundred methods to
+/// have what is published of them.
+const LOWER_MAX: f64 = 0.01;
+/// The middle: not where the steps are.
+const LOWER_PERCENT: [f64; 2] = [15.0, 50.0];
+
+/// With each of some neighbours having so large a part of what the one before has, and the middle of the curve so much
+/// lower.
+fn shares_with(published: &Published, count: usize, ratio: f64, lower: f64) -> Vec<f64> {
     let wanted = |name: &str, or: f64| published.target.get(name).map_or(or, |target| target.wanted);
     let fastest = wanted("fastest_1_percent_calls", 0.4);
     let slowest = wanted("slowest_10_percent_calls", 0.011);
     let curve = published.popularity.methods.iter().zip(&published.popularity.calls);
     let mut points: Vec<(f64, f64)> = curve.map(|(at, calls)| (*at, *calls)).collect();
     points[0].1 = fastest;
+    let last = points.last().copied().filter(|(at, _)| *at > 90.0);
     points.retain(|(at, _)| *at < 90.0);
-    points.extend([(90.0, 1.0 - slowest), (100.0, 1.0)]);
+    let middle = points.iter_mut().filter(|(at, _)| (LOWER_PERCENT[0]..LOWER_PERCENT[1]).contains(at));
+    middle.for_each(|(_, calls)| *calls -= lower);
+    points.push((90.0, 1.0 - slowest));
+    // The slowest methods of all have most calls of the slow ones, and so nearly all time (Figure 3).
+    points.extend(last.map(|(at, calls)| (at, calls.max(1.0 - slowest))));
+    points.push((100.0, 1.0));
     let mut shares = vec![0.0; count];
     let (mut from, mut before) = (0, 0.0);
     for (at, calls) in points {
         let to = ((at / 100.0 * count as f64).round() as usize).clamp(from, count);
-        let ratio = if at <= UNEVEN_PERCENT { ratio } else { 1.0 };
+        let is_uneven = at > UNEVEN_PERCENT[0] && at <= UNEVEN_PERCENT[1];
+        let ratio = if is_uneven { ratio } else { 1.0 };
         if to > from && calls > before {
             let mut whole = calls - before;
             let mut first = from;
@@ -203,65 +149,31 @@ fn shares_with(published: &Published, count: usize, ratio: f64) -> Vec<f64> {
 }
 
 /// The service of each method, so that services have their published parts of calls: large methods first, each to the
-/// service with most room that it fits in. All others are of many services.
+/// service with least room that it fits in. All others are of many services, none of them large.
 fn services(published: &Published, shares: &[f64]) -> Vec<String> {
-    let room =
-        published.services.calls.iter().map(|(name, share)| (name.as_str(), *share, SERVICE_METHODS_MAX));
-    let mut room: Vec<(&str, f64, usize)> = room.collect();
+    let disk = published.target.get("network_disk_calls").map(|target| target.wanted);
+    let mut room: Vec<(&str, f64, usize)> = Vec::new();
+    for (name, share) in &published.services.calls {
+        let text = disk.filter(|_| name == NETWORK_DISK).unwrap_or(*share);
+        room.push((name, f64::midpoint(*share, text), SERVICE_METHODS_MAX));
+    }
     let mut order: Vec<usize> = (0..shares.len()).collect();
     order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
     let mut services = vec![String::new(); shares.len()];
-    let mut other = 0;
+    let mut others = vec![0.0_f64; OTHER_SERVICES];
     for method in order {
-        let fits = |one: &&mut (&str, f64, usize)| one.1 * 1.05 >= shares[method] && one.2 > 0;
-        let most = room.iter_mut().filter(fits).max_by(|a, b| a.1.total_cmp(&b.1));
-        match most {
-            Some((name, left, methods)) => {
-                services[method] = (*name).to_owned();
-                (*left, *methods) = (*left - shares[method], *methods - 1);
-            }
-            None => {
-                services[method] = format!("Other{:02}", other % OTHER_SERVICES);
-                other += 1;
-            }
+        let fits = |one: &&mut (&str, f64, usize)| one.1 * ROOM_TIMES >= shares[method] && one.2 > 0;
+        let least = room.iter_mut().filter(fits).min_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((name, left, methods)) = least {
+            services[method] = (*name).to_owned();
+            (*left, *methods) = (*left - shares[method], *methods - 1);
+            continue;
+        }
+        let least = others.iter_mut().enumerate().min_by(|a, b| (*a.1).total_cmp(b.1));
+        if let Some((number, has)) = least {
+            *has += shares[method];
+            services[method] = format!("Other{number:02}");
         }
     }
     services
-}
-
-/// Makes services' dearest calls so dear that they have their published parts of all processor time.
-fn weigh_costs(published: &Published, plans: &mut [MethodPlan], services: &[String]) {
-    let calls = |name: &str| -> f64 {
-        let own = plans.iter().zip(services).filter(|(_, service)| *service == name);
-        own.map(|(plan, _)| plan.share).sum()
-    };
-    // The cheapest service, whose calls all cost the same, says what a hundredth of all time is.
-    let cheap = published.services.cycles.get("NetDisk").copied().unwrap_or(0.01);
-    let mean_of_cheap = Cost::of(0.0).mean_of_rest();
-    let whole = calls("NetDisk") * mean_of_cheap / cheap;
-    let named: f64 = published.services.cycles.values().sum();
-    let named_calls: f64 = published.services.cycles.keys().map(|name| calls(name)).sum();
-    let means: Vec<f64> = services
-        .iter()
-        .map(|service| match published.services.cycles.get(service) {
-            Some(share) => share * whole / calls(service),
-            None => (1.0 - named) * whole / (1.0 - named_calls),
-        })
-        .collect();
-    for ((plan, mean), service) in plans.iter_mut().zip(means).zip(services) {
-        if service != "NetDisk" {
-            let rest = plan.cost.mean_of_rest() * (1.0 - DEAREST);
-            plan.cost.dearest = ((mean - rest) / DEAREST).clamp(plan.cost.dearest, 4_000.0);
-        }
-    }
-}
-
-/// A curve between its points, by logarithms; level beyond its ends.
-fn along_percent(points: &[(f64, f64)], percent: f64) -> f64 {
-    let right = points.iter().position(|(at, _)| *at >= percent).unwrap_or(points.len());
-    if right == 0 || right == points.len() {
-        return points[right.min(points.len() - 1)].1;
-    }
-    let ((from, low), (to, high)) = (points[right - 1], points[right]);
-    (low.ln() + (high.ln() - low.ln()) * (percent - from) / (to - from)).exp()
 }
