@@ -1,5 +1,6 @@
 """Shows a channel and a server of threads under unmodified stubs."""
 
+import asyncio
 import copy
 import gc
 import os
@@ -19,6 +20,7 @@ from servicer import WHERE, Exam
 
 import trunkline
 import trunkline._server
+import trunkline.aio
 from trunkline._library import lib
 
 
@@ -641,6 +643,58 @@ def test_a_server_may_be_stopped_again_and_again():
     events = [server.stop(grace) for grace in (10, None, 10, 0)]
     assert all(event.wait(60) for event in events) and server.stop(None).wait(60)
     assert not server.wait_for_termination(1)
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError("on order")
+
+    __repr__ = __str__
+
+
+def test_an_exception_that_says_nothing_ends_its_call(stub):
+    def raises(request, context):
+        raise Unprintable()
+
+    def yields(request, context):
+        yield b"a"
+        raise Unprintable()
+
+    async def raises_in_a_loop(request, context):
+        raise Unprintable()
+
+    def requests():
+        yield pb.Text(text="a")
+        raise Unprintable()
+
+    async def in_a_loop():
+        server = trunkline.aio.server(**WHERE)
+        handlers = {"Aio": grpc.unary_unary_rpc_method_handler(raises_in_a_loop)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.SilentAio", handlers)])
+        await server.start()
+        await server.ready()
+        async with trunkline.aio.insecure_channel(**WHERE) as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match="unprintable Unprintable") as caught:
+                await channel.unary_unary("/pyexam.v1.SilentAio/Aio")(b"x")
+            assert caught.value.code() == grpc.StatusCode.UNKNOWN
+        await server.stop(5)
+
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=2), **WHERE)
+    methods = {"Unary": grpc.unary_unary_rpc_method_handler(raises), "Down": grpc.unary_stream_rpc_method_handler(yields)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Silent", methods)])
+    server.start()
+    server.ready()
+    with trunkline.insecure_channel(**WHERE) as channel:
+        calls = [
+            lambda: channel.unary_unary("/pyexam.v1.Silent/Unary")(b"x"),
+            lambda: list(channel.unary_stream("/pyexam.v1.Silent/Down")(b"x")),
+            lambda: stub.Join(requests()),
+        ]
+        for call in calls:
+            failed = failure(call)
+            assert failed.code() == grpc.StatusCode.UNKNOWN and "unprintable Unprintable" in failed.details()
+    asyncio.run(in_a_loop())
+    assert server.stop(5).wait(60)
 
 
 def test_a_failed_call_can_be_copied_and_pickled(stub):

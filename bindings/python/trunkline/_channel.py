@@ -21,6 +21,7 @@ from ._errors import (
     serialized,
     text_of,
     traceback_of,
+    words_of,
 )
 from ._library import Ending, MetadataError, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
 
@@ -661,7 +662,7 @@ def _feed(call, opening, requests, serialize, stream):
         lib.tl_call_end_requests(call, ffi.NULL)
     except Exception as error:
         _LOG.exception("exception iterating requests")
-        fail(grpc.StatusCode.UNKNOWN, f"Exception iterating requests: {error!r}")
+        fail(grpc.StatusCode.UNKNOWN, f"Exception iterating requests: {words_of(error, repr)}")
     return None
 
 

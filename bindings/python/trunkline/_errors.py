@@ -28,6 +28,14 @@ def text_of(kind, ending):
     return "\n".join([*lines, ">"])
 
 
+def words_of(error, say=str):
+    """What an exception of the program's says; its type, if that fails."""
+    try:
+        return say(error)
+    except Exception:
+        return f"unprintable {type(error).__name__}"
+
+
 def traceback_of(error):
     """The traceback of an error that perhaps nobody has raised."""
     try:

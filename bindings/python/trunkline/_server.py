@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from . import _library
-from ._errors import CODES, FailedCall
+from ._errors import CODES, FailedCall, words_of
 from ._library import Ending, Outcome, as_slice, call_back, ffi, lent_message_of, lib, message_of, pairs
 
 _LOG = logging.getLogger(__name__)
@@ -322,10 +322,10 @@ def _answer(context, method, handlers, find):
         context.finish(context.ending_by(str(error)))
     except Exception as error:
         _LOG.exception("exception calling %s", method)
-        context.finish(context.ending_by(f"Exception calling application: {error}"))
+        context.finish(context.ending_by(f"Exception calling application: {words_of(error)}"))
     except BaseException as error:
         # SystemExit, for one: the thread ends by it, and the call has run.
-        context.finish(context.ending_by(f"Exception calling application: {error!r}"))
+        context.finish(context.ending_by(f"Exception calling application: {words_of(error, repr)}"))
         raise
     return None
 
@@ -363,7 +363,7 @@ def _iterated(responses):
         raise
     except Exception as error:
         _LOG.exception("Exception iterating responses")
-        raise _Unanswered(f"Exception iterating responses: {error}") from error
+        raise _Unanswered(f"Exception iterating responses: {words_of(error)}") from error
 
 
 def _deserialized(deserialize, message):
@@ -423,7 +423,7 @@ def outcome_of(ending, flags):
         _LOG.exception("the trailing metadata cannot be sent")
         if ending.code:
             return Outcome(ending.code, ending.message, ()), False
-        return Outcome(grpc.StatusCode.INTERNAL.value[0], f"trailing metadata that cannot be sent: {error}", ()), False
+        return Outcome(grpc.StatusCode.INTERNAL.value[0], f"trailing metadata that cannot be sent: {words_of(error)}", ()), False
 
 
 class ContextWords:
@@ -452,7 +452,8 @@ class ContextWords:
         return self._invocation
 
     def peer(self):
-        return "trunkline:daemon"
+        """In the form of gRPC's names for what comes through a socket of this host: programs take it apart."""
+        return "unix:trunkline"
 
     def peer_identities(self):
         return None

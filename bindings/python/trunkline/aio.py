@@ -27,6 +27,7 @@ from ._errors import (
     execution_of,
     invalid_metadata,
     serialized,
+    words_of,
 )
 from ._library import (
     Ending,
@@ -522,7 +523,7 @@ class _Call:
         except Exception as error:
             _LOG.exception("exception iterating requests")
             code = grpc.StatusCode.UNKNOWN.value[0]
-            self._cut_short(Ending(code, f"Exception iterating requests: {error!r}", (), 2))
+            self._cut_short(Ending(code, f"Exception iterating requests: {words_of(error, repr)}", (), 2))
 
     def _cut_short(self, ending):
         lib.tl_call_cancel(self._handle, ffi.NULL)
@@ -984,7 +985,7 @@ class Server(grpc.aio.Server):
             await context.finish(context.ending())
         except Exception as error:
             _LOG.exception("exception calling %s", method)
-            await context.finish(context.ending_by(f"Unexpected {type(error)}: {error}"))
+            await context.finish(context.ending_by(f"Unexpected {type(error)}: {words_of(error)}"))
         return None
 
 
