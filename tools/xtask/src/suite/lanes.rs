@@ -19,19 +19,22 @@ pub const LANES: usize = 2;
 
 /// Programs that take more than ten seconds, by [`TestProgram::label`], the longest first: two to three minutes for
 /// the system tests. What is left out or changes here costs time, and no test.
-const LONG: [&str; 14] = [
+const LONG: [&str; 17] = [
     "system all",
     "engine random",
     "hostile all",
     "c programs",
     "engine sharded",
-    "codegen exam",
+    "cli own_service",
+    "tonic exam",
+    "daemon tax",
+    "daemon grpc",
     "engine chains",
-    "cli clocks",
+    "daemon clocks",
     "fuzz bounded",
     "cli verbs",
     "sim trunkline_sim",
-    "daemon large",
+    "trunkline large",
     "otlp over_tls",
     "otlp exporter",
 ];
