@@ -17,8 +17,8 @@ use trunkline_share::HostLimits;
 
 const OUTSTANDING: u32 = 128;
 const WARM_UP: Duration = Duration::from_millis(200);
-/// As many as a daemon's queue takes.
-const QUEUE_ITEMS: usize = 256;
+/// As many batches as a daemon's queue takes.
+const QUEUE_BATCHES: usize = 32;
 const ROUNDS: usize = 7;
 const MILLIS: u64 = 1000;
 
@@ -56,8 +56,8 @@ fn rate(steady: &mut Steady, time: Duration) -> f64 {
 /// Of two shards together.
 fn two_threads(time: Duration) -> f64 {
     let shared = Arc::new(HostLimits::new(2));
-    let (to_second, from_first) = RingBuffer::new(QUEUE_ITEMS);
-    let (to_first, from_second) = RingBuffer::new(QUEUE_ITEMS);
+    let (to_second, from_first) = RingBuffer::new(QUEUE_BATCHES);
+    let (to_first, from_second) = RingBuffer::new(QUEUE_BATCHES);
     let ends = [(1, to_second, from_second), (0, to_first, from_first)];
     let barrier = Arc::new(Barrier::new(2));
     let threads = ends.map(|(other, outgoing, incoming)| {

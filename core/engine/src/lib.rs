@@ -169,8 +169,8 @@ pub use remote::{Dial, Dialled};
 pub use samples::{SampleAllowance, SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
 pub use shard::{
-    Crossing, MovedSession, ShardIndex, Stays, adopt_session, ask_to_redial, audit_crossings,
-    handle_crossing, has_crossings, join_shards, park_crossing, release_session, send_crossings,
+    Crossing, CrossingBatch, MovedSession, ShardIndex, Stays, adopt_session, ask_to_redial, audit_crossings,
+    handle_crossings, has_crossings, join_shards, next_crossings, park_crossing, release_session,
     share_limits, take_crossing_peer, take_partner,
 };
 pub use snapshot::{

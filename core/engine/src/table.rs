@@ -110,7 +110,7 @@ impl<T: Renewed> Table<T, Box<T>> {
         slot.generation &= !FREE;
         let key = Key { index, generation: slot.generation, of: PhantomData };
         let spare = self.spares.pop();
-        (key, slot.value.insert(spare.unwrap_or_else(|| Box::new(T::blank()))))
+        (key, slot.value.insert(spare.unwrap_or_else(boxed_blank)))
     }
 
     /// Clears a value where it is, and puts it by for the next; its key and all copies of it are stale from here on.
@@ -134,6 +134,11 @@ impl<T: Renewed> Table<T, Box<T>> {
         let left = self.spares.len().saturating_sub(2).max(kept);
         self.spares.truncate(left);
     }
+}
+
+#[cold]
+fn boxed_blank<T: Renewed>() -> Box<T> {
+    Box::new(T::blank())
 }
 
 /// The generation of a slot whose value has gone.
@@ -173,10 +178,13 @@ impl<T, S: Stored<T>> Table<T, S> {
     }
 
     fn free_slot(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: FREE, value: None });
-            (self.slots.len() - 1) as u32
-        })
+        self.free.pop().unwrap_or_else(|| self.further_slot())
+    }
+
+    #[cold]
+    fn further_slot(&mut self) -> u32 {
+        self.slots.push(Slot { generation: FREE, value: None });
+        (self.slots.len() - 1) as u32
     }
 
     /// Takes a value out; its key and all copies of it are stale from here on.

@@ -5,17 +5,19 @@
 //! to sleep or does ([`WakeFlag`]). What does not fit waits in the engine, and what does not fit there in its calls.
 
 use crate::waker::Waker;
-use rtrb::{PushError, RingBuffer};
+use rtrb::RingBuffer;
 use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_engine::{
-    Crossing, Engine, ShardIndex, Turn, handle_crossing, has_crossings, park_crossing, send_crossings,
+    CrossingBatch, Engine, ShardIndex, Turn, handle_crossings, has_crossings, next_crossings, park_crossing,
 };
 use trunkline_shm::{WakeFlag, monotonic_ns};
 
-/// Items one queue takes: what a turn of the shard that empties it is given at most from each other shard. Each has
-/// about a hundred bytes, messages apart.
-const QUEUE_ITEMS: usize = 256;
+/// Batches one queue takes, and items of each at most. An item has about a hundred bytes, messages apart.
+const QUEUE_BATCHES: usize = 32;
+const BATCH_ITEMS: usize = 256;
+/// Items after which a turn takes no further batch from a shard.
+const TURN_ITEMS: usize = 256;
 
 /// One shard's ends of the queues.
 #[derive(Default)]
@@ -28,14 +30,14 @@ pub(crate) struct Crossings {
 
 struct Outgoing {
     to: ShardIndex,
-    queue: rtrb::Producer<Crossing>,
+    queue: rtrb::Producer<CrossingBatch>,
     flag: Arc<WakeFlag>,
     waker: Arc<Waker>,
 }
 
 struct Incoming {
     from: ShardIndex,
-    queue: rtrb::Consumer<Crossing>,
+    queue: rtrb::Consumer<CrossingBatch>,
 }
 
 impl Crossings {
@@ -44,7 +46,7 @@ impl Crossings {
         let mut ends: Vec<Self> = wakers.iter().map(|_| Self::default()).collect();
         for from in 0..ends.len() {
             for to in (0..ends.len()).filter(|to| *to != from) {
-                let (producer, consumer) = RingBuffer::new(QUEUE_ITEMS);
+                let (producer, consumer) = RingBuffer::new(QUEUE_BATCHES);
                 let (flag, waker) = (Arc::clone(&ends[to].flag), Arc::clone(&wakers[to]));
                 let index = |shard: usize| ShardIndex(shard as u16);
                 ends[from].outgoing.push(Outgoing { to: index(to), queue: producer, flag, waker });
@@ -58,11 +60,13 @@ impl Crossings {
     pub fn take(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) -> bool {
         let mut worked = false;
         for Incoming { from, queue } in &mut self.incoming {
-            for _ in 0..QUEUE_ITEMS {
-                let Ok(crossing) = queue.pop() else { break };
+            let mut handled = 0;
+            while handled < TURN_ITEMS
+                && let Ok(batch) = queue.pop()
+            {
                 worked = true;
-                turn.now = Instant(monotonic_ns());
-                handle_crossing(engine, turn, *from, crossing);
+                handled += batch.len();
+                handle_crossings(engine, turn, *from, batch, &mut || Instant(monotonic_ns()));
             }
         }
         worked
@@ -71,8 +75,8 @@ impl Crossings {
     /// Keeps what the other shards have said in the engine, for whoever goes on with it.
     pub fn park(&mut self, engine: &mut Engine) {
         for Incoming { from, queue } in &mut self.incoming {
-            while let Ok(crossing) = queue.pop() {
-                park_crossing(engine, *from, crossing);
+            while let Ok(batch) = queue.pop() {
+                batch.into_iter().for_each(|crossing| park_crossing(engine, *from, crossing));
             }
         }
     }
@@ -80,13 +84,14 @@ impl Crossings {
     /// Sends what there is for the other shards, and wakes those that sleep.
     pub fn send(&mut self, engine: &mut Engine, turn: &mut Turn<'_>) {
         for Outgoing { to, queue, flag, waker } in &mut self.outgoing {
-            let mut put = |crossing| match queue.push(crossing) {
-                Ok(()) => Ok(()),
-                // A shard that has ended says nothing any more, and hears nothing.
-                Err(PushError::Full(_)) if queue.is_abandoned() => Ok(()),
-                Err(PushError::Full(crossing)) => Err(crossing),
-            };
-            if send_crossings(engine, turn, *to, &mut put) > 0 && flag.must_ring() {
+            let mut sent = false;
+            // A shard that has ended says nothing any more, and hears nothing: what is for it goes nowhere.
+            while !queue.is_full() || queue.is_abandoned() {
+                let Some(batch) = next_crossings(engine, turn, *to, BATCH_ITEMS) else { break };
+                let _ = queue.push(batch);
+                sent = true;
+            }
+            if sent && flag.must_ring() {
                 waker.wake();
             }
         }

@@ -25,7 +25,7 @@ impl<V> BySlot<V> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn get_mut(&mut self, key: u64) -> Option<&mut V> {
         match self.slots.get_mut(slot_of(key)) {
             Some(Some((of, value))) if *of == key => Some(value),

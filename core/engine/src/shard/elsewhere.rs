@@ -219,7 +219,7 @@ impl Elsewhere {
     }
 
     /// Whether anybody serves a method of this path.
-    #[inline]
+    #[inline(always)]
     pub fn is_served(&self, method: MethodKey, path: &str) -> bool {
         self.methods.get(method.to_bits()).is_some_and(|serving| !serving.is_empty())
             || !self.whole.is_empty() && self.serving(method, path).next().is_some()

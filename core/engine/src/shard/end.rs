@@ -1,5 +1,6 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
+use super::batch::CrossingBatch;
 use super::copies::{cross, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
 use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
@@ -17,34 +18,23 @@ use trunkline_call::{Deadline, Fault, Instant};
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
+/// Crossings that are handled before the clock is looked at again, and others go on that waited for them: 2 µs of work.
+const PER_CLOCK: usize = 8;
 
-/// Hands everything there is for a shard to `send`, which gives back what its queue has no room for. Calls that waited
-/// for room go on. How many were sent.
-pub fn send_crossings(
+/// What goes to a shard next, at most so many; nothing if there is nothing for it. Calls that waited for room go on.
+pub fn next_crossings(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     to: ShardIndex,
-    send: &mut dyn FnMut(Crossing) -> Result<(), Crossing>,
-) -> usize {
+    most: usize,
+) -> Option<CrossingBatch> {
     tell_news(engine, turn.now);
-    let mut sent = 0;
-    loop {
-        sent += engine.shards.send_queued(to, send);
-        while let Some(crossing) = engine.shards.pop(to) {
-            if let Err(crossing) = send(crossing) {
-                engine.shards.put_back(to, crossing);
-                return sent;
-            }
-            sent += 1;
-        }
-        if !engine.shards.is_stirred() {
-            return sent;
-        }
-        settle(engine, turn);
-        if !engine.shards.has_crossings(to) {
-            return sent;
-        }
+    let batch = engine.shards.next_batch(to, most);
+    if !engine.shards.is_stirred() {
+        return batch;
     }
+    settle(engine, turn);
+    batch.or_else(|| engine.shards.next_batch(to, most))
 }
 
 /// Whether there is anything for a shard.
@@ -52,15 +42,30 @@ pub fn has_crossings(engine: &Engine, to: ShardIndex) -> bool {
     engine.shards.has_crossings(to)
 }
 
-/// Does what another shard of this host says.
-pub fn handle_crossing(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
-    engine.discard_abandoned(turn);
-    if engine.shards.has_parked() {
-        engine.shards.park_crossing(from, crossing);
-    } else {
-        handle(engine, turn, from, crossing);
+/// Does what another shard of this host says. `clock` says what time it is, and is asked now and then.
+pub fn handle_crossings(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    from: ShardIndex,
+    mut batch: CrossingBatch,
+    clock: &mut dyn FnMut() -> Instant,
+) {
+    let mut until_asked = 0;
+    for crossing in batch.0.drain(..) {
+        if until_asked == 0 {
+            engine.go_on(turn);
+            (turn.now, until_asked) = (clock(), PER_CLOCK);
+        }
+        until_asked -= 1;
+        engine.discard_abandoned(turn);
+        if engine.shards.has_parked() {
+            engine.shards.park_crossing(from, crossing);
+        } else {
+            handle(engine, turn, from, crossing);
+        }
     }
     engine.go_on(turn);
+    engine.shards.reuse_batch(from, batch);
 }
 
 /// Keeps what another shard says until this engine goes on: here, or in another process.
@@ -170,7 +175,7 @@ fn precede_finish(
 }
 
 /// The end of a call of another shard, whose message is in the box already. It waits for nothing.
-#[inline]
+#[inline(always)]
 pub(crate) fn finish_to_caller(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
@@ -251,7 +256,7 @@ pub(crate) fn find_shard(engine: &Engine, key: CallKey, stands_by: bool) -> Opti
     if engine.shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) && !call.has_moved() {
         return None;
     }
-    let path = call.path.as_deref().unwrap_or_else(|| engine.registry.path(call.method));
+    let path = || call.path.as_deref().unwrap_or_else(|| engine.registry.path(call.method));
     let serving = engine.shards.serving(call.method, path, stands_by)?;
     let (shard, types) = (serving.shard, Arc::clone(&serving.types));
     Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
@@ -463,13 +468,18 @@ fn note_types(engine: &mut Engine, key: CallKey, said: Option<Arc<MethodTypes>>)
 }
 
 fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut finish: Box<ShardFinish>) {
-    let key = made(engine, from, finish.call);
+    let key = engine.shards.made_by(from, finish.call);
     let (metadata, body) = (std::mem::take(&mut finish.metadata), finish.body.take().map(Body::Crossed));
     let (code, execution, types) = (finish.code, finish.execution, finish.types.take());
     let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
-    if let Some(call) = key.and_then(|key| engine.calls.find_mut(key)) {
-        if let (Some(said), ServerEnd::Shard { types, .. }) = (types, &mut call.server) {
-            *types = said;
+    let mut is_made_there = false;
+    if let Some(call) = engine.calls.find_mut(key)
+        && let ServerEnd::Shard { shard, types: known, .. } = &mut call.server
+        && *shard == from
+    {
+        is_made_there = true;
+        if let Some(said) = types {
+            *known = said;
         }
         (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
         let own = call.server_stamps;
@@ -482,9 +492,10 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
         call.server_measured = finish.measured;
     }
     engine.shards.spent_finish(from, finish);
-    match key {
-        Some(key) => engine.pass(turn, key, Direction::Response, &mut item),
-        None => engine.drop_item(&mut item),
+    if is_made_there {
+        engine.pass(turn, key, Direction::Response, &mut item);
+    } else {
+        engine.drop_item(&mut item);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What one shard keeps of the others: what is to go to them, who waits for that, and whose messages are under way.
 
 use super::accounts::SenderAccounts;
+use super::batch::CrossingBatch;
 use super::by_slot::BySlot;
 use super::crossing::{
     CrossedBody, Crossing, Offers, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
@@ -69,7 +70,10 @@ pub(crate) struct Moving {
 /// The way to one other shard, and from it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ShardLink {
-    pub(super) outbox: VecDeque<Crossing>,
+    pub(super) outbox: Vec<Crossing>,
+    /// What came from there last, read and empty: memory for the next outbox.
+    #[serde(skip)]
+    next_outbox: Vec<Crossing>,
     /// Bytes of its senders that were used here, to be said.
     pub(super) taken: Vec<(Payer, u64)>,
     /// What was said of that last, empty: memory for the next.
@@ -121,6 +125,21 @@ impl ShardLink {
         match self.taken.iter_mut().find(|(of, _)| *of == payer) {
             Some((_, taken)) => *taken = taken.saturating_add(bytes),
             None => self.taken.push((payer, bytes)),
+        }
+    }
+
+    fn has_what_is_over(&self) -> bool {
+        !self.taken.is_empty() || self.returns
+    }
+
+    /// What was used here, and boxes that are empty, go with what else is said.
+    fn say_what_is_over(&mut self, said: &mut Vec<Crossing>) {
+        if !self.taken.is_empty() {
+            let next = std::mem::take(&mut self.next_taken);
+            said.push(Crossing(ShardSaid::Taken(std::mem::replace(&mut self.taken, next))));
+        }
+        if std::mem::take(&mut self.returns) {
+            said.push(Crossing(ShardSaid::Spares(Box::new(std::mem::take(&mut self.spent)))));
         }
     }
 
@@ -184,16 +203,17 @@ impl ShardLinks {
     }
 
     /// Queues something for a shard.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, to: ShardIndex, said: ShardSaid) {
         let (own, crossing) = (self.own, Crossing(said));
         match self.links.get_mut(usize::from(to.0)) {
-            Some(link) if to.0 != own && !crossing.goes_ahead() => link.outbox.push_back(crossing),
+            Some(link) if to.0 != own && !crossing.goes_ahead() => link.outbox.push(crossing),
             _ => self.push_ahead(to, crossing),
         }
     }
 
     /// The same of what comes back to this very shard, or goes ahead of calls.
+    #[cold]
     fn push_ahead(&mut self, to: ShardIndex, crossing: Crossing) {
         if to == self.own() {
             return self.park_crossing(to, crossing);
@@ -220,59 +240,42 @@ impl ShardLinks {
         !self.inbox.is_empty()
     }
 
-    /// Hands what is queued for a shard to `send` until that takes no more, if all of it may go. How many were sent.
+    /// The next things for a shard, at most so many: what was used, too, if nothing else is.
     #[inline]
-    pub fn send_queued(
-        &mut self,
-        to: ShardIndex,
-        send: &mut dyn FnMut(Crossing) -> Result<(), Crossing>,
-    ) -> usize {
-        let mut sent = 0;
-        let Some(link) = self.link(to).filter(|link| link.moving == 0) else { return sent };
-        while let Some(next) = link.outbox.pop_front() {
-            if let Err(crossing) = send(next) {
-                link.outbox.push_front(crossing);
-                break;
-            }
-            sent += 1;
+    pub fn next_batch(&mut self, to: ShardIndex, most: usize) -> Option<CrossingBatch> {
+        let link = self.link(to)?;
+        let waits = link.moving > 0;
+        let ready = if waits { link.ahead() } else { link.outbox.len() };
+        let says_what_is_over = !waits && ready < most && link.has_what_is_over();
+        if ready == 0 && !says_what_is_over {
+            return None;
         }
-        if !link.blocked.is_empty() && link.outbox.len() < ITEMS_MAX {
-            self.stir(ShardLine::Link(to));
-        }
-        sent
-    }
-
-    /// The next thing for a shard: what was used, if nothing else is.
-    #[inline]
-    pub fn pop(&mut self, to: ShardIndex) -> Option<Crossing> {
-        let link = self.link(to).filter(|link| link.moving == 0 || link.ahead() > 0)?;
-        let next = match link.outbox.pop_front() {
-            Some(next) => next,
-            None if !link.taken.is_empty() => {
-                let next = std::mem::take(&mut link.next_taken);
-                Crossing(ShardSaid::Taken(std::mem::replace(&mut link.taken, next)))
-            }
-            None if std::mem::take(&mut link.returns) => {
-                Crossing(ShardSaid::Spares(Box::new(std::mem::take(&mut link.spent))))
-            }
-            None => return None,
+        let mut next = if ready == link.outbox.len() && ready <= most {
+            std::mem::replace(&mut link.outbox, std::mem::take(&mut link.next_outbox))
+        } else {
+            link.outbox.drain(..ready.min(most)).collect()
         };
+        if says_what_is_over {
+            link.say_what_is_over(&mut next);
+        }
         if !link.blocked.is_empty() && link.outbox.len() < ITEMS_MAX {
             self.stir(ShardLine::Link(to));
         }
-        Some(next)
+        Some(CrossingBatch(next))
     }
 
-    /// There was no room for it in the queue.
-    pub fn put_back(&mut self, to: ShardIndex, crossing: Crossing) {
-        // Boxes are never written down, and so never wait.
-        if let Some(link) = self.link(to).filter(|_| !matches!(crossing.0, ShardSaid::Spares(_))) {
-            link.outbox.push_front(crossing);
+    /// A batch that is read and empty: memory for what is said to that shard next.
+    #[inline]
+    pub fn reuse_batch(&mut self, from: ShardIndex, CrossingBatch(batch): CrossingBatch) {
+        if let Some(link) = self.link(from)
+            && batch.capacity() <= ITEMS_MAX
+        {
+            link.next_outbox = batch;
         }
     }
 
     /// An opening from there is read.
-    #[inline]
+    #[inline(always)]
     pub fn spent_opening(&mut self, from: ShardIndex, opening: Box<ShardOpening>) {
         if let Some(link) = self.link(from) {
             link.returns |= link.spent.put_opening(opening);
@@ -280,7 +283,7 @@ impl ShardLinks {
     }
 
     /// An end from there is.
-    #[inline]
+    #[inline(always)]
     pub fn spent_finish(&mut self, from: ShardIndex, finish: Box<ShardFinish>) {
         if let Some(link) = self.link(from) {
             link.returns |= link.spent.put_finish(finish);
@@ -324,8 +327,12 @@ impl ShardLinks {
     }
 
     /// A message that has crossed was used, or thrown away.
-    #[inline]
     pub fn used(&mut self, body: &CrossedBody) {
+        self.note_used(body);
+    }
+
+    #[inline(always)]
+    fn note_used(&mut self, body: &CrossedBody) {
         let bytes = body.bytes.len() as u64;
         if body.from == self.own() {
             return self.discharge(body.payer, bytes);
@@ -343,7 +350,7 @@ impl ShardLinks {
     /// The same of a copy that nobody needs any more: it is memory for the next.
     #[inline]
     pub fn used_up(&mut self, body: Box<CrossedBody>) {
-        self.used(&body);
+        self.note_used(&body);
         self.bodies.put_by(body.bytes.capacity(), body);
     }
 
@@ -502,11 +509,16 @@ impl ShardLinks {
 
     /// The shard with the fewest calls from here for each of its sessions that serve the method.
     #[inline]
-    pub fn serving(&self, method: MethodKey, path: &str, stands_by: bool) -> Option<&ServingShard> {
+    pub fn serving<'a>(
+        &self,
+        method: MethodKey,
+        path: impl FnOnce() -> &'a str,
+        stands_by: bool,
+    ) -> Option<&ServingShard> {
         if let Some(one) = self.elsewhere.only_one(method) {
             return (one.stands_by == stands_by).then_some(one);
         }
-        self.least_loaded(method, path, stands_by)
+        self.least_loaded(method, path(), stands_by)
     }
 
     fn least_loaded(&self, method: MethodKey, path: &str, stands_by: bool) -> Option<&ServingShard> {
@@ -611,10 +623,8 @@ mod tests {
         assert_eq!(links.busy(), 0);
         links.used(&body);
         assert_eq!(links.busy(), 3);
-        let said = links.pop(ShardIndex(0)).unwrap();
+        assert_eq!(links.next_batch(ShardIndex(0), 64).unwrap().len(), 1);
         assert_eq!(links.busy(), 0);
-        links.put_back(ShardIndex(0), said);
-        assert_eq!(links.busy(), 3);
     }
 
     #[test]

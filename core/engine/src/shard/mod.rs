@@ -3,7 +3,8 @@
 //! A host has one engine per shard, and a call one end on each of two of them if nobody on its caller's shard serves
 //! it. The caller's engine makes the call as it makes every other, with a shard as server end; the other engine has a
 //! call of its own, with a shard as client end. Between them go values ([`Crossing`]): the host carries them from the
-//! one engine to the other, in order, through a bounded queue for each ordered pair of shards.
+//! one engine to the other, in order, through a bounded queue for each ordered pair of shards; what there is goes together
+//! ([`CrossingBatch`]).
 //!
 //! ```text
 //!   session ── call ── shard 1 │ Open, Message, HalfClose, Cancel ▶ │ shard 0 ── call ── session
@@ -11,7 +12,7 @@
 //!                              │ ◀ Credit, Taken, Offers ▶          │
 //! ```
 //!
-//! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `accounts.rs` who pays for it,
+//! * `crossing.rs` has what goes across, `batch.rs` what goes at once, `links.rs` what one shard keeps of it, `accounts.rs` who pays for it,
 //!   `spares.rs` its memory for the next, `elsewhere.rs` what others serve;
 //! * `end.rs` hands items to another shard, with copies of their messages (`copies.rs`), and does what another says,
 //!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `places.rs` of
@@ -34,6 +35,7 @@
 
 mod accounts;
 mod audit;
+mod batch;
 mod by_slot;
 mod copies;
 mod counts;
@@ -54,10 +56,11 @@ mod telling;
 mod whole;
 
 pub use audit::audit_crossings;
+pub use batch::CrossingBatch;
 pub(crate) use counts::note_stays;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage, application_of};
 pub use crossing::{Crossing, ShardIndex};
-pub use end::{handle_crossing, has_crossings, park_crossing, send_crossings};
+pub use end::{handle_crossings, has_crossings, next_crossings, park_crossing};
 pub use joint::{ask_to_redial, join_shards, share_limits, take_crossing_peer, take_partner};
 pub(crate) use links::{ShardLine, ShardLinks};
 pub(crate) use majority::Majority;

@@ -117,7 +117,7 @@ pub(super) fn handled_alone_by(call: &Call) -> Option<SessionKey> {
 }
 
 /// Such a call is over, and its shard is told: there is nothing to be given up but its place at its session.
-#[inline]
+#[inline(always)]
 pub(super) fn leave(
     engine: &mut Engine,
     key: CallKey,

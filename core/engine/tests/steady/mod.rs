@@ -2,13 +2,12 @@
 //! taken is the engine's. Every buffer here is kept, and heaps are blocks of one size with a list of the free ones.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Crossing, Dialled, Engine, Heaps, Limits, PeerKey, Piece, Plant, SampleRule,
-    SessionKey, ShardIndex, Turn, handle_crossing, join_shards, send_crossings, share_limits,
+    BindRequest, BoundSchema, CrossingBatch, Dialled, Engine, Heaps, Limits, PeerKey, Piece, Plant,
+    SampleRule, SessionKey, ShardIndex, Turn, handle_crossings, join_shards, next_crossings, share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent, Redaction};
 use trunkline_policy::{Chain, Definition, Kind, Side};
@@ -31,6 +30,8 @@ const DATA_BYTES: u8 = 62;
 /// Blocks of a heap, and how large each is: what 128 calls outstanding need, and as many again.
 const BLOCKS: u32 = 512;
 const BLOCK_BYTES: u32 = 256;
+/// What crosses at once: as a daemon does it.
+const CROSSINGS: usize = 256;
 /// Virtual time between two looks at anything.
 const STEP_NS: u64 = 1000;
 
@@ -80,8 +81,6 @@ pub struct Steady {
     now: Instant,
     hosts: Vec<Host>,
     links: Vec<[PeerKey; 2]>,
-    /// What is on its way between shards, as a queue between two threads would hold it.
-    crossing: VecDeque<Crossing>,
     /// The other shard, if that is on another thread.
     neighbour: Option<Neighbour>,
     client: App,
@@ -97,8 +96,8 @@ pub struct Steady {
 #[allow(dead_code, reason = "the test of allocations has one thread")]
 pub struct Neighbour {
     pub index: ShardIndex,
-    pub outgoing: rtrb::Producer<Crossing>,
-    pub incoming: rtrb::Consumer<Crossing>,
+    pub outgoing: rtrb::Producer<CrossingBatch>,
+    pub incoming: rtrb::Consumer<CrossingBatch>,
 }
 
 struct Host {
@@ -144,7 +143,6 @@ impl Steady {
             now: Instant(1_000_000),
             hosts,
             links: Vec::new(),
-            crossing: VecDeque::new(),
             neighbour,
             client,
             server,
@@ -304,27 +302,27 @@ impl Steady {
         if let Some(Neighbour { index, outgoing, incoming }) = &mut self.neighbour {
             let Host { engine, heaps } = &mut self.hosts[0];
             let mut turn = Turn { now: self.now, heaps };
+            let now = self.now;
             while let Ok(said) = incoming.pop() {
-                handle_crossing(engine, &mut turn, *index, said);
+                handle_crossings(engine, &mut turn, *index, said, &mut || now);
             }
-            send_crossings(engine, &mut turn, *index, &mut |said| {
-                outgoing.push(said).map_err(|rtrb::PushError::Full(said)| said)
-            });
+            while !outgoing.is_full()
+                && let Some(said) = next_crossings(engine, &mut turn, *index, CROSSINGS)
+            {
+                outgoing.push(said).expect("it has room");
+            }
         }
     }
 
     /// What one shard has for the other gets there.
     fn cross(&mut self, from: usize, to: usize) {
-        let (now, crossing) = (self.now, &mut self.crossing);
-        let mut send = |said| {
-            crossing.push_back(said);
-            Ok(())
+        let now = self.now;
+        let next = |Host { engine, heaps }: &mut Host| {
+            next_crossings(engine, &mut Turn { now, heaps }, ShardIndex(to as u16), CROSSINGS)
         };
-        let Host { engine, heaps } = &mut self.hosts[from];
-        send_crossings(engine, &mut Turn { now, heaps }, ShardIndex(to as u16), &mut send);
-        let Host { engine, heaps } = &mut self.hosts[to];
-        for said in crossing.drain(..) {
-            handle_crossing(engine, &mut Turn { now, heaps }, ShardIndex(from as u16), said);
+        while let Some(said) = next(&mut self.hosts[from]) {
+            let Host { engine, heaps } = &mut self.hosts[to];
+            handle_crossings(engine, &mut Turn { now, heaps }, ShardIndex(from as u16), said, &mut || now);
         }
     }
 

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, MovedSession, PeerIdentity,
-    PeerKey, Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, adopt_session,
-    ask_to_redial, audit_crossings, handle_crossing, join_shards, release_session, send_crossings,
-    share_limits,
+    BindRequest, BoundSchema, Brought, Crossing, CrossingBatch, Dialled, Engine, Heaps, Limits, MovedSession,
+    PeerIdentity, PeerKey, Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn,
+    adopt_session, ask_to_redial, audit_crossings, handle_crossings, join_shards, next_crossings,
+    release_session, share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -476,15 +476,12 @@ impl World {
                 let queue = self.crossings.entry((from, to)).or_default();
                 let Host { engine, heaps } = &mut self.hosts[from];
                 let mut turn = Turn { now: self.now, heaps };
-                let max = self.crossings_max;
-                let mut send = |crossing| {
-                    if queue.len() >= max {
-                        return Err(crossing);
-                    }
-                    queue.push_back(crossing);
-                    Ok(())
-                };
-                moved |= send_crossings(engine, &mut turn, ShardIndex(to as u16 / 2), &mut send) > 0;
+                while let room @ 1.. = self.crossings_max.saturating_sub(queue.len()) {
+                    let there = ShardIndex(to as u16 / 2);
+                    let Some(batch) = next_crossings(engine, &mut turn, there, room) else { break };
+                    queue.extend(batch);
+                    moved = true;
+                }
                 for _ in 0..most {
                     let Some(crossing) = self.crossings.get_mut(&(from, to)).and_then(VecDeque::pop_front)
                     else {
@@ -492,7 +489,8 @@ impl World {
                     };
                     let Host { engine, heaps } = &mut self.hosts[to];
                     let mut turn = Turn { now: self.now, heaps };
-                    handle_crossing(engine, &mut turn, ShardIndex(from as u16 / 2), crossing);
+                    let (from, now) = (ShardIndex(from as u16 / 2), self.now);
+                    handle_crossings(engine, &mut turn, from, CrossingBatch::from(crossing), &mut || now);
                     moved = true;
                     if self.replaces {
                         self.replace_engines();
