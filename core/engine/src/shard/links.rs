@@ -8,6 +8,7 @@ use super::crossing::{
 };
 use super::deferred::Deferred;
 use super::elsewhere::{Elsewhere, ServingShard};
+use super::link::ShardLink;
 use super::majority::Majority;
 use super::spares::{SpareBodies, Spares};
 use super::telling::Telling;
@@ -67,44 +68,6 @@ pub(crate) struct Moving {
     pub offers: Arc<Offers>,
 }
 
-/// The way to one other shard, and from it.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct ShardLink {
-    pub(super) outbox: Vec<Crossing>,
-    /// What came from there last, read and empty: memory for the next outbox.
-    #[serde(skip)]
-    next_outbox: Vec<Crossing>,
-    /// Bytes of its senders that were used here, to be said.
-    pub(super) taken: Vec<(Payer, u64)>,
-    /// What was said of that last, empty: memory for the next.
-    #[serde(skip)]
-    next_taken: Vec<(Payer, u64)>,
-    /// The path of the call that came from there last, and its method here: mostly the next has the same.
-    #[serde(skip)]
-    called: Option<(Arc<str>, MethodKey)>,
-    /// Calls with an item that waits for room among those that go there; `true` for a response.
-    blocked: VecDeque<(CallKey, bool)>,
-    /// Its calls that are served here, by the number they have there.
-    pub(super) served: BySlot<CallKey>,
-    /// Calls made here that are at work there.
-    pub(super) made: usize,
-    /// Those of them that have another number there than their own: their session has come from there.
-    #[serde(default)]
-    brought: KeyedMap<u64, CallKey>,
-    /// The same, the other way round.
-    #[serde(default)]
-    numbers: KeyedMap<CallKey, u64>,
-    /// Sessions on their way there: before they have arrived, nothing follows but what goes ahead of calls.
-    #[serde(default)]
-    moving: u32,
-    /// Boxes that came from there and are empty.
-    #[serde(skip)]
-    spent: Spares<ShardOpening, ShardFinish>,
-    /// They are to go back.
-    #[serde(skip)]
-    returns: bool,
-}
-
 /// A line of calls that wait to send to another shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ShardLine {
@@ -112,41 +75,6 @@ pub(crate) enum ShardLine {
     Link(ShardIndex),
     /// For messages of the same sender to be used.
     Sender(Payer),
-}
-
-impl ShardLink {
-    /// Whether no call goes this way.
-    fn is_idle(&self) -> bool {
-        self.blocked.is_empty() && self.served.is_empty() && self.made == 0
-    }
-
-    /// So many bytes of a sender were used.
-    fn note_taken(&mut self, payer: Payer, bytes: u64) {
-        match self.taken.iter_mut().find(|(of, _)| *of == payer) {
-            Some((_, taken)) => *taken = taken.saturating_add(bytes),
-            None => self.taken.push((payer, bytes)),
-        }
-    }
-
-    fn has_what_is_over(&self) -> bool {
-        !self.taken.is_empty() || self.returns
-    }
-
-    /// What was used here, and boxes that are empty, go with what else is said.
-    fn say_what_is_over(&mut self, said: &mut Vec<Crossing>) {
-        if !self.taken.is_empty() {
-            let next = std::mem::take(&mut self.next_taken);
-            said.push(Crossing(ShardSaid::Taken(std::mem::replace(&mut self.taken, next))));
-        }
-        if std::mem::take(&mut self.returns) {
-            said.push(Crossing(ShardSaid::Spares(Box::new(std::mem::take(&mut self.spent)))));
-        }
-    }
-
-    /// How much of the outbox goes ahead of calls: what stands in front.
-    fn ahead(&self) -> usize {
-        self.outbox.iter().take_while(|crossing| crossing.goes_ahead()).count()
-    }
 }
 
 impl ShardLinks {
@@ -244,24 +172,11 @@ impl ShardLinks {
     #[inline]
     pub fn next_batch(&mut self, to: ShardIndex, most: usize) -> Option<CrossingBatch> {
         let link = self.link(to)?;
-        let waits = link.moving > 0;
-        let ready = if waits { link.ahead() } else { link.outbox.len() };
-        let says_what_is_over = !waits && ready < most && link.has_what_is_over();
-        if ready == 0 && !says_what_is_over {
-            return None;
-        }
-        let mut next = if ready == link.outbox.len() && ready <= most {
-            std::mem::replace(&mut link.outbox, std::mem::take(&mut link.next_outbox))
-        } else {
-            link.outbox.drain(..ready.min(most)).collect()
-        };
-        if says_what_is_over {
-            link.say_what_is_over(&mut next);
-        }
+        let batch = link.next_batch(most)?;
         if !link.blocked.is_empty() && link.outbox.len() < ITEMS_MAX {
             self.stir(ShardLine::Link(to));
         }
-        Some(CrossingBatch(next))
+        Some(batch)
     }
 
     /// A batch that is read and empty: memory for what is said to that shard next.

@@ -2,9 +2,9 @@
 //!
 //! A host has one engine per shard, and a call one end on each of two of them if nobody on its caller's shard serves
 //! it. The caller's engine makes the call as it makes every other, with a shard as server end; the other engine has a
-//! call of its own, with a shard as client end. Between them go values ([`Crossing`]): the host carries them from the
-//! one engine to the other, in order, through a bounded queue for each ordered pair of shards; what there is goes together
-//! ([`CrossingBatch`]).
+//! call of its own, with a shard as client end. Between them go values ([`Crossing`]), as many at once as there are
+//! ([`CrossingBatch`]): the host carries them from the one engine to the other, in order, through a bounded queue for
+//! each ordered pair of shards.
 //!
 //! ```text
 //!   session ── call ── shard 1 │ Open, Message, HalfClose, Cancel ▶ │ shard 0 ── call ── session
@@ -12,8 +12,9 @@
 //!                              │ ◀ Credit, Taken, Offers ▶          │
 //! ```
 //!
-//! * `crossing.rs` has what goes across, `batch.rs` what goes at once, `links.rs` what one shard keeps of it, `accounts.rs` who pays for it,
-//!   `spares.rs` its memory for the next, `elsewhere.rs` what others serve;
+//! * `crossing.rs` has what goes across, `batch.rs` what goes at once, `links.rs` what one shard keeps of the others
+//!   (`link.rs` of one), `accounts.rs` who pays for it, `spares.rs` its memory for the next, `elsewhere.rs` what others
+//!   serve;
 //! * `end.rs` hands items to another shard, with copies of their messages (`copies.rs`), and does what another says,
 //!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `places.rs` of
 //!   free workers, `offers.rs` of what it serves;
@@ -44,6 +45,7 @@ mod deferred;
 mod elsewhere;
 pub(crate) mod end;
 mod joint;
+mod link;
 mod links;
 mod majority;
 mod migration;

@@ -1,0 +1,105 @@
+//! The way between two shards, as one of them keeps it.
+
+use super::batch::CrossingBatch;
+use super::by_slot::BySlot;
+use super::crossing::{Crossing, Payer, ShardFinish, ShardOpening, ShardSaid};
+use super::spares::Spares;
+use crate::CallKey;
+use crate::registry::MethodKey;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trunkline_call::KeyedMap;
+
+/// The way to one other shard, and from it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct ShardLink {
+    pub outbox: Vec<Crossing>,
+    /// What came from there last, read and empty: memory for the next outbox.
+    #[serde(skip)]
+    pub next_outbox: Vec<Crossing>,
+    /// Bytes of its senders that were used here, to be said.
+    pub taken: Vec<(Payer, u64)>,
+    /// What was said of that last, empty: memory for the next.
+    #[serde(skip)]
+    pub next_taken: Vec<(Payer, u64)>,
+    /// The path of the call that came from there last, and its method here: mostly the next has the same.
+    #[serde(skip)]
+    pub called: Option<(Arc<str>, MethodKey)>,
+    /// Calls with an item that waits for room among those that go there; `true` for a response.
+    pub blocked: VecDeque<(CallKey, bool)>,
+    /// Its calls that are served here, by the number they have there.
+    pub served: BySlot<CallKey>,
+    /// Calls made here that are at work there.
+    pub made: usize,
+    /// Those of them that have another number there than their own: their session has come from there.
+    #[serde(default)]
+    pub brought: KeyedMap<u64, CallKey>,
+    /// The same, the other way round.
+    #[serde(default)]
+    pub numbers: KeyedMap<CallKey, u64>,
+    /// Sessions on their way there: before they have arrived, nothing follows but what goes ahead of calls.
+    #[serde(default)]
+    pub moving: u32,
+    /// Boxes that came from there and are empty.
+    #[serde(skip)]
+    pub spent: Spares<ShardOpening, ShardFinish>,
+    /// They are to go back.
+    #[serde(skip)]
+    pub returns: bool,
+}
+
+impl ShardLink {
+    /// Whether no call goes this way.
+    pub fn is_idle(&self) -> bool {
+        self.blocked.is_empty() && self.served.is_empty() && self.made == 0
+    }
+
+    /// So many bytes of a sender were used.
+    pub fn note_taken(&mut self, payer: Payer, bytes: u64) {
+        match self.taken.iter_mut().find(|(of, _)| *of == payer) {
+            Some((_, taken)) => *taken = taken.saturating_add(bytes),
+            None => self.taken.push((payer, bytes)),
+        }
+    }
+
+    fn has_what_is_over(&self) -> bool {
+        !self.taken.is_empty() || self.returns
+    }
+
+    /// What was used here, and boxes that are empty, go with what else is said.
+    fn say_what_is_over(&mut self, said: &mut Vec<Crossing>) {
+        if !self.taken.is_empty() {
+            let next = std::mem::take(&mut self.next_taken);
+            said.push(Crossing(ShardSaid::Taken(std::mem::replace(&mut self.taken, next))));
+        }
+        if std::mem::take(&mut self.returns) {
+            said.push(Crossing(ShardSaid::Spares(Box::new(std::mem::take(&mut self.spent)))));
+        }
+    }
+
+    /// How much of the outbox goes ahead of calls: what stands in front.
+    pub fn ahead(&self) -> usize {
+        self.outbox.iter().take_while(|crossing| crossing.goes_ahead()).count()
+    }
+
+    /// What goes there next, at most so much, and what is over if nothing else is left.
+    #[inline]
+    pub fn next_batch(&mut self, most: usize) -> Option<CrossingBatch> {
+        let waits = self.moving > 0;
+        let ready = if waits { self.ahead() } else { self.outbox.len() };
+        let says_what_is_over = !waits && ready < most && self.has_what_is_over();
+        if ready == 0 && !says_what_is_over {
+            return None;
+        }
+        let mut next = if ready == self.outbox.len() && ready <= most {
+            std::mem::replace(&mut self.outbox, std::mem::take(&mut self.next_outbox))
+        } else {
+            self.outbox.drain(..ready.min(most)).collect()
+        };
+        if says_what_is_over {
+            self.say_what_is_over(&mut next);
+        }
+        Some(CrossingBatch(next))
+    }
+}
