@@ -76,7 +76,7 @@ async def read_all(call):
     found = []
     while len(found) < 20:
         found.append(await outcome(call.read()))
-        if not isinstance(found[-1], str) or found[-1] == "EOF":
+        if not isinstance(found[-1], (str, bytes)) or found[-1] == "EOF":
             break
     return found
 

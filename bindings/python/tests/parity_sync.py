@@ -372,6 +372,7 @@ def contexts(world, log):
         found[said] = told = []
         told.append((context.is_active(), context.code(), context.details(), context.trailing_metadata()))
         told.append((context.peer_identities(), context.peer_identity_key()))
+        told.append((context._state.client, context._state.code))
         told.append((context.peer().split(":")[0] in ("ipv4", "ipv6", "unix"), metadata(context.invocation_metadata())))
         told.append(all(pair.key == pair[0] and pair.value == pair[1] for pair in context.invocation_metadata()))
         context.add_callback(over.set)
@@ -434,17 +435,17 @@ def contexts(world, log):
 
 @part
 def limits_of_servers(world, log):
-    go = threading.Event()
+    entered, go = threading.Event(), threading.Event()
 
     def waits(request, context):
+        entered.set()
         go.wait(20)
         return request
 
     handlers = {"Unary": grpc.unary_unary_rpc_method_handler(waits)}
     with world.serving(handlers, maximum_concurrent_rpcs=1) as channel:
         first = Stub(channel).unary.future(b"x")
-        while not outcome(lambda: Stub(channel).unary(b"y", timeout=0.3))[1] == "RESOURCE_EXHAUSTED":
-            pass
+        entered.wait(20)
         log(outcome(lambda: Stub(channel).unary(b"y", timeout=20)))
         go.set()
         log(first.result(20))

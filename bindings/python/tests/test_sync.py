@@ -1,6 +1,7 @@
 """Shows a channel and a server of threads under unmodified stubs."""
 
 import asyncio
+import contextlib
 import copy
 import gc
 import os
@@ -523,7 +524,8 @@ def test_a_callback_comes_though_nobody_keeps_the_future_and_once(stub):
     for number in range(50):
         future = stub.Echo.future(pb.Text(text=str(number)))
         future.add_done_callback(lambda call: told.append(call.result().text))
-        future.add_done_callback(lambda call: 1 / 0)
+        with contextlib.suppress(ZeroDivisionError):  # of a call that has ended: who adds it is told
+            future.add_done_callback(lambda call: 1 / 0)
         del future
     gc.collect()
     until(lambda: len(told) == 50)

@@ -15,6 +15,7 @@ from ._library import Ending, Outcome, as_slice, call_back, ffi, lent_message_of
 
 _LOG = logging.getLogger(__name__)
 
+_State = collections.namedtuple("_State", ("client", "code"))
 HandlerCallDetails = collections.namedtuple("HandlerCallDetails", ("method", "invocation_metadata"))
 
 
@@ -546,6 +547,12 @@ class Context(ContextWords, grpc.ServicerContext):
     def details(self):
         """As bytes, as grpcio's context of threads has them."""
         return self._details.encode("utf-8", "replace") if isinstance(self._details, str) else self._details
+
+    @property
+    def _state(self):
+        """What interceptors that know grpcio's context within read of it: py-grpc-prometheus does."""
+        self.watch()
+        return _State("cancelled" if self._over else "open", self._code)
 
     def is_active(self):
         self.watch()
