@@ -66,6 +66,11 @@ impl Stage {
         said
     }
 
+    /// Sessions of the good pair.
+    pub fn sessions(&self) -> u64 {
+        self.before.sessions
+    }
+
     /// What the daemon has grown by, as it is now.
     pub fn grown_bytes(&mut self) -> u64 {
         self.host.daemon().own_bytes().saturating_sub(self.before.own_bytes)
