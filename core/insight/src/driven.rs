@@ -12,6 +12,10 @@ pub struct DrivenCalls {
     pub below_max: u32,
     /// No message was larger.
     pub message_bytes_max: u32,
+    /// Handlers took so many times the processor time of those calls' handlers; what rows say is divided by it. 0: they
+    /// waited.
+    #[serde(default)]
+    pub work: f64,
 }
 
 impl DrivenCalls {
@@ -21,29 +25,36 @@ impl DrivenCalls {
             "`trunkline drive` made these calls through daemons after the shape of recorded or generated ones: their \
              method, sizes, calls above and below, outcome, and the time until the answer. Each stands for as many \
              calls as the one it was made after. Calls took {} times as long as those, and all times here are divided \
-             by that; at most {} calls were made below one, and no message was larger than {} bytes. Handlers wait; \
-             they take hardly any processor time.",
+             by that; at most {} calls were made below one, and no message was larger than {} bytes. {}",
             short(self.time_scale),
             self.below_max,
-            self.message_bytes_max
+            self.message_bytes_max,
+            match self.work {
+                work if work > 0.0 => format!(
+                    "Handlers worked {} times as long as those on their threads' clocks, and processor time here is \
+                     divided by that.",
+                    short(work)
+                ),
+                _ => "Handlers wait; they take hardly any processor time.".to_owned(),
+            }
         )
     }
 
     /// Why a target of this figure is out of reach of them, which hosts of so many clusters made; `None` if it is not.
     pub(crate) fn reason(&self, figure: &str, name: &str, wanted: f64, clusters: usize) -> Option<String> {
-        let waits = "handlers wait and take hardly any processor time";
+        let waits = (self.work == 0.0).then_some("handlers wait and take hardly any processor time");
         let fixed = match figure {
             "1" => Some("they were made in minutes, not in two years"),
-            "8" if name.contains("cycles") => Some(waits),
+            "8" if name.contains("cycles") => waits,
             "10" | "11" => {
                 Some("the handler has the time that is not a wire's, a stack's or a queue's of this machine")
             }
             "12" => Some("these are the wires and stacks of one machine, not of data centres far apart"),
             "13" => Some("nothing else waits in this machine's queues"),
             "16" | "19" if clusters < 2 => Some("one host of one cluster made all calls"),
-            "20" => Some("the daemons' part of a host on which handlers wait is no part of a fleet's work"),
-            "21" => Some(waits),
-            "23" if name.contains("cycles") => Some(waits),
+            "20" => Some("the daemons' part of a host that does nothing else is no part of a fleet's work"),
+            "21" => waits,
+            "23" if name.contains("cycles") => waits,
             _ => None,
         };
         let larger = || format!("no message is larger than {} bytes", self.message_bytes_max);

@@ -47,7 +47,7 @@ pub use driven::DrivenCalls;
 pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effects, scaled};
 pub use faults::{Faults, FileFault};
 pub use figures::{Drawing, StudyFigure, basis, figures};
-pub use fleet::{Fleet, FleetCall, FleetLateHandler, FleetTrace};
+pub use fleet::{Fleet, FleetCall, FleetLateHandler, FleetTrace, METHOD_CALLS_MIN};
 pub use published::{Checked, Published, check_rows, summary};
 pub use report::report;
 pub use synth::{Synthetic, synth};

@@ -29,6 +29,22 @@ fn shapes(file: &str) -> BTreeMap<(String, String), (Vec<Shape>, f64)> {
     found
 }
 
+/// What handlers of calls that ended well told of their processor time, by method.
+fn processor_times(file: &str) -> BTreeMap<String, Vec<u64>> {
+    let csv = end(&mut trunkline(&["export", "--csv", file]), "");
+    let mut lines = csv.out.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let [method, code, cpu_ns] = ["method", "code", "cpu_ns"].map(place);
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for line in lines.filter(|line| line[code] == "OK") {
+        let told_ns: u64 = line[cpu_ns].parse().unwrap_or(0);
+        found.entry(line[method].to_owned()).or_default().extend((told_ns > 0).then_some(told_ns));
+    }
+    found.retain(|_, told| !told.is_empty());
+    found
+}
+
 const CALLER: &str = "[daemon]\nnode = \"alpha\"\n[recorder]\ntraces = true\nsample = 1.0\n";
 /// Calls begin at their times, whatever the host is busy with: more are under way then than a daemon usually lets in.
 const ROOM: &str = "[limits]\ncalls_made_per_session = 65536\ncalls_delivered_per_session = 65536\n";
@@ -54,7 +70,7 @@ fn each_cluster_makes_its_calls() {
         let (alpha, out) = (Host::start(&format!("{CALLER}{ROOM}")), file(cluster));
         let verb = ["drive", &planned, "--server-socket", &server, "--to", &to, "--rate", "1000/s"];
         let options = ["--time-scale", "0.05", "--below-max", "2", "--message-bytes-max", "4096"];
-        let more = ["--cluster", cluster, "-o", &out];
+        let more = ["--cluster", cluster, "--work", "1", "--in-flight-max", "64", "-o", &out];
         (alpha.verb(&[&verb[..], &options, &more].concat(), ""), out)
     };
     let (none, _) = drive("elsewhere");
@@ -68,6 +84,14 @@ fn each_cluster_makes_its_calls() {
     let line = check.out.lines().find(|line| line.contains("cluster count")).unwrap();
     assert!(line.split_whitespace().any(|word| word == "2"), "{line}");
     assert!(!line.contains("out of reach"), "{line}");
+    // Handlers took at least the processor time of those in the file, and say so also if their calls were cancelled.
+    let wanted = processor_times(&planned);
+    for (method, told_ns) in files.iter().flat_map(|file| processor_times(file)) {
+        let (least, most) = (told_ns.iter().min(), wanted[&method].iter().min());
+        assert!(least >= most, "{method}: {least:?} of {most:?}");
+    }
+    let cancelled = check.out.lines().find(|line| line.contains("CANCELLED: share of their cycles")).unwrap();
+    assert!(!cancelled.contains("out of reach") && !cancelled.contains(" 0 "), "{cancelled}");
     let report = file("report");
     let drawn = end(&mut trunkline(&["characterize", &files[0], &files[1], "-o", &report]), "");
     assert_eq!(drawn.code, Some(0), "{drawn:?}");

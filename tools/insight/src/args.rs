@@ -205,6 +205,19 @@ pub struct DriveArgs {
     /// Bytes of the largest message
     #[arg(long, value_name = "BYTES", default_value = "1048576", value_parser = upto(64, 1 << 26))]
     pub message_bytes_max: u32,
+    /// Most calls below all calls of a method together, about: of a method with more, fewer calls are made that stand
+    /// for
+    /// more, but a hundred at least
+    #[arg(long, value_name = "COUNT", default_value = "1000000", value_parser = upto(0, 1 << 30))]
+    pub method_below_max: u32,
+    /// Let handlers take so many times the processor time that calls of the file have, within the time until their
+    /// answer; the processor time in the file that is written is divided by it. 0: they wait
+    #[arg(long, value_name = "TIMES", default_value = "0", value_parser = times_or_none)]
+    pub work: f64,
+    /// Calls under way at most, with those above them; a further one begins late. A daemon lets a session have
+    /// limits.calls_made_per_session of them, and as many be delivered as limits.calls_delivered_per_session
+    #[arg(long, value_name = "COUNT", default_value = "3072", value_parser = upto(1, 1 << 20))]
+    pub in_flight_max: u32,
     /// Make only the calls of this cluster in the file, and write them as calls of it: a host for each cluster makes
     /// its own
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -398,6 +411,11 @@ fn rate(text: &str) -> Result<f64, String> {
 fn times(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|times| (1e-3..=1e3).contains(times));
     number.ok_or_else(|| format!("{text:?}: write a number from 0.001 to 1000"))
+}
+
+/// The same, or 0.
+fn times_or_none(text: &str) -> Result<f64, String> {
+    if text == "0" { Ok(0.0) } else { times(text).map_err(|wrong| format!("{wrong}, or 0")) }
 }
 
 /// No clock overflows by this: a year.

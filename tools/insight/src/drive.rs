@@ -4,15 +4,20 @@
 //! Of what was recorded it keeps the calls that the file had, with the number of calls each of those stood for.
 
 mod acts;
+mod kept;
+mod plan;
 mod timer;
+mod work;
 
 use crate::args::DriveArgs;
 use crate::load::load;
 use crate::output;
-use crate::record::{beginning, record_all};
-use acts::{ABOVE, ActService, Acts, CallPlan, REQUEST_BYTES_MIN, TREE};
+use crate::record::{Beginning, RecordingProgress, beginning, record_all};
+use acts::{ActService, Acts, CallPlan, TREE};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use kept::kept;
+use plan::plans;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::io::IsTerminal;
@@ -24,27 +29,24 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use trunkline::opaque::Client;
 use trunkline::{Channel, ChannelBuilder, Code, Server, ServerHandle, Status, Wait};
-use trunkline_insight::{DrivenCalls, Fleet, FleetCall, RecordBlock, count_ancestors};
-use trunkline_telemetry::{RecordedCall, Side};
+use trunkline_insight::{Fleet, RecordBlock, count_ancestors};
 
-/// Calls under way at most; a further one begins late.
-const IN_FLIGHT_MAX: usize = 8192;
 /// Empty calls, whose time says how long an answer is on its way.
 const PROBES: usize = 200;
 /// Time a daemon has to take the services of this program.
 const READY_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether the recording goes on, while the last calls are waited for.
 const LOOK: Duration = Duration::from_millis(200);
-/// So long behind the last call the daemon is asked for what it recorded.
-const LAST_RECORDS: Duration = Duration::from_millis(300);
+/// Time the daemons have to tell the last of what they recorded.
+const LAST_RECORDS_MAX: Duration = Duration::from_secs(10);
+/// Of the daemon that has the servers nearly no calls are kept, but what handlers say late.
+const SERVED_RATE: f64 = 1.0;
+/// Threads that run handlers of the file's methods: while one works, others answer.
+const WORKERS: usize = 4;
 /// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
 const LONG_PART: u32 = 4;
 /// Where somebody looks on, it is said so often how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
-/// No longer chain is made above a call.
-const ABOVE_MAX: u16 = 64;
-/// Services of daemons' own: nobody else serves them.
-const DAEMONS_OWN: [&str; 2] = ["/trunkline.", "/grpc."];
 
 /// What became of the calls.
 #[derive(Debug, Default)]
@@ -71,32 +73,19 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     }
     output::check(&args.out)?;
     let socket = socket.as_deref();
-    let from = beginning(operators.clone())?;
-    reach(socket, args)?;
+    let from = [beginning(operators.clone())?, reach(socket, args)?];
     let acts = Arc::new(Acts::new(calls, clients(socket, args)));
     let _servers = serve(socket, args, &acts)?;
     let first = Client::new(here(socket).wait_for_ready(false).target(&args.to).connect_lazy());
     acts.reach(&first).wait().map_err(|why| unreached(args, &why))?;
-    let (is_over, is_lost) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (driven, bytes) = std::thread::scope(|scope| {
-        let recording = scope.spawn(|| {
-            let recorded = record_all(from, &args.cluster, || is_over.load(Ordering::Relaxed));
-            is_lost.store(recorded.is_err(), Ordering::Relaxed);
-            recorded
-        });
-        let driven = make_all(&acts, args, &is_lost).wait();
-        std::thread::sleep(LAST_RECORDS);
-        is_over.store(true, Ordering::Relaxed);
-        let bytes = recording.join().unwrap_or_else(|_| Err("the recording has failed".into()));
-        (driven, bytes)
+    let (driven, bytes) = recorded(&acts, args, from)?;
+    let [mut recorded, served] = bytes.map(|bytes| {
+        let mut fleet = Fleet::default();
+        fleet.read(&bytes);
+        fleet
     });
-    // Without its daemon the calls are not made, either.
-    let bytes = bytes?;
-    let driven = driven?;
-    let mut recorded = Fleet::default();
-    recorded.read(&bytes);
     count_ancestors(&mut recorded);
-    let blocks = kept(&planned, &recorded, args);
+    let blocks = kept(&planned, &recorded, &served, args);
     if blocks.is_empty() {
         return Err("no call was recorded: the daemon that makes them needs recorder.traces = true and \
                     recorder.sample = 1.0"
@@ -111,12 +100,40 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     Ok(())
 }
 
-/// Attaches to both daemons, so that it is known which of them is not there.
-fn reach(socket: Option<&Path>, args: &DriveArgs) -> Result<(), String> {
-    let connected = |builder: ChannelBuilder| builder.wait_for_ready(false).connect().wait().map(drop);
+/// Makes the calls, while both daemons are asked for what they record.
+fn recorded(
+    acts: &Acts,
+    args: &DriveArgs,
+    [from, from_servers]: [Beginning; 2],
+) -> Result<(Driven, [Vec<u8>; 2]), String> {
+    let all = [RecordingProgress::default(), RecordingProgress::default()];
+    let (driven, bytes) = std::thread::scope(|scope| {
+        let [own, servers] = &all;
+        let recording = scope.spawn(|| record_all(from, &args.cluster, f64::INFINITY, own));
+        let serving = scope.spawn(|| record_all(from_servers, &args.cluster, SERVED_RATE, servers));
+        let driven = make_all(acts, args, &own.is_lost).wait();
+        for progress in &all {
+            progress.wait_for_all(LAST_RECORDS_MAX);
+            progress.is_over.store(true, Ordering::Relaxed);
+        }
+        let failed = || Err("the recording has failed".into());
+        (driven, [recording, serving].map(|thread| thread.join().unwrap_or_else(|_| failed())))
+    });
+    // Without its daemon the calls are not made, either.
+    let [bytes, served] = bytes;
+    let bytes = [bytes?, served.map_err(|why| format!("--server-socket: {why}"))?];
+    Ok((driven?, bytes))
+}
+
+/// Attaches to both daemons, so that it is known which of them is not there; where the recording of the servers'
+/// begins.
+fn reach(socket: Option<&Path>, args: &DriveArgs) -> Result<Beginning, String> {
+    let connected = |builder: ChannelBuilder| builder.wait_for_ready(false).connect().wait();
     connected(here(socket)).map_err(|status| status.to_string())?;
-    let there = connected(application().socket(&args.server_socket));
-    there.map_err(|status| format!("--server-socket {}: {status}", args.server_socket.display()))
+    let at = |why: String| format!("--server-socket {}: {why}", args.server_socket.display());
+    let there =
+        connected(application().socket(&args.server_socket)).map_err(|status| at(status.to_string()))?;
+    beginning(there).map_err(at)
 }
 
 /// Why nobody is reached at the address.
@@ -143,31 +160,6 @@ fn tell(args: &DriveArgs, acts: &Acts, driven: &Driven, recorded: &Fleet, blocks
     for (code, count) in &driven.otherwise {
         println!("{count} calls ended with {code}, and not as those of the file");
     }
-}
-
-/// What the calls of a file have to come to.
-fn plans(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
-    let is_made = |call: &&FleetCall| {
-        let path = fleet.name(call.method);
-        let is_path = path.strip_prefix('/').is_some_and(|path| path.split_once('/').is_some());
-        is_path && !DAEMONS_OWN.iter().any(|own| path.starts_with(own))
-    };
-    let plan = |call: &FleetCall| CallPlan {
-        path: fleet.name(call.method).to_owned(),
-        request_bytes: (call.row.request_bytes.min(args.message_bytes_max) as usize).max(REQUEST_BYTES_MIN),
-        answer_bytes: call.row.response_bytes.min(args.message_bytes_max) as usize,
-        below: call.row.subtree.saturating_sub(1).min(args.below_max),
-        above: call.ancestors.unwrap_or(0).min(ABOVE_MAX),
-        code: call.row.code,
-        takes: Duration::from_secs_f64(call.total_s() * args.time_scale),
-    };
-    asked_for(fleet, args).filter(is_made).map(plan).collect()
-}
-
-/// The calls of the file that are asked for.
-fn asked_for<'a>(fleet: &'a Fleet, args: &'a DriveArgs) -> impl Iterator<Item = &'a FleetCall> {
-    let cluster = |call: &FleetCall| fleet.heads[call.block as usize].cluster.as_str();
-    fleet.each_once().filter(move |call| args.cluster.is_empty() || cluster(call) == args.cluster)
 }
 
 /// As this program calls.
@@ -205,7 +197,7 @@ fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[S
         is_ready.map_err(|status| status.to_string())?;
         Ok::<_, String>(handle)
     };
-    Ok([start(here)?, start(there)?])
+    Ok([start(here)?, start(there.workers(WORKERS))?])
 }
 
 /// Makes every call once, unless the recording of them is lost.
@@ -214,13 +206,17 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
     let began = Instant::now();
     let mut driven = Driven::default();
     let mut under_way = FuturesUnordered::new();
+    let most = args.in_flight_max as usize;
+    // Those above calls are made before them, and end behind them.
+    let mut in_flight = 0;
     let mut told = std::io::stderr().is_terminal().then_some(began);
     for (place, number) in order(&acts.calls).into_iter().enumerate() {
         let due = began + Duration::from_secs_f64(place as f64 / args.rate);
         let mut due = pin!(acts.until(due));
         poll_fn(|cx| {
-            take_ended(&mut under_way, &mut driven, cx);
-            match under_way.len() < IN_FLIGHT_MAX {
+            in_flight -= take_ended(&mut under_way, &mut driven, cx);
+            // A chain that is longer than what may be is made alone.
+            match in_flight == 0 || in_flight + chain(acts, number) <= most {
                 true => due.as_mut().poll(cx),
                 false => Poll::Pending,
             }
@@ -229,6 +225,7 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
         if is_lost.load(Ordering::Relaxed) {
             return Ok(driven);
         }
+        in_flight += chain(acts, number);
         under_way.push(one(acts, number));
         if let Some(told) = told.as_mut().filter(|told| told.elapsed() >= TOLD_EVERY) {
             *told = Instant::now();
@@ -254,23 +251,39 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
     Ok(driven)
 }
 
-/// Makes one; what it came to, and what it was to come to. With calls above it, what the first of those came to.
-async fn one(acts: &Acts, number: usize) -> (Code, Code) {
-    let plan = &acts.calls[number];
-    let code = acts.make(number, plan.above).await;
-    (code, if plan.above > 0 { Code::Ok } else { plan.code })
+/// A call with those above it.
+fn chain(acts: &Acts, number: usize) -> usize {
+    1 + usize::from(acts.calls[number].above)
 }
 
-fn take_ended<F: Future<Output = (Code, Code)>>(
+/// What a call with those above it came to, and was to come to.
+struct MadeCall {
+    code: Code,
+    wanted: Code,
+    chain: usize,
+}
+
+/// Makes one. With calls above it, it comes to what the first of those came to.
+async fn one(acts: &Acts, number: usize) -> MadeCall {
+    let plan = &acts.calls[number];
+    let code = acts.make(number, plan.above).await;
+    MadeCall { code, wanted: if plan.above > 0 { Code::Ok } else { plan.code }, chain: chain(acts, number) }
+}
+
+/// How many calls ended, with those above them.
+fn take_ended<F: Future<Output = MadeCall>>(
     under_way: &mut FuturesUnordered<F>,
     driven: &mut Driven,
     cx: &mut std::task::Context<'_>,
-) {
-    while let Poll::Ready(Some((code, wanted))) = Pin::new(&mut *under_way).poll_next_unpin(cx) {
-        if code != wanted {
-            *driven.otherwise.entry(code.name()).or_default() += 1;
+) -> usize {
+    let mut ended = 0;
+    while let Poll::Ready(Some(call)) = Pin::new(&mut *under_way).poll_next_unpin(cx) {
+        if call.code != call.wanted {
+            *driven.otherwise.entry(call.code.name()).or_default() += 1;
         }
+        ended += call.chain;
     }
+    ended
 }
 
 /// How long an answer is on its way: half of an empty call.
@@ -296,49 +309,4 @@ fn order(calls: &[CallPlan]) -> Vec<usize> {
         (!is_long, (*number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     });
     order
-}
-
-/// What was recorded of the calls, as blocks: of each method and outcome the weights are those of the file together.
-fn kept(planned: &Fleet, recorded: &Fleet, args: &DriveArgs) -> Vec<RecordBlock> {
-    let mut weights: BTreeMap<(&str, Code), (f64, f64)> = BTreeMap::new();
-    for call in asked_for(planned, args) {
-        weights.entry((planned.name(call.method), call.row.code)).or_default().0 += call.weight;
-    }
-    let is_kept = |call: &&FleetCall| call.row.side == Side::Made && recorded.name(call.method) != ABOVE;
-    for call in recorded.calls.iter().filter(is_kept) {
-        if let Some((_, count)) = weights.get_mut(&(recorded.name(call.method), call.row.code)) {
-            *count += 1.0;
-        }
-    }
-    let driven = Some(DrivenCalls {
-        time_scale: args.time_scale,
-        below_max: args.below_max,
-        message_bytes_max: args.message_bytes_max,
-    });
-    let heads = recorded.heads.iter().cloned();
-    let mut blocks: Vec<RecordBlock> = heads
-        .map(|mut head| {
-            (head.driven, head.traces) = (driven, 0);
-            RecordBlock { head, ..RecordBlock::default() }
-        })
-        .collect();
-    for call in recorded.calls.iter().filter(is_kept) {
-        let Some((weight, count)) = weights.get(&(recorded.name(call.method), call.row.code)) else {
-            continue;
-        };
-        let mut row = call.row;
-        let divided = |ns: &mut u64| *ns = (*ns as f64 / args.time_scale) as u64;
-        row.components.ns.iter_mut().for_each(divided);
-        divided(&mut row.components.request_wakeup_ns);
-        divided(&mut row.components.response_wakeup_ns);
-        let weight = (weight / count).max(1.0) as f32;
-        let ancestors = call.ancestors;
-        blocks[call.block as usize].rows.push(RecordedCall { row, weight, ancestors });
-    }
-    // Until the first call has ended there is nothing to compare with.
-    blocks.retain(|block| !block.rows.is_empty());
-    for block in &mut blocks {
-        block.head.calls_seen = block.rows.len() as u64;
-    }
-    blocks
 }

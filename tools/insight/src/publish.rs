@@ -28,7 +28,8 @@ trunkline characterize fleet.rec --check --publish docs/measured
 const DRIVEN: &str = "\
 **Measured, in HOSTS daemons on one machine.** `trunkline drive` made the calls of [the generated fleet](fleet.md) once
 more, through real daemons, and their recorder recorded them: CALLERS has `recorder.traces = true` and
-`recorder.sample = 1`. The weights are the generated fleet's, because each method was called as often as any other.
+`recorder.sample = 1`. The calls of a method and
+outcome stand together for as many as those of the generated fleet.
 
 ```
 trunkline synth --methods 300 --calls 200 -o fleet.rec
@@ -40,10 +41,11 @@ trunkline characterize FILES --check --publish docs/measured
 
 /// The same for these calls.
 fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
-    let DrivenCalls { time_scale, below_max, message_bytes_max } = driven;
+    let DrivenCalls { time_scale, below_max, message_bytes_max, work } = driven;
     let servers = "--server-socket beta.sock --to tcp://127.0.0.1:7878";
-    let options =
-        format!("--time-scale {time_scale} --below-max {below_max} --message-bytes-max {message_bytes_max}");
+    let options = format!(
+        "--time-scale {time_scale} --work {work} --below-max {below_max} --message-bytes-max {message_bytes_max}"
+    );
     let clusters = fleet.clusters();
     let (hosts, callers, drive, files) = if clusters.len() < 2 {
         let drive = format!(

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline::{Channel, Wait};
 use trunkline_insight::{BlockHead, RecordBlock, printable};
@@ -49,6 +49,8 @@ struct Tally {
     /// Calls the daemon had recorded one by one: fewer than there were, where one stands for others.
     rows: u64,
     traced: u64,
+    /// Of these, those it sent: none of its own services.
+    sent: u64,
     lost: u64,
     kept: u64,
     /// Shards that were there no more behind a replacement of the daemon.
@@ -118,25 +120,64 @@ pub fn beginning(channel: Channel) -> Result<Beginning, String> {
     Ok(Beginning { client, first })
 }
 
-/// Records every call from there on until `is_over`, and returns the blocks as a file has them, of a host of that
-/// cluster.
+/// How far a recording in memory is, for those that wait for it, and whether it is to end.
+#[derive(Debug, Default)]
+pub struct RecordingProgress {
+    /// How often the daemon was asked for everything new, and how many calls it answered with.
+    looks: AtomicU64,
+    rows: AtomicU64,
+    /// It is to look once more.
+    pub is_over: AtomicBool,
+    /// The daemon answers no more.
+    pub is_lost: AtomicBool,
+}
+
+impl RecordingProgress {
+    /// Waits until a whole look that begins now finds no new call, or for so long.
+    pub fn wait_for_all(&self, most: Duration) {
+        let began = Instant::now();
+        let now = || (self.looks.load(Ordering::Acquire), self.rows.load(Ordering::Acquire));
+        let mut from = now();
+        while began.elapsed() < most && !self.is_lost.load(Ordering::Relaxed) {
+            std::thread::sleep(INTERVAL);
+            let (looks, rows) = now();
+            // The first of two may have begun before.
+            match looks >= from.0 + 2 {
+                true if rows == from.1 => return,
+                true => from = (looks, rows),
+                false => {}
+            }
+        }
+    }
+}
+
+/// Records every call from there on until it is over, and returns the blocks as a file has them, of a host of that
+/// cluster. With a rate, so many calls a second besides those that failed, and everything that heads say.
 ///
 /// # Errors
 /// The daemon does not answer any more.
-pub fn record_all(from: Beginning, cluster: &str, is_over: impl Fn() -> bool) -> Result<Vec<u8>, String> {
+pub fn record_all(
+    from: Beginning,
+    cluster: &str,
+    rate: f64,
+    progress: &RecordingProgress,
+) -> Result<Vec<u8>, String> {
     let Beginning { client, first } = from;
     let args = RecordArgs {
         out: OutputArgs { output: PathBuf::from("(memory)"), force: false },
         append: false,
-        rate: f64::INFINITY,
-        traces: f64::INFINITY,
+        rate,
+        traces: rate,
         tail: KeptTail::None,
         time: Duration::ZERO,
         cluster: cluster.to_owned(),
     };
     let mut recording = Recording::new(client, &args, Vec::new(), &first);
-    recording.run(|| if is_over() { Duration::ZERO } else { INTERVAL })?;
-    Ok(recording.file)
+    recording.progress = Some(progress);
+    let left = || if progress.is_over.load(Ordering::Relaxed) { Duration::ZERO } else { INTERVAL };
+    let recorded = recording.run(left);
+    progress.is_lost.store(recorded.is_err(), Ordering::Relaxed);
+    recorded.map(|()| recording.file)
 }
 
 struct Recording<'a, W> {
@@ -160,6 +201,7 @@ struct Recording<'a, W> {
     applications: Option<ApplicationTimes>,
     looked: Instant,
     tally: Tally,
+    progress: Option<&'a RecordingProgress>,
 }
 
 impl<'a, W: Write> Recording<'a, W> {
@@ -181,6 +223,7 @@ impl<'a, W: Write> Recording<'a, W> {
             applications: Some(ApplicationTimes::default()),
             looked: Instant::now(),
             tally: Tally::default(),
+            progress: None,
         };
         recording.look();
         recording.begin_block(first);
@@ -194,6 +237,10 @@ impl<'a, W: Write> Recording<'a, W> {
         look_until_over(left, || {
             let Tally { rows, traced, .. } = self.tally;
             heard = self.take();
+            if let Some(progress) = self.progress {
+                progress.rows.store(self.tally.sent, Ordering::Release);
+                progress.looks.fetch_add(1, Ordering::Release);
+            }
             if self.looked.elapsed() >= LOOK {
                 self.look();
             }
@@ -274,6 +321,7 @@ impl<'a, W: Write> Recording<'a, W> {
                 Some(call)
             });
             places.push(named.map(|_| self.block.rows.len() as u32));
+            self.tally.sent += 1;
             self.tally.unsound += u64::from(named.is_none());
             self.block.rows.extend(named);
         }

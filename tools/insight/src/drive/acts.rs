@@ -5,6 +5,7 @@
 //! handler. A handler answers when the answer is due: the call's time after it began, less the answer's own way.
 
 use super::timer::Timer;
+use super::work::Worked;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
@@ -29,8 +30,12 @@ pub const REQUEST_BYTES_MIN: usize = 18;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time in which the first call gets to the servers.
 const REACH_MAX: Duration = Duration::from_secs(10);
-/// Calls below one that are under way.
-const BELOW_AT_ONCE: usize = 16;
+/// Calls that a handler of the file's methods makes itself, at once; and one below it, one behind the other: so a deep
+/// tree has few under way, and costs the handler at its top little processor time.
+const TOP_CALLS: u32 = 4;
+const TREE_CALLS: u32 = 16;
+/// What is left of its work when it begins to wait: what it takes to wake up and answer is part of it.
+const WORK_LEFT: Duration = Duration::from_micros(20);
 
 /// What a call has to come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +54,8 @@ pub struct CallPlan {
     pub code: Code,
     /// The time it takes.
     pub takes: Duration,
+    /// Processor time its handler takes, if it does not take more anyway.
+    pub works: Duration,
 }
 
 /// The calls, and by whom they are made.
@@ -62,6 +69,7 @@ pub struct Acts {
     pub above: Client,
     /// To the servers of the other daemon, through that one.
     pub below: Client,
+    below_max: u32,
     timer: Timer,
     began: Instant,
     way_back_ns: AtomicU64,
@@ -71,7 +79,8 @@ impl Acts {
     /// Of these calls, with clients as the fields of these names have them.
     pub fn new(calls: Vec<CallPlan>, [across, above, below]: [Client; 3]) -> Self {
         let (timer, began) = (Timer::start(), Instant::now());
-        Self { calls, across, above, below, timer, began, way_back_ns: AtomicU64::new(0) }
+        let below_max = calls.iter().map(|call| call.below).max().unwrap_or(0);
+        Self { calls, across, above, below, below_max, timer, began, way_back_ns: AtomicU64::new(0) }
     }
 
     /// An answer takes so long from its handler to the caller.
@@ -137,21 +146,20 @@ impl Acts {
     }
 
     /// Handles a call of a method of the file.
-    async fn serve(&self, number: usize, due_ns: u64, mut responder: Responder) {
+    async fn serve(&self, number: usize, due_ns: u64, mut responder: Responder, worked: &Worked) {
         let Some(plan) = self.calls.get(number) else {
             let status = Status::invalid_argument("the request names no call of the file that is driven");
             return fail(responder, &status).await;
         };
-        let one = || exchange(&self.below, BELOW, Vec::new(), PATIENCE, false);
-        let mut under_way = FuturesUnordered::new();
-        for _ in 0..plan.below {
-            if under_way.len() >= BELOW_AT_ONCE {
-                under_way.next().await;
-            }
-            under_way.push(one());
-        }
+        let patience = plan.takes + PATIENCE;
+        let one = |below: u32| exchange(&self.below, BELOW, below.to_le_bytes().into(), patience, false);
+        let mut under_way: FuturesUnordered<_> = divided(plan.below, TOP_CALLS).map(one).collect();
         while under_way.next().await.is_some() {}
-        if plan.code == Code::Cancelled {
+        let message = if plan.code == Code::Ok { vec![0; plan.answer_bytes] } else { Vec::new() };
+        let is_cancelled = plan.code == Code::Cancelled;
+        let left = if is_cancelled { Duration::ZERO } else { WORK_LEFT };
+        worked.until(plan.works.saturating_sub(left)).await;
+        if is_cancelled {
             // The caller gives up when it hears of a handler.
             let scope = responder.scope();
             let _gone = responder.send_headers(&Metadata::new()).await;
@@ -159,8 +167,9 @@ impl Acts {
         }
         let way_back_ns = self.way_back_ns.load(Ordering::Relaxed);
         self.until(self.began + Duration::from_nanos(due_ns.saturating_sub(way_back_ns))).await;
+        worked.until(plan.works).await;
         match plan.code {
-            Code::Ok => answer(responder, vec![0; plan.answer_bytes]).await,
+            Code::Ok => answer(responder, message).await,
             code => {
                 let status = Status::new(code, "as it was in the file");
                 fail(responder, &status).await;
@@ -169,11 +178,19 @@ impl Acts {
     }
 
     /// Handles a call of [`TREE`].
-    async fn serve_tree(&self, path: &str, request: Option<[u64; 3]>, responder: Responder) {
-        if let (ABOVE, Some([number, above, _])) = (path, request)
-            && (number as usize) < self.calls.len()
-        {
-            self.make(number as usize, u16::try_from(above).unwrap_or(0)).await;
+    async fn serve_tree(&self, path: &str, request: &[u8], responder: Responder) {
+        if path == ABOVE {
+            if let Some([number, above, _]) = numbers(request)
+                && (number as usize) < self.calls.len()
+            {
+                self.make(number as usize, u16::try_from(above).unwrap_or(0)).await;
+            }
+        } else if let Some(below) = request.first_chunk::<4>() {
+            // No more than a call of the file may have: whoever else calls has no such tree made.
+            let below = u32::from_le_bytes(*below).min(self.below_max);
+            for below in divided(below, TREE_CALLS) {
+                exchange(&self.below, BELOW, below.to_le_bytes().into(), PATIENCE, false).await;
+            }
         }
         answer(responder, Vec::new()).await;
     }
@@ -197,23 +214,39 @@ impl Service for ActService {
         let is_tree = self.name == TREE;
         Box::pin(async move {
             let Delivered { path, mut incoming, responder, .. } = call;
-            let request = first_numbers(&mut incoming).await;
-            match request {
-                request if is_tree => acts.serve_tree(&path, request, responder).await,
-                Some([number, _, due_ns]) => acts.serve(number as usize, due_ns, responder).await,
-                None => acts.serve(usize::MAX, 0, responder).await,
+            let request = first_bytes(&mut incoming).await;
+            if is_tree {
+                return acts.serve_tree(&path, &request, responder).await;
             }
+            let [number, _, due_ns] = numbers(&request).unwrap_or([u64::MAX, 0, 0]);
+            let number = usize::try_from(number).unwrap_or(usize::MAX);
+            let worked = Worked::default();
+            worked.count(acts.serve(number, due_ns, responder, &worked)).await;
         })
     }
 }
 
-/// What a request begins with: number of the call, calls above it, when its answer is due; `None` if it is shorter.
-async fn first_numbers(incoming: &mut Incoming) -> Option<[u64; 3]> {
-    let message = poll_fn(|cx| incoming.poll_message(cx)).await.ok().flatten()?;
-    let (number, rest) = message.as_ref().split_first_chunk::<8>()?;
+/// What a request begins with; nothing if there is none.
+async fn first_bytes(incoming: &mut Incoming) -> Vec<u8> {
+    let message = poll_fn(|cx| incoming.poll_message(cx)).await.ok().flatten();
+    message
+        .map_or_else(Vec::new, |message| message.as_ref().iter().take(REQUEST_BYTES_MIN).copied().collect())
+}
+
+/// Number of the call, calls above it, when its answer is due; `None` if the request is shorter.
+fn numbers(request: &[u8]) -> Option<[u64; 3]> {
+    let (number, rest) = request.split_first_chunk::<8>()?;
     let (above, rest) = rest.split_first_chunk::<2>()?;
     let due_ns = rest.first_chunk::<8>()?;
     Some([u64::from_le_bytes(*number), u16::from_le_bytes(*above).into(), u64::from_le_bytes(*due_ns)])
+}
+
+/// So many calls below, divided among at most so many calls: how many each of those has below itself.
+fn divided(below: u32, among: u32) -> impl Iterator<Item = u32> {
+    let calls = below.min(among);
+    // The calls themselves are among them.
+    let rest = below - calls;
+    (0..calls).map(move |at| rest / calls + u32::from(at < rest % calls))
 }
 
 /// The caller has what it has: one that has gone is counted where it called.
@@ -245,4 +278,24 @@ async fn exchange(client: &Client, path: &str, request: Vec<u8>, timeout: Durati
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a tree has exactly the calls that it is to have, however deep.
+    use super::*;
+
+    fn made(below: u32, among: u32) -> u32 {
+        divided(below, among).map(|below| 1 + made(below, TREE_CALLS)).sum()
+    }
+
+    #[test]
+    fn a_tree_has_as_many_calls_as_it_is_to_have() {
+        for below in [0, 1, 3, 4, 5, 16, 17, 64, 1155, 26_400, 100_000] {
+            assert_eq!(made(below, TOP_CALLS), below);
+            let tops: Vec<u32> = divided(below, TOP_CALLS).collect();
+            let (least, most) = (tops.iter().min(), tops.iter().max());
+            assert!(least.zip(most).is_none_or(|(least, most)| most - least <= 1), "{tops:?}");
+        }
+    }
 }
