@@ -45,6 +45,8 @@ const SERVED_RATE: f64 = 1.0;
 const WORKERS: usize = 4;
 /// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
 const LONG_PART: u32 = 4;
+/// And calls that take a smaller part of it than this begin last.
+const SHORT_PART: u32 = 1000;
 /// Where somebody looks on, it is said so often how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
@@ -178,17 +180,18 @@ fn clients(socket: Option<&Path>, args: &DriveArgs) -> [Client; 3] {
     [here(socket).target(&args.to), here(socket), there].map(|builder| Client::new(builder.connect_lazy()))
 }
 
-/// Serves the calls above at the first daemon, all others at the second.
-fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[ServerHandle; 2], String> {
+/// Serves the calls above at the first daemon, all others at the second: those of the file on threads of their own,
+/// since of short handlers only some tell what they take, and a thread's handlers are short behind short ones.
+fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[ServerHandle; 3], String> {
     let service = |name: &str| ActService { name: name.to_owned(), acts: Arc::clone(acts) };
-    let server =
-        || Server::builder().name("trunkline drive").embedded(false).add_opaque_service(service(TREE));
-    let mut there = server().socket(&args.server_socket);
+    let server = || Server::builder().name("trunkline drive").embedded(false);
+    let tree = || server().add_opaque_service(service(TREE));
+    let mut there = server().socket(&args.server_socket).workers(WORKERS);
     let names = acts.calls.iter().filter_map(|call| call.path[1..].rsplit_once('/')).map(|(name, _)| name);
     for name in names.collect::<BTreeSet<_>>() {
         there = there.add_opaque_service(service(name));
     }
-    let here = socket.map_or_else(server, |socket| server().socket(socket));
+    let here = socket.map_or_else(tree, |socket| tree().socket(socket));
     let start = |server: trunkline::ServerBuilder| {
         let handle = server.spawn().map_err(|status| status.to_string())?;
         let is_ready = acts.within(READY_MAX, handle.ready()).wait();
@@ -197,7 +200,7 @@ fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[S
         is_ready.map_err(|status| status.to_string())?;
         Ok::<_, String>(handle)
     };
-    Ok([start(here)?, start(there.workers(WORKERS))?])
+    Ok([start(here)?, start(tree().socket(&args.server_socket))?, start(there)?])
 }
 
 /// Makes every call once, unless the recording of them is lost.
@@ -300,13 +303,15 @@ async fn way_back(acts: &Acts) -> Result<Duration, String> {
     Ok(took[PROBES / 2] / 2)
 }
 
-/// The long calls, then all others as if drawn.
+/// The long calls, then all others as if drawn, the short ones last: those have few calls below, and wait for nothing
+/// that takes the processors' time meanwhile.
 fn order(calls: &[CallPlan]) -> Vec<usize> {
     let longest = calls.iter().map(|call| call.takes).max().unwrap_or_default();
     let mut order: Vec<usize> = (0..calls.len()).collect();
     order.sort_by_key(|number| {
-        let is_long = calls[*number].takes > longest / LONG_PART;
-        (!is_long, (*number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        let takes = calls[*number].takes;
+        let turn = if takes > longest / LONG_PART { 0 } else { 1 + u8::from(takes < longest / SHORT_PART) };
+        (turn, (*number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     });
     order
 }
