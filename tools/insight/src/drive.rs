@@ -41,7 +41,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(10);
 /// Of the daemon that has the servers nearly no calls are kept, but what handlers say late.
 const SERVED_RATE: f64 = 1.0;
-/// Threads that run handlers of the file's methods: while one works, others answer.
+/// Threads that run handlers of the file's methods, and as many those of the trees below them: while one works, others
+/// answer.
 const WORKERS: usize = 4;
 /// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
 const LONG_PART: u32 = 4;
@@ -200,7 +201,7 @@ fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[S
         is_ready.map_err(|status| status.to_string())?;
         Ok::<_, String>(handle)
     };
-    Ok([start(here)?, start(tree().socket(&args.server_socket))?, start(there)?])
+    Ok([start(here)?, start(tree().socket(&args.server_socket).workers(WORKERS))?, start(there)?])
 }
 
 /// Makes every call once, unless the recording of them is lost.
