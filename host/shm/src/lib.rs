@@ -130,7 +130,7 @@ pub use self::{
     inherit::{Bells, RingIndices, inherit_heaps, inherit_rings, inherited_socket},
     layout::{LAYOUT_VERSION, RINGS_HEADER_BYTES, RINGS_MAGIC},
     listener::ControlListener,
-    own_process::{free_bytes, give_memory_back, take_short_turns},
+    own_process::{free_bytes, give_memory_back, take_turns},
     place::{Places, SOCKET_VARIABLE},
     received::{HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, SpanError, first_byte, heap_number},
     region::RegionFault,

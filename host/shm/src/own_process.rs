@@ -5,8 +5,11 @@ use std::io;
 
 /// Slice of a processor that a thread asks for which others wait for, in nanoseconds: the least the kernel gives. It
 /// makes no difference to how much a thread gets, only how often it is asked whether somebody else should have it, and
-/// how soon it comes itself when it wakes up.
+/// how soon it comes itself when it wakes up. And it is what a thread gives away that yields: beside threads with
+/// longer ones it yields in vain many times.
 const SLICE_NS: u64 = 100_000;
+/// Asks for the kernel's own.
+const NO_SLICE_NS: u64 = 0;
 /// `SCHED_NORMAL`.
 const NORMAL: u32 = 0;
 
@@ -81,12 +84,12 @@ pub fn give_memory_back() {
     let _ = unsafe { malloc_trim(0) };
 }
 
-/// Has the calling thread take turns on its processor that are as short as the kernel lets them be, if it is scheduled
-/// like an ordinary one. Linux 6.12 and later; others go on as before.
+/// Has the calling thread take turns on its processor that are as `short` as the kernel lets them be, or as all others
+/// take them, if it is scheduled like an ordinary one. Linux 6.12 and later; others go on as before.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn take_short_turns() -> io::Result<()> {
+pub fn take_turns(short: bool) -> io::Result<()> {
     let Some((set, get)) = SET_AND_GET else { return Ok(()) };
     let size = size_of::<SchedAttr>() as u32;
     let mut attr = SchedAttr::default();
@@ -101,7 +104,7 @@ pub fn take_short_turns() -> io::Result<()> {
         // Whoever has chosen something else has had a reason.
         return Ok(());
     }
-    (attr.size, attr.runtime) = (size, SLICE_NS);
+    (attr.size, attr.runtime) = (size, if short { SLICE_NS } else { NO_SLICE_NS });
     // SAFETY: the kernel reads `attr.size` bytes there, which is what `attr` has.
     let done = unsafe { syscall(set, own_thread, &raw const attr, no_flags) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -113,16 +116,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_asks_for_short_turns() {
-        take_short_turns().unwrap();
+    fn a_thread_asks_for_short_turns_and_for_ordinary_ones() {
         let (_, get) = SET_AND_GET.expect("a machine that tests run on");
-        let mut attr = SchedAttr::default();
-        let size = c_long::from(size_of::<SchedAttr>() as u32);
-        let zero: c_long = 0;
-        // SAFETY: the kernel writes at most `size` bytes there, which is what `attr` has.
-        assert_eq!(unsafe { syscall(get, zero, &raw mut attr, size, zero) }, 0);
+        let slice_ns = || {
+            let mut attr = SchedAttr::default();
+            let size = c_long::from(size_of::<SchedAttr>() as u32);
+            let zero: c_long = 0;
+            // SAFETY: the kernel writes at most `size` bytes there, which is what `attr` has.
+            assert_eq!(unsafe { syscall(get, zero, &raw mut attr, size, zero) }, 0);
+            attr.runtime
+        };
+        let ordinary_ns = slice_ns();
+        take_turns(true).unwrap();
         // Older kernels have no slice to tell.
-        assert!(matches!(attr.runtime, 0 | SLICE_NS), "{attr:?}");
+        assert!(matches!(slice_ns(), 0 | SLICE_NS));
+        take_turns(false).unwrap();
+        assert_eq!(slice_ns(), ordinary_ns);
     }
 
     #[test]

@@ -7,17 +7,24 @@
 
 use crate::clock::now;
 use crate::handover::{self, Standing};
+use crate::placement::permille;
 use crate::shard::Shard;
 use crate::shutdown::close;
 use crate::token::Token;
 use std::sync::mpsc::{Receiver, SendError, Sender};
 use trunkline_call::Instant;
 use trunkline_net::{Interest, plant_wall_clock};
-use trunkline_shm::{Decision, cycle_ticks, monotonic_ns, take_short_turns, thread_cpu_ns};
+use trunkline_shm::{Decision, cycle_ticks, monotonic_ns, take_turns, thread_cpu_ns};
 use trunkline_telemetry::{TaxClocks, begin_tax, begin_tax_round, end_tax, note_idle_round};
 
 /// Turns without anything to do after which a shard that is beside another rests.
 const IDLE_TURNS_MAX: u32 = 64;
+
+/// How busy a thread is, in parts of a thousand, that takes short turns from then on, and no more. One that has always
+/// work has others come in between, and comes back soon. One that waits yields, and with a short turn gives too little
+/// away for others to come.
+const SHORT_TURNS_PERMILLE: u64 = 700;
+const ORDINARY_TURNS_PERMILLE: u64 = 500;
 
 /// How often one is looked at that cannot be watched.
 const UNWATCHED_NS: u64 = 1_000_000;
@@ -49,6 +56,8 @@ pub(crate) struct Group {
     others_due: Option<Instant>,
     /// The clock, as it was looked at last.
     looked: Instant,
+    /// What was asked of the kernel for this thread.
+    takes_short_turns: bool,
 }
 
 /// A shard on another's thread.
@@ -96,7 +105,15 @@ impl Group {
     }
 
     fn new(Threaded { shard: first, orders }: Threaded) -> Self {
-        Self { first, orders, others: Vec::new(), others_stir: false, others_due: None, looked: now() }
+        Self {
+            first,
+            orders,
+            others: Vec::new(),
+            others_stir: false,
+            others_due: None,
+            looked: now(),
+            takes_short_turns: false,
+        }
     }
 
     fn join(&mut self, threaded: Threaded) -> std::io::Result<()> {
@@ -132,9 +149,6 @@ impl Group {
     }
 
     fn turn_until_told(mut self) {
-        if let Err(error) = take_short_turns() {
-            tracing::debug!(%error, "the kernel gives no short turns");
-        }
         self.each(handover::resume);
         self.first.load.resumes(now());
         while !self.first.stopping {
@@ -194,12 +208,13 @@ impl Group {
         self.look_at_clock();
         self.first.waiter.begin(self.looked.0);
         loop {
-            self.looked = now();
             match self.first.waiter.decide(self.looked.0) {
                 Decision::Spin => std::hint::spin_loop(),
                 Decision::Yield => rustix::thread::sched_yield(),
                 Decision::Block => break self.block(),
             }
+            // Behind the yield: what others did on this core meanwhile is not what this thread was busy with.
+            self.looked = now();
             if self.turn() {
                 self.first.load.resumes(self.looked);
                 break self.first.waiter.arrived(now().0);
@@ -239,9 +254,26 @@ impl Group {
     fn look_at_clock(&mut self) {
         self.looked = now();
         let Some(interval) = self.first.load.note(self.looked) else { return };
+        self.choose_turns(interval);
         self.first.tell_load(interval);
         for other in self.others.iter_mut().filter(|other| !other.shard.sessions.is_empty()) {
             other.shard.tell_load(interval);
+        }
+    }
+
+    /// Short turns while the thread is busy.
+    fn choose_turns(&mut self, (interval_ns, busy_ns): (u64, u64)) {
+        let short = match permille(busy_ns, interval_ns) {
+            SHORT_TURNS_PERMILLE.. => true,
+            ORDINARY_TURNS_PERMILLE.. => self.takes_short_turns,
+            _ => false,
+        };
+        if short == self.takes_short_turns {
+            return;
+        }
+        self.takes_short_turns = short;
+        if let Err(error) = take_turns(short) {
+            tracing::debug!(%error, "the kernel gives no short turns");
         }
     }
 
@@ -285,8 +317,9 @@ impl Group {
                 ThreadOrder::Take(shards) => shards.into_iter().for_each(|one| self.take_in(one)),
                 ThreadOrder::Give(reply) => {
                     // They come back if whoever asked has gone.
+                    let short = self.takes_short_turns;
                     let Err(SendError(shards)) = reply.send(self.into_all()) else { return None };
-                    self = Self::of(shards)?;
+                    self = Self { takes_short_turns: short, ..Self::of(shards)? };
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use super::accounts::SenderAccounts;
 use super::batch::CrossingBatch;
-use super::by_slot::BySlot;
 use super::crossing::{
     CrossedBody, Crossing, Offers, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
 };
@@ -17,7 +16,7 @@ use crate::{CallKey, PeerKey};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{KeyedMap, Pattern};
+use trunkline_call::Pattern;
 
 /// Items that wait to go to one shard before further ones wait in their calls: as many as the queue between two shards
 /// takes, so that one turn can fill it.

@@ -19,8 +19,7 @@ const DEAR_TOTAL_MIN_PERCENT: f64 = 10.0;
 /// Nothing becomes so many times dearer.
 const DEARER_MAX: f64 = 1e4;
 /// The calls of the cheapest service cost so large a part of what others' cheapest do: with its part of all calls and
-/// of
-/// all processor time, it says what all calls cost.
+/// that of all processor time, it says what all calls cost.
 const LEAST_PART: f64 = 0.35;
 
 /// Processor time of a method's calls in milliseconds, at some parts of them.
