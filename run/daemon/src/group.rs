@@ -263,11 +263,7 @@ impl Group {
 
     /// Short turns while the thread is busy.
     fn choose_turns(&mut self, (interval_ns, busy_ns): (u64, u64)) {
-        let short = match permille(busy_ns, interval_ns) {
-            SHORT_TURNS_PERMILLE.. => true,
-            ORDINARY_TURNS_PERMILLE.. => self.takes_short_turns,
-            _ => false,
-        };
+        let short = wants_short_turns(permille(busy_ns, interval_ns), self.takes_short_turns);
         if short == self.takes_short_turns {
             return;
         }
@@ -403,6 +399,15 @@ impl Beside {
     }
 }
 
+/// Of a thread that was so busy in an interval, and takes short turns or not.
+fn wants_short_turns(busy_permille: u64, takes_them: bool) -> bool {
+    match busy_permille {
+        SHORT_TURNS_PERMILLE.. => true,
+        ORDINARY_TURNS_PERMILLE.. => takes_them,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! Shows that a shard without a thread of its own does what is due, though its thread sleeps whenever it may; and
@@ -454,5 +459,15 @@ mod tests {
         drop(leave);
         daemon.shards().iter().for_each(|shard| _ = shard.send(Command::Stop));
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_busy_thread_takes_short_turns_until_it_mostly_waits() {
+        let steps = [(300, false), (650, false), (700, true), (550, true), (500, true), (499, false)];
+        let mut short = false;
+        for (busy_permille, expected) in steps {
+            short = wants_short_turns(busy_permille, short);
+            assert_eq!(short, expected, "busy for {busy_permille}");
+        }
     }
 }
