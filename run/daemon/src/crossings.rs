@@ -13,7 +13,8 @@ use trunkline_engine::{
 };
 use trunkline_shm::{WakeFlag, monotonic_ns};
 
-/// Batches one queue takes, and items of each at most. An item has about a hundred bytes, messages apart.
+/// Batches one queue takes, and about how many items each: under a mebibyte, messages apart. Batches are as large only
+/// where the other shard does not keep up.
 const QUEUE_BATCHES: usize = 32;
 const BATCH_ITEMS: usize = 256;
 /// Items after which a turn takes no further batch from a shard.

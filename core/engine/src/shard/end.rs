@@ -21,7 +21,8 @@ const PARKED_PER_STEP_MAX: usize = 256;
 /// Crossings that are handled before the clock is looked at again, and others go on that waited for them: 2 µs of work.
 const PER_CLOCK: usize = 8;
 
-/// What goes to a shard next, at most so many; nothing if there is nothing for it. Calls that waited for room go on.
+/// What goes to a shard next, at most about so many: what says which messages were used comes on top. Nothing if there is
+/// nothing for it. Calls that waited for room go on.
 pub fn next_crossings(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
@@ -50,7 +51,8 @@ pub fn handle_crossings(
     mut batch: CrossingBatch,
     clock: &mut dyn FnMut() -> Instant,
 ) {
-    let mut until_asked = 0;
+    let mut until_asked = PER_CLOCK;
+    turn.now = clock();
     for crossing in batch.0.drain(..) {
         if until_asked == 0 {
             engine.go_on(turn);

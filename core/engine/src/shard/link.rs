@@ -14,7 +14,7 @@ use trunkline_call::KeyedMap;
 /// The way to one other shard, and from it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ShardLink {
-    pub outbox: Vec<Crossing>,
+    pub outbox: VecDeque<Crossing>,
     /// What came from there last, read and empty: memory for the next outbox.
     #[serde(skip)]
     pub next_outbox: Vec<Crossing>,
@@ -83,7 +83,8 @@ impl ShardLink {
         self.outbox.iter().take_while(|crossing| crossing.goes_ahead()).count()
     }
 
-    /// What goes there next, at most so much, and what is over if nothing else is left.
+    /// What goes there next, at most so much, and with it what is over if nothing else is left. What it takes does not
+    /// grow with what stays.
     #[inline]
     pub fn next_batch(&mut self, most: usize) -> Option<CrossingBatch> {
         let waits = self.moving > 0;
@@ -92,14 +93,68 @@ impl ShardLink {
         if ready == 0 && !says_what_is_over {
             return None;
         }
-        let mut next = if ready == self.outbox.len() && ready <= most {
-            std::mem::replace(&mut self.outbox, std::mem::take(&mut self.next_outbox))
+        let mut next = std::mem::take(&mut self.next_outbox);
+        if ready == self.outbox.len() && ready <= most {
+            next = Vec::from(std::mem::replace(&mut self.outbox, VecDeque::from(next)));
         } else {
-            self.outbox.drain(..ready.min(most)).collect()
-        };
+            next.extend(self.outbox.drain(..ready.min(most)));
+        }
         if says_what_is_over {
             self.say_what_is_over(&mut next);
         }
         Some(CrossingBatch(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what goes together, and that nothing is lost or goes before its turn.
+    use super::*;
+    use crate::shard::ShardIndex;
+    use crate::shard::crossing::Offers;
+
+    fn half_close(call: u64) -> Crossing {
+        Crossing(ShardSaid::HalfClose { call })
+    }
+
+    /// The calls a batch is of; 0 is none.
+    fn calls(batch: Option<CrossingBatch>) -> Vec<u64> {
+        let call = |crossing: Crossing| match crossing.0 {
+            ShardSaid::HalfClose { call } => call,
+            _ => 0,
+        };
+        batch.into_iter().flatten().map(call).collect()
+    }
+
+    #[test]
+    fn batches_are_no_larger_than_they_may_be_and_in_order() {
+        let mut link = ShardLink { outbox: (1..=10).map(half_close).collect(), ..ShardLink::default() };
+        link.taken.push((Payer::R2p2, 7));
+        assert_eq!(calls(link.next_batch(4)), [1, 2, 3, 4]);
+        link.outbox.push_back(half_close(11));
+        assert_eq!(calls(link.next_batch(4)), [5, 6, 7, 8]);
+        assert_eq!(calls(link.next_batch(4)), [9, 10, 11, 0], "and what was used, which comes last");
+        assert!(link.next_batch(4).is_none());
+    }
+
+    #[test]
+    fn before_a_session_has_arrived_only_that_goes_which_goes_ahead() {
+        let mut link = ShardLink { moving: 1, ..ShardLink::default() };
+        link.outbox
+            .push_back(Crossing(ShardSaid::Moved { to: ShardIndex(1), offers: Arc::new(Offers::default()) }));
+        link.outbox.extend([half_close(1), half_close(2)]);
+        link.taken.push((Payer::R2p2, 7));
+        assert_eq!(calls(link.next_batch(64)), [0]);
+        assert!(link.next_batch(64).is_none());
+        link.moving = 0;
+        assert_eq!(calls(link.next_batch(64)), [1, 2, 0]);
+    }
+
+    #[test]
+    fn what_came_is_memory_for_what_goes() {
+        let mut link = ShardLink { next_outbox: Vec::with_capacity(32), ..ShardLink::default() };
+        link.outbox.push_back(half_close(1));
+        assert_eq!(calls(link.next_batch(64)), [1]);
+        assert!(link.outbox.capacity() >= 32 && link.next_outbox.capacity() == 0);
     }
 }

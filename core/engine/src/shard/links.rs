@@ -18,8 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::Pattern;
 
-/// Items that wait to go to one shard before further ones wait in their calls: as many as the queue between two shards
-/// takes, so that one turn can fill it.
+/// Items that wait to go to one shard before further ones wait in their calls.
 pub(crate) const ITEMS_MAX: usize = 1024;
 
 /// The other shards. One that is alone has none, and pays for none.
@@ -134,7 +133,7 @@ impl ShardLinks {
     pub fn push(&mut self, to: ShardIndex, said: ShardSaid) {
         let (own, crossing) = (self.own, Crossing(said));
         match self.links.get_mut(usize::from(to.0)) {
-            Some(link) if to.0 != own && !crossing.goes_ahead() => link.outbox.push(crossing),
+            Some(link) if to.0 != own && !crossing.goes_ahead() => link.outbox.push_back(crossing),
             _ => self.push_ahead(to, crossing),
         }
     }
@@ -167,7 +166,7 @@ impl ShardLinks {
         !self.inbox.is_empty()
     }
 
-    /// The next things for a shard, at most so many: what was used, too, if nothing else is.
+    /// What goes to a shard next ([`ShardLink::next_batch`]). Calls that waited for room may go on.
     #[inline]
     pub fn next_batch(&mut self, to: ShardIndex, most: usize) -> Option<CrossingBatch> {
         let link = self.link(to)?;
