@@ -8,16 +8,12 @@ import exam_pb2 as pb
 import exam_pb2_grpc as pb_grpc
 import grpc
 import grpc.aio
+from parity import Parts
 from servicer import WHERE, AioExam
 
 import trunkline.aio
 
-PARTS = {}
-
-
-def part(function):
-    PARTS[function.__name__] = function
-    return function
+part = PARTS = Parts()
 
 
 def text(value):

@@ -10,19 +10,14 @@ import pickle
 import grpc
 import grpc.aio
 import parity_aio
+from parity import Parts, metadata
 from parity_aio import iterated, outcome, read_all, state
 from servicer import WHERE
 
 import trunkline.aio
 
-PARTS = {}
+part = PARTS = Parts()
 SERVICE = "parity.v1.Aio"
-OWN = {"user-agent", "grpc-accept-encoding", "accept-encoding"}  # metadata of a transport
-
-
-def part(function):
-    PARTS[function.__name__] = function
-    return function
 
 
 def of(value):
@@ -31,10 +26,6 @@ def of(value):
     if isinstance(value, dict):
         return {key: of(one) for key, one in value.items()}
     return parity_aio.of(value)
-
-
-def metadata(found):
-    return found and sorted((key, value) for key, value in found if key not in OWN)
 
 
 class Stub:

@@ -8,18 +8,13 @@ import threading
 from concurrent import futures
 
 import grpc
+from parity import OWN_METADATA, Parts, metadata
 from servicer import WHERE
 
 import trunkline
 
-PARTS = {}
+part = PARTS = Parts()
 SERVICE = "parity.v1.Sync"
-OWN = {"user-agent", "grpc-accept-encoding", "accept-encoding"}  # metadata of a transport
-
-
-def part(function):
-    PARTS[function.__name__] = function
-    return function
 
 
 def of(value):
@@ -33,10 +28,6 @@ def of(value):
     if isinstance(value, (list, tuple)):
         return [of(one) for one in value]
     return value
-
-
-def metadata(found):
-    return found and sorted((key, value) for key, value in found if key not in OWN)
 
 
 def outcome(act):
@@ -77,7 +68,7 @@ def unary(request, context):
     if said == "raise":
         raise RuntimeError("on order")
     if said == "metadata":
-        context.send_initial_metadata(tuple(pair for pair in context.invocation_metadata() if pair[0] not in OWN))
+        context.send_initial_metadata(tuple(pair for pair in context.invocation_metadata() if pair[0] not in OWN_METADATA))
         context.set_trailing_metadata((("ended", "yes"), ("end-bin", b"\x00\xff")))
     return request
 
