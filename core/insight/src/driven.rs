@@ -16,6 +16,14 @@ pub struct DrivenCalls {
     /// waited.
     #[serde(default)]
     pub work: f64,
+    /// Of a method with more calls below all of its calls, fewer were made. 0: the file does not say.
+    #[serde(default)]
+    pub method_below_max: u32,
+    /// Calls that began in a second, and that were under way at most, with those above them. 0: the file does not say.
+    #[serde(default)]
+    pub rate: f64,
+    #[serde(default)]
+    pub in_flight_max: u32,
 }
 
 impl DrivenCalls {

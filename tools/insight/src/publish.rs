@@ -28,8 +28,7 @@ trunkline characterize fleet.rec --check --publish docs/measured
 const DRIVEN: &str = "\
 **Measured, in HOSTS daemons on one machine.** `trunkline drive` made the calls of [the generated fleet](fleet.md) once
 more, through real daemons, and their recorder recorded them: CALLERS has `recorder.traces = true` and
-`recorder.sample = 1`. The calls of a method and
-outcome stand together for as many as those of the generated fleet.
+`recorder.sample = 1`. The calls of a method and outcome stand together for as many as those of the generated fleet.
 
 ```
 trunkline synth --methods 300 --calls 200 -o fleet.rec
@@ -41,11 +40,8 @@ trunkline characterize FILES --check --publish docs/measured
 
 /// The same for these calls.
 fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
-    let DrivenCalls { time_scale, below_max, message_bytes_max, work } = driven;
     let servers = "--server-socket beta.sock --to tcp://127.0.0.1:7878";
-    let options = format!(
-        "--time-scale {time_scale} --work {work} --below-max {below_max} --message-bytes-max {message_bytes_max}"
-    );
+    let options = options(driven);
     let clusters = fleet.clusters();
     let (hosts, callers, drive, files) = if clusters.len() < 2 {
         let drive = format!(
@@ -64,6 +60,22 @@ fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
     [("HOSTS", &*hosts), ("CALLERS", callers), ("DRIVE", &drive), ("FILES", files)]
         .iter()
         .fold(DRIVEN.to_owned(), |text, (word, put)| text.replace(word, put))
+}
+
+/// The options of `trunkline drive` that these were made with, as far as the file says.
+fn options(driven: &DrivenCalls) -> String {
+    let DrivenCalls { time_scale, below_max, message_bytes_max, work, method_below_max, rate, in_flight_max } =
+        driven;
+    let mut options = format!(
+        "--time-scale {time_scale} --work {work} --below-max {below_max} --message-bytes-max {message_bytes_max}"
+    );
+    if *method_below_max > 0 {
+        options.push_str(&format!(" \\\n    --method-below-max {method_below_max}"));
+    }
+    if *rate > 0.0 {
+        options.push_str(&format!(" --rate {rate}/s --in-flight-max {in_flight_max}"));
+    }
+    options
 }
 
 /// What the page and its pictures are called.

@@ -28,6 +28,9 @@ pub(super) fn kept(planned: &Fleet, recorded: &Fleet, served: &Fleet, args: &Dri
         below_max: args.below_max,
         message_bytes_max: args.message_bytes_max,
         work: args.work,
+        method_below_max: args.method_below_max,
+        rate: args.rate,
+        in_flight_max: args.in_flight_max,
     });
     // Of handlers that waited the file has what they took.
     let work = if args.work > 0.0 { args.work } else { 1.0 };
