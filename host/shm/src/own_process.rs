@@ -6,7 +6,7 @@ use std::io;
 /// Slice of a processor that a thread asks for which others wait for, in nanoseconds: the least the kernel gives. It
 /// makes no difference to how much a thread gets, only how often it is asked whether somebody else should have it, and
 /// how soon it comes itself when it wakes up. And it is what a thread gives away that yields: beside threads with
-/// longer ones it yields in vain many times.
+/// longer ones it often yields in vain.
 const SLICE_NS: u64 = 100_000;
 /// Asks for the kernel's own.
 const NO_SLICE_NS: u64 = 0;
