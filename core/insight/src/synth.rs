@@ -4,8 +4,8 @@
 //! and its calls take the percentiles of that place evenly, so that few calls have the whole distribution. Times are
 //! divided so that wires, stacks and queues have theirs ([`times`]), messages are as large as ratios and sizes say
 //! together ([`sizes`]), and handlers work no longer than they have time ([`costs`]). What one figure says against
-//! another cannot be had together: the figure that is drawn from more numbers wins, and the check says how far the other
-//! is off.
+//! another cannot be had together: the figure that is drawn from more numbers wins, and the check says how far off the
+//! other is.
 
 mod costs;
 mod curves;

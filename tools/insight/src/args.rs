@@ -205,8 +205,8 @@ pub struct DriveArgs {
     /// Bytes of the largest message
     #[arg(long, value_name = "BYTES", default_value = "1048576", value_parser = upto(64, 1 << 26))]
     pub message_bytes_max: u32,
-    /// Most calls below all calls of a method together, about: of a method with more, fewer calls are made that stand for
-    /// more, but a hundred at least
+    /// Most calls below all calls of a method together, about: of a method with more, fewer calls are made that stand
+    /// for more, but a hundred at least
     #[arg(long, value_name = "COUNT", default_value = "1000000", value_parser = upto(0, 1 << 30))]
     pub method_below_max: u32,
     /// Let handlers take so many times the processor time that calls of the file have, within the time until their

@@ -21,8 +21,8 @@ const PARKED_PER_STEP_MAX: usize = 256;
 /// Crossings that are handled before the clock is looked at again, and others go on that waited for them: 2 µs of work.
 const PER_CLOCK: usize = 8;
 
-/// What goes to a shard next, at most about so many: what says which messages were used comes on top. Nothing if there is
-/// nothing for it. Calls that waited for room go on.
+/// What goes to a shard next, at most about so many: what says which messages were used comes on top. Nothing if there
+/// is nothing for it. Calls that waited for room go on.
 pub fn next_crossings(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
