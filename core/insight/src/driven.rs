@@ -24,7 +24,18 @@ pub struct DrivenCalls {
     pub rate: f64,
     #[serde(default)]
     pub in_flight_max: u32,
+    /// Wires, stacks and queues were planted, too.
+    #[serde(default)]
+    pub planted: bool,
 }
+
+/// What a page says of it.
+const PLANTED: &str = " Wires, stacks and queues were planted: bytes between the daemons passed through relays that \
+                       delay them, for each call the one whose time is nearest to that of the call; the caller had \
+                       entered a call for the time of both stacks, and what the relay has too little of, before it \
+                       published it; and it took the answer late by the time of all four queues. So stacks are those \
+                       of requests, and queues those in which callers receive. What is shown is what the daemons \
+                       measured of it.";
 
 impl DrivenCalls {
     /// What a page of them says first.
@@ -33,7 +44,7 @@ impl DrivenCalls {
             "`trunkline drive` made these calls through daemons after the shape of recorded or generated ones: their \
              method, sizes, calls above and below, outcome, and the time until the answer. Each stands for as many \
              calls as the one it was made after. Calls took {} times as long as those, and all times here are divided \
-             by that; at most {} calls were made below one, and no message was larger than {} bytes. {}",
+             by that; at most {} calls were made below one, and no message was larger than {} bytes. {}{}",
             short(self.time_scale),
             self.below_max,
             self.message_bytes_max,
@@ -44,7 +55,8 @@ impl DrivenCalls {
                     short(work)
                 ),
                 _ => "Handlers wait; they take hardly any processor time.".to_owned(),
-            }
+            },
+            if self.planted { PLANTED } else { "" }
         )
     }
 
@@ -54,11 +66,13 @@ impl DrivenCalls {
         let fixed = match figure {
             "1" => Some("they were made in minutes, not in two years"),
             "8" if name.contains("cycles") => waits,
-            "10" | "11" => {
+            "10" | "11" if !self.planted => {
                 Some("the handler has the time that is not a wire's, a stack's or a queue's of this machine")
             }
-            "12" => Some("these are the wires and stacks of one machine, not of data centres far apart"),
-            "13" => Some("nothing else waits in this machine's queues"),
+            "12" if !self.planted => {
+                Some("these are the wires and stacks of one machine, not of data centres far apart")
+            }
+            "13" if !self.planted => Some("nothing else waits in this machine's queues"),
             "16" | "19" if clusters < 2 => Some("one host of one cluster made all calls"),
             "20" => Some("the daemons' part of a host that does nothing else is no part of a fleet's work"),
             "21" => waits,

@@ -106,6 +106,88 @@ fn each_cluster_makes_its_calls() {
     assert!(both < stands_for(&planned) / 2.0, "{both}");
 }
 
+/// Of a call, in nanoseconds: all of it, both wires, both stacks, the four queues.
+type Times = [u64; 4];
+
+/// Calls of a method that ended well: their times, and the cluster of who made them.
+fn times(file: &str) -> BTreeMap<String, Vec<(String, Times)>> {
+    let csv = end(&mut trunkline(&["export", "--csv", file]), "");
+    let mut lines = csv.out.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let [method, code, cluster] = ["method", "code", "cluster"].map(place);
+    let places = |name: &str| -> Vec<usize> {
+        (0..head.len()).filter(|at| head[*at].ends_with(&format!("{name}_ns"))).collect()
+    };
+    let columns = ["total", "wire", "stack", "queue"].map(places);
+    let mut found: BTreeMap<String, Vec<(String, Times)>> = BTreeMap::new();
+    for line in lines.filter(|line| line[code] == "OK") {
+        let of = |columns: &Vec<usize>| columns.iter().map(|at| line[*at].parse::<u64>().unwrap()).sum();
+        let times = [of(&columns[0]), of(&columns[1]), of(&columns[2]), of(&columns[3])];
+        found.entry(line[method].to_owned()).or_default().push((line[cluster].to_owned(), times));
+    }
+    found
+}
+
+/// Hosts of two clusters at once, with the wires, stacks and queues that the file has: each is where it was planted.
+#[test]
+fn wires_stacks_and_queues_are_planted() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [planned, driven] = ["planned.rec", "driven.rec"].map(file);
+    let synth = end(&mut trunkline(&["synth", "--methods", "300", "--calls", "10", "-o", &planned]), "");
+    assert_eq!(synth.code, Some(0), "{synth:?}");
+    let (beta, port) = server();
+    let hosts = ["cluster-02", "cluster-09"].map(|cluster| {
+        let host = Host::start(&format!("{CALLER}{ROOM}").replace("alpha", cluster));
+        let caller = format!("{cluster}={}", host.socket().display());
+        (host, caller)
+    });
+    let (server, to) = (beta.socket().to_str().unwrap().to_owned(), format!("tcp://{port}"));
+    let verb = ["drive", &planned, "--server-socket", &server, "--to", &to, "--rate", "100/s", "--plant"];
+    let callers = ["--caller", &hosts[0].1, "--caller", &hosts[1].1];
+    let options = ["--below-max", "2", "--message-bytes-max", "65536", "-o", &driven];
+    let drive = end(&mut trunkline(&[&verb[..], &callers, &options].concat()), "");
+    assert!(drive.code == Some(0) && !drive.out.contains("not as those"), "{drive:?}");
+
+    let (planned, made) = (times(&planned), times(&driven));
+    let mut far = 0;
+    for (method, made) in &made {
+        let mut wanted: Vec<&(String, Times)> = planned[method]
+            .iter()
+            .filter(|(cluster, _)| made.iter().any(|(own, _)| own == cluster))
+            .collect();
+        wanted.sort_by_key(|(cluster, times)| (cluster, times[0]));
+        let mut made: Vec<&(String, Times)> = made.iter().collect();
+        made.sort_by_key(|(cluster, times)| (cluster, times[0]));
+        assert_eq!(made.len(), wanted.len(), "{method}");
+        // A busy host makes all of it longer, and never shorter: a relay's time is nearly that of the wire, and what it
+        // has too little of, the stack has.
+        for ((own, made), (_, wanted)) in made.iter().zip(&wanted) {
+            assert!(["cluster-02", "cluster-09"].contains(&own.as_str()), "{own}");
+            // Between looking at the clock and entering the call some microseconds pass.
+            assert!(made[0] + 1_000_000 >= wanted[0], "{method}: {made:?} of {wanted:?}");
+        }
+        let sum =
+            |calls: &[&(String, Times)], part: usize| calls.iter().map(|(_, times)| times[part]).sum::<u64>();
+        let network = |calls: &[&(String, Times)]| sum(calls, 1) + sum(calls, 2);
+        let (got, least) = (network(&made), network(&wanted) * 19 / 20);
+        assert!(got >= least, "{method}: {made:?} of {wanted:?}");
+        far += usize::from(sum(&made, 1) > 2_000_000);
+    }
+    assert!(far > 20, "{far} methods with calls from afar");
+    let check = end(&mut trunkline(&["characterize", &driven, "--check"]), "");
+    let of = |name: &str| check.out.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(of("cluster count").split_whitespace().any(|word| word == "2"), "{check:?}");
+    assert!(!of("tail tax is wire").contains("out of reach"), "{check:?}");
+    let report = file("report");
+    let drawn = end(&mut trunkline(&["characterize", &driven, "-o", &report]), "");
+    assert_eq!(drawn.code, Some(0), "{drawn:?}");
+    let page = std::fs::read_to_string(folder.path().join("report").join("index.html")).unwrap();
+    assert!(page.contains("Wires, stacks and queues were planted"), "the page says so");
+}
+
 #[test]
 fn a_generated_fleet_goes_through_two_daemons() {
     const BELOW_MAX: u64 = 6;

@@ -219,8 +219,16 @@ pub struct DriveArgs {
     pub in_flight_max: u32,
     /// Make only the calls of this cluster in the file, and write them as calls of it: a host for each cluster makes
     /// its own
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", conflicts_with = "caller")]
     pub cluster: String,
+    /// A cluster of the file and the socket of the daemon that makes its calls, instead of --socket; write it once for
+    /// each cluster, and calls of others are not made
+    #[arg(long, value_name = "NAME=PATH", value_parser = caller)]
+    pub caller: Vec<(String, PathBuf)>,
+    /// Let calls have the wires, stacks and queues of those of the file, too, as far as whoever calls can: bytes pass
+    /// through relays of this program that delay them, the caller publishes a call late, and takes its answer late
+    #[arg(long)]
+    pub plant: bool,
 }
 
 /// Files of records.
@@ -392,6 +400,13 @@ fn address(text: &str) -> Result<String, String> {
     text.parse::<trunkline_net::Target>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// Reads `east=/run/east.sock`.
+fn caller(text: &str) -> Result<(String, PathBuf), String> {
+    let named = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
+    let (name, path) = named.ok_or_else(|| format!("{text:?}: write CLUSTER=SOCKET"))?;
+    Ok((name.to_owned(), path.into()))
+}
+
 /// Reads `4bf92f3577b34da6a3ce929d0e0e4736`.
 fn trace(text: &str) -> Result<u128, String> {
     u128::from_str_radix(text, 16)
@@ -482,6 +497,8 @@ mod tests {
         assert_eq!(change("server_application=-30%"), Ok((Component::ServerApplication, 0.7)));
         assert!(change("server_app=-30%").unwrap_err().contains("server_application"));
         assert_eq!(address("tcp://10.0.0.7:7878"), Ok("tcp://10.0.0.7:7878".to_owned()));
+        assert_eq!(caller("east=/e.sock"), Ok(("east".to_owned(), "/e.sock".into())));
+        assert!(["east", "=/e.sock", "east="].iter().all(|wrong| caller(wrong).is_err()));
         assert!(address("127.0.0.1:x").is_err() && address("http://10.0.0.7:80").is_err());
         for wrong in
             ["server_application", "server_application=-101%", "server_application=x%", "request_wire=3"]

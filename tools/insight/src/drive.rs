@@ -1,30 +1,37 @@
 //! `trunkline drive`: calls through real daemons, after the shape of recorded or generated ones.
 //!
-//! This program is client and servers: it calls through one daemon what it serves at another, and records at the first.
-//! Of what was recorded it keeps the calls that the file had, with the number of calls each of those stood for.
+//! This program is client and servers: it calls through one daemon, or one for each cluster, what it serves at another,
+//! and records where it calls. Where wires are planted it is the network, too. Of what was recorded it keeps the calls that the file had, with the number of calls each of those stood for.
 
 mod acts;
 mod kept;
+mod pace;
 mod plan;
+mod relay;
 mod timer;
+mod wires;
 mod work;
 
 use crate::args::DriveArgs;
 use crate::load::load;
+use crate::operator::operator_channel;
 use crate::output;
 use crate::record::{Beginning, RecordingProgress, beginning, record_all};
-use acts::{ActService, Acts, CallPlan, TREE};
+use acts::{ActService, Acts, Caller, TREE};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kept::kept;
+use pace::{begins, order};
 use plan::plans;
+use relay::Relays;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use trunkline::opaque::Client;
@@ -44,10 +51,6 @@ const SERVED_RATE: f64 = 1.0;
 /// Threads that run handlers of the file's methods, and as many those of the trees below them: while one works, others
 /// answer.
 const WORKERS: usize = 4;
-/// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
-const LONG_PART: u32 = 4;
-/// And calls that take a smaller part of it than this begin last.
-const SHORT_PART: u32 = 1000;
 /// Where somebody looks on, it is said so often how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
@@ -59,13 +62,29 @@ struct Driven {
     otherwise: BTreeMap<&'static str, usize>,
 }
 
+/// A daemon that makes calls, of a cluster.
+struct CallerHost {
+    cluster: String,
+    socket: Option<PathBuf>,
+}
+
+impl CallerHost {
+    /// As this program calls, attached to it.
+    fn channel(&self) -> ChannelBuilder {
+        match &self.socket {
+            Some(socket) => application().socket(socket),
+            None => application(),
+        }
+    }
+}
+
 /// Makes the calls of a file, and writes what was recorded of them. The file is made when there is something to write.
 ///
 /// # Errors
 /// The file holds no calls that can be made, a daemon does not answer, or the output cannot be written.
 pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> Result<(), String> {
     let planned = load(std::slice::from_ref(&args.file))?;
-    let calls = plans(&planned, args);
+    let (calls, wires) = plans(&planned, args);
     if calls.is_empty() {
         let of =
             if args.cluster.is_empty() { String::new() } else { format!(" of cluster {}", args.cluster) };
@@ -75,16 +94,38 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
         ));
     }
     output::check(&args.out)?;
-    let socket = socket.as_deref();
-    let from = [beginning(operators.clone())?, reach(socket, args)?];
-    let acts = Arc::new(Acts::new(calls, clients(socket, args)));
-    let _servers = serve(socket, args, &acts)?;
-    let first = Client::new(here(socket).wait_for_ready(false).target(&args.to).connect_lazy());
+    let (hosts, mut from) = match args.caller.as_slice() {
+        [] => {
+            (vec![CallerHost { cluster: args.cluster.clone(), socket }], vec![beginning(operators.clone())?])
+        }
+        callers => {
+            let host = |(cluster, socket): &(String, PathBuf)| CallerHost {
+                cluster: cluster.clone(),
+                socket: Some(socket.clone()),
+            };
+            let begins = |(_, socket): &(String, PathBuf)| {
+                beginning(operator_channel(Some(socket.clone()), None))
+                    .map_err(|why| format!("--caller {}: {why}", socket.display()))
+            };
+            (callers.iter().map(host).collect(), callers.iter().map(begins).collect::<Result<_, _>>()?)
+        }
+    };
+    from.push(reach(&hosts, args)?);
+    let relays = relays(args, &wires.times())?;
+    let there = application().socket(&args.server_socket);
+    let acts = Acts::new(calls, callers(&hosts, args, &relays), Client::new(there.connect_lazy()));
+    let acts = Arc::new(acts);
+    let _servers = serve(&hosts, args, &acts)?;
+    let first = Client::new(hosts[0].channel().wait_for_ready(false).target(&args.to).connect_lazy());
     acts.reach(&first).wait().map_err(|why| unreached(args, &why))?;
-    let (driven, bytes) = recorded(&acts, args, from)?;
-    let [mut recorded, served] = bytes.map(|bytes| {
+    let connected = acts.connect().wait();
+    connected.map_err(|code| format!("a first call through a relay ended with {}", code.name()))?;
+    relays.lengthen();
+    let (driven, bytes) = recorded(&acts, &hosts, args, from)?;
+    let (served, made) = bytes.split_last().ok_or("nothing was recorded")?;
+    let [mut recorded, served] = [made, std::slice::from_ref(served)].map(|files| {
         let mut fleet = Fleet::default();
-        fleet.read(&bytes);
+        files.iter().for_each(|bytes| fleet.read(bytes));
         fleet
     });
     count_ancestors(&mut recorded);
@@ -103,36 +144,55 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     Ok(())
 }
 
-/// Makes the calls, while both daemons are asked for what they record.
+/// Makes the calls, while all daemons are asked for what they record; the last is that of the servers.
 fn recorded(
     acts: &Acts,
+    hosts: &[CallerHost],
     args: &DriveArgs,
-    [from, from_servers]: [Beginning; 2],
-) -> Result<(Driven, [Vec<u8>; 2]), String> {
-    let all = [RecordingProgress::default(), RecordingProgress::default()];
+    from: Vec<Beginning>,
+) -> Result<(Driven, Vec<Vec<u8>>), String> {
+    let all: Vec<RecordingProgress> = from.iter().map(|_| RecordingProgress::default()).collect();
+    let callers = hosts.iter().map(|host| (host.cluster.as_str(), f64::INFINITY));
+    let named = callers.chain([(args.cluster.as_str(), SERVED_RATE)]);
     let (driven, bytes) = std::thread::scope(|scope| {
-        let [own, servers] = &all;
-        let recording = scope.spawn(|| record_all(from, &args.cluster, f64::INFINITY, own));
-        let serving = scope.spawn(|| record_all(from_servers, &args.cluster, SERVED_RATE, servers));
-        let driven = make_all(acts, args, &own.is_lost).wait();
+        let threads: Vec<_> = from
+            .into_iter()
+            .zip(named)
+            .zip(&all)
+            .map(|((from, (cluster, rate)), progress)| {
+                scope.spawn(move || record_all(from, cluster, rate, progress))
+            })
+            .collect();
+        let made = &all[..hosts.len()];
+        let is_lost = || made.iter().any(|own| own.is_lost.load(Ordering::Relaxed));
+        let driven = make_all(acts, args, is_lost).wait();
         for progress in &all {
             progress.wait_for_all(LAST_RECORDS_MAX);
             progress.is_over.store(true, Ordering::Relaxed);
         }
         let failed = || Err("the recording has failed".into());
-        (driven, [recording, serving].map(|thread| thread.join().unwrap_or_else(|_| failed())))
+        let bytes = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed()));
+        (driven, bytes.collect::<Vec<_>>())
     });
-    // Without its daemon the calls are not made, either.
-    let [bytes, served] = bytes;
-    let bytes = [bytes?, served.map_err(|why| format!("--server-socket: {why}"))?];
+    // Without their daemons the calls are not made, either.
+    let at = |number: usize| match hosts.get(number).map(|host| &host.socket) {
+        None => "--server-socket: ".to_owned(),
+        Some(Some(socket)) if hosts.len() > 1 => format!("--caller {}: ", socket.display()),
+        Some(_) => String::new(),
+    };
+    let bytes = bytes.into_iter().enumerate();
+    let bytes = bytes.map(|(number, bytes)| bytes.map_err(|why| format!("{}{why}", at(number))));
+    let bytes = bytes.collect::<Result<Vec<_>, String>>()?;
     Ok((driven?, bytes))
 }
 
-/// Attaches to both daemons, so that it is known which of them is not there; where the recording of the servers'
+/// Attaches to all daemons, so that it is known which of them is not there; where the recording of the servers'
 /// begins.
-fn reach(socket: Option<&Path>, args: &DriveArgs) -> Result<Beginning, String> {
+fn reach(hosts: &[CallerHost], args: &DriveArgs) -> Result<Beginning, String> {
     let connected = |builder: ChannelBuilder| builder.wait_for_ready(false).connect().wait();
-    connected(here(socket)).map_err(|status| status.to_string())?;
+    for host in hosts {
+        connected(host.channel()).map_err(|status| status.to_string())?;
+    }
     let at = |why: String| format!("--server-socket {}: {why}", args.server_socket.display());
     let there =
         connected(application().socket(&args.server_socket)).map_err(|status| at(status.to_string()))?;
@@ -163,6 +223,12 @@ fn tell(args: &DriveArgs, acts: &Acts, driven: &Driven, recorded: &Fleet, blocks
     for (code, count) in &driven.otherwise {
         println!("{count} calls ended with {code}, and not as those of the file");
     }
+    if acts.below_failed() > 0 {
+        println!(
+            "{} calls below others did not end well: those have fewer below them than they were to have",
+            acts.below_failed()
+        );
+    }
 }
 
 /// As this program calls.
@@ -170,29 +236,49 @@ fn application() -> ChannelBuilder {
     Channel::builder().name("trunkline drive").embedded(false).wait_for_ready(true)
 }
 
-/// The same, attached to the daemon that makes the calls.
-fn here(socket: Option<&Path>) -> ChannelBuilder {
-    socket.map_or_else(application, |socket| application().socket(socket))
+/// Relays to the servers' daemon, for wires of these times.
+fn relays(args: &DriveArgs, times: &[relay::WireTimes]) -> Result<Relays, String> {
+    let found = args.to.strip_prefix("tcp://").and_then(|to| to.to_socket_addrs().ok()?.next());
+    let to = match found {
+        Some(to) => to,
+        None if times.is_empty() => ([127, 0, 0, 1], 0).into(),
+        None => return Err(format!("--to {}: --plant needs an address, as tcp://10.0.0.7:7878", args.to)),
+    };
+    Relays::start(to, times).map_err(|error| format!("no relays for --plant: {error}"))
 }
 
-/// Clients across, of the calls above, and of the calls below.
-fn clients(socket: Option<&Path>, args: &DriveArgs) -> [Client; 3] {
-    let there = application().socket(&args.server_socket);
-    [here(socket).target(&args.to), here(socket), there].map(|builder| Client::new(builder.connect_lazy()))
+/// Who makes calls, by the servers' address and by each relay.
+fn callers(hosts: &[CallerHost], args: &DriveArgs, relays: &Relays) -> Vec<Caller> {
+    let by = relays.addresses().iter().map(|address| format!("tcp://{address}"));
+    let targets: Vec<String> = std::iter::once(args.to.clone()).chain(by).collect();
+    let caller = |host: &CallerHost| {
+        let client = |target: &String| Client::new(host.channel().target(target).connect_lazy());
+        Caller {
+            across: targets.iter().map(client).collect(),
+            above: Client::new(host.channel().connect_lazy()),
+        }
+    };
+    hosts.iter().map(caller).collect()
 }
 
-/// Serves the calls above at the first daemon, all others at the second: those of the file on threads of their own,
-/// since of short handlers only some tell what they take, and a thread's handlers are short behind short ones.
-fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[ServerHandle; 3], String> {
+/// Serves the calls above at the daemons of the callers, all others at the servers': those of the file on threads of
+/// their own, since of short handlers only some tell what they take, and a thread's handlers are short behind short ones.
+fn serve(hosts: &[CallerHost], args: &DriveArgs, acts: &Arc<Acts>) -> Result<Vec<ServerHandle>, String> {
     let service = |name: &str| ActService { name: name.to_owned(), acts: Arc::clone(acts) };
     let server = || Server::builder().name("trunkline drive").embedded(false);
     let tree = || server().add_opaque_service(service(TREE));
+    let here = |host: &CallerHost| match &host.socket {
+        Some(socket) => tree().socket(socket),
+        None => tree(),
+    };
+    let mut servers: Vec<trunkline::ServerBuilder> = hosts.iter().map(here).collect();
+    servers.push(tree().socket(&args.server_socket).workers(WORKERS));
     let mut there = server().socket(&args.server_socket).workers(WORKERS);
     let names = acts.calls.iter().filter_map(|call| call.path[1..].rsplit_once('/')).map(|(name, _)| name);
     for name in names.collect::<BTreeSet<_>>() {
         there = there.add_opaque_service(service(name));
     }
-    let here = socket.map_or_else(tree, |socket| tree().socket(socket));
+    servers.push(there);
     let start = |server: trunkline::ServerBuilder| {
         let handle = server.spawn().map_err(|status| status.to_string())?;
         let is_ready = acts.within(READY_MAX, handle.ready()).wait();
@@ -201,12 +287,14 @@ fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[S
         is_ready.map_err(|status| status.to_string())?;
         Ok::<_, String>(handle)
     };
-    Ok([start(here)?, start(tree().socket(&args.server_socket).workers(WORKERS))?, start(there)?])
+    servers.into_iter().map(start).collect()
 }
 
 /// Makes every call once, unless the recording of them is lost.
-async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result<Driven, String> {
+async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: impl Fn() -> bool) -> Result<Driven, String> {
     acts.set_way_back(way_back(acts).await?);
+    let order = order(&acts.calls);
+    let begins = begins(&acts.calls, &order, args.rate);
     let began = Instant::now();
     let mut driven = Driven::default();
     let mut under_way = FuturesUnordered::new();
@@ -214,9 +302,8 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
     // Those above calls are made before them, and end behind them.
     let mut in_flight = 0;
     let mut told = std::io::stderr().is_terminal().then_some(began);
-    for (place, number) in order(&acts.calls).into_iter().enumerate() {
-        let due = began + Duration::from_secs_f64(place as f64 / args.rate);
-        let mut due = pin!(acts.until(due));
+    for (place, (number, begins)) in order.into_iter().zip(begins).enumerate() {
+        let mut due = pin!(acts.until(began + begins));
         poll_fn(|cx| {
             in_flight -= take_ended(&mut under_way, &mut driven, cx);
             // A chain that is longer than what may be is made alone.
@@ -226,7 +313,7 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
             }
         })
         .await;
-        if is_lost.load(Ordering::Relaxed) {
+        if is_lost() {
             return Ok(driven);
         }
         in_flight += chain(acts, number);
@@ -239,7 +326,7 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
     if told.is_some() {
         eprintln!();
     }
-    while !under_way.is_empty() && !is_lost.load(Ordering::Relaxed) {
+    while !under_way.is_empty() && !is_lost() {
         let mut look = pin!(acts.until(Instant::now() + LOOK));
         poll_fn(|cx| {
             take_ended(&mut under_way, &mut driven, cx);
@@ -249,8 +336,8 @@ async fn make_all(acts: &Acts, args: &DriveArgs, is_lost: &AtomicBool) -> Result
     }
     driven.took = began.elapsed();
     // A session says with its next call when the last answer was taken: as tasks, so that it is the one the calls had.
-    let mut last: FuturesUnordered<_> =
-        [&acts.above, &acts.across].map(|to| acts.probe(to)).into_iter().collect();
+    let clients = acts.callers.iter().flat_map(|caller| [&caller.above, &caller.across[0]]);
+    let mut last: FuturesUnordered<_> = clients.map(|to| acts.probe(to)).collect();
     while last.next().await.is_some() {}
     Ok(driven)
 }
@@ -295,24 +382,11 @@ async fn way_back(acts: &Acts) -> Result<Duration, String> {
     let mut took = Vec::with_capacity(PROBES);
     for _ in 0..PROBES {
         let began = Instant::now();
-        match acts.probe(&acts.across).await {
+        match acts.probe(&acts.callers[0].across[0]).await {
             Code::Ok => took.push(began.elapsed()),
             code => return Err(format!("an empty call to the servers ended with {}", code.name())),
         }
     }
     took.sort_unstable();
     Ok(took[PROBES / 2] / 2)
-}
-
-/// The long calls, then all others as if drawn, the short ones last: those have few calls below, and wait for nothing
-/// that takes the processors' time meanwhile.
-fn order(calls: &[CallPlan]) -> Vec<usize> {
-    let longest = calls.iter().map(|call| call.takes).max().unwrap_or_default();
-    let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|number| {
-        let takes = calls[*number].takes;
-        let turn = if takes > longest / LONG_PART { 0 } else { 1 + u8::from(takes < longest / SHORT_PART) };
-        (turn, (*number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    });
-    order
 }

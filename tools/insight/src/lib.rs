@@ -10,7 +10,7 @@
 //! `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a daemon has kept, and
 //! `answers.rs` holds what comes back against what came then. `drive.rs` makes calls after the shape of recorded ones,
 //! records them and serves them: `drive/acts.rs` is what each has to come to and who does it, `drive/timer.rs` wakes
-//! them. `args.rs` is the command line, and the manual pages come from it. `load.rs` reads files and `output.rs` makes
+//! them, `drive/pace.rs` says when they begin, and `drive/relay.rs` is a network of longer wires. `args.rs` is the command line, and the manual pages come from it. `load.rs` reads files and `output.rs` makes
 //! them; `operator.rs` is the way to the daemon.
 //!
 //! # Limits

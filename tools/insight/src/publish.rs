@@ -49,13 +49,11 @@ fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
         );
         ("two".to_owned(), "the daemon of the callers", drive, "driven.rec")
     } else {
-        let names: Vec<&str> = clusters.iter().copied().collect();
-        let one = format!("trunkline --socket $cluster.sock drive fleet.rec --cluster $cluster {servers}");
-        let names = names.join(" ");
-        let drive =
-            format!("for cluster in {names}; do\n  {one} \\\n    {options} -o driven-$cluster.rec\ndone");
+        let one = |cluster: &&str| format!("    --caller {cluster}={cluster}.sock \\\n");
+        let callers: String = clusters.iter().map(one).collect();
+        let drive = format!("trunkline drive fleet.rec {servers} \\\n{callers}    {options} -o driven.rec");
         let hosts = (clusters.len() + 1).to_string();
-        (hosts, "the daemon of the callers of each cluster", drive, "driven-*.rec")
+        (hosts, "the daemon of the callers of each cluster", drive, "driven.rec")
     };
     [("HOSTS", &*hosts), ("CALLERS", callers), ("DRIVE", &drive), ("FILES", files)]
         .iter()
@@ -64,8 +62,16 @@ fn made_by(fleet: &Fleet, driven: &DrivenCalls) -> String {
 
 /// The options of `trunkline drive` that these were made with, as far as the file says.
 fn options(driven: &DrivenCalls) -> String {
-    let DrivenCalls { time_scale, below_max, message_bytes_max, work, method_below_max, rate, in_flight_max } =
-        driven;
+    let DrivenCalls {
+        time_scale,
+        below_max,
+        message_bytes_max,
+        work,
+        method_below_max,
+        rate,
+        in_flight_max,
+        planted,
+    } = driven;
     let mut options = format!(
         "--time-scale {time_scale} --work {work} --below-max {below_max} --message-bytes-max {message_bytes_max}"
     );
@@ -74,6 +80,9 @@ fn options(driven: &DrivenCalls) -> String {
     }
     if *rate > 0.0 {
         options.push_str(&format!(" --rate {rate}/s --in-flight-max {in_flight_max}"));
+    }
+    if *planted {
+        options.push_str(" --plant");
     }
     options
 }

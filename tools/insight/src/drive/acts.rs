@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trunkline::codegen::Handling;
-use trunkline::opaque::{Answer, Client, Delivered, Incoming, Outcome, Responder, Service};
+use trunkline::opaque::{Answer, Answers, Client, Delivered, Incoming, Outcome, Responder, Service};
 use trunkline::{Code, Metadata, Status};
 
 /// The service of the calls above and below.
@@ -30,10 +30,12 @@ pub const REQUEST_BYTES_MIN: usize = 18;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time in which the first call gets to the servers.
 const REACH_MAX: Duration = Duration::from_secs(10);
-/// Calls that a handler of the file's methods makes itself, at once; and one below it, one behind the other: so a deep
-/// tree has few under way, and costs the handler at its top little processor time.
-const TOP_CALLS: u32 = 4;
+/// Calls that a handler of the file's methods makes itself, which cost it little processor time then; and one below it,
+/// one behind the other, unless none of them has any below: so a deep tree has few under way.
+const TOP_CALLS: u32 = 1;
 const TREE_CALLS: u32 = 16;
+/// A daemon has another connection for requests of more than half of this.
+const LARGE_BYTES: usize = 64 << 10;
 /// What is left of its work when it begins to wait: what it takes to wake up and answer is part of it.
 const WORK_LEFT: Duration = Duration::from_micros(20);
 
@@ -56,6 +58,27 @@ pub struct CallPlan {
     pub takes: Duration,
     /// Processor time its handler takes, if it does not take more anyway.
     pub works: Duration,
+    /// Which of the callers makes it.
+    pub caller: usize,
+    /// Its wires are to take this time.
+    pub wire: Duration,
+    /// The wire it has, of its caller's.
+    pub route: usize,
+    /// Of that wire, the way back.
+    pub back: Duration,
+    /// Between entering and publishing the call its caller waits so long.
+    pub holds: Duration,
+    /// Its caller takes the answer so long after it is there.
+    pub waits: Duration,
+}
+
+/// A host that makes calls.
+#[derive(Debug)]
+pub struct Caller {
+    /// To the servers, through its daemon, by each of the wires.
+    pub across: Vec<Client>,
+    /// To the servers of its daemon.
+    pub above: Client,
 }
 
 /// The calls, and by whom they are made.
@@ -63,24 +86,30 @@ pub struct CallPlan {
 pub struct Acts {
     /// By number.
     pub calls: Vec<CallPlan>,
-    /// To the servers, through the daemon that makes the calls.
-    pub across: Client,
-    /// To the servers of the daemon that makes the calls.
-    pub above: Client,
+    /// Who makes them.
+    pub callers: Vec<Caller>,
     /// To the servers of the other daemon, through that one.
     pub below: Client,
     below_max: u32,
     timer: Timer,
     began: Instant,
     way_back_ns: AtomicU64,
+    /// Calls below others that did not end well: those others have fewer.
+    below_failed: AtomicU64,
 }
 
 impl Acts {
-    /// Of these calls, with clients as the fields of these names have them.
-    pub fn new(calls: Vec<CallPlan>, [across, above, below]: [Client; 3]) -> Self {
+    /// Of these calls, with callers and a client as the fields of these names have them.
+    pub fn new(calls: Vec<CallPlan>, callers: Vec<Caller>, below: Client) -> Self {
         let (timer, began) = (Timer::start(), Instant::now());
         let below_max = calls.iter().map(|call| call.below).max().unwrap_or(0);
-        Self { calls, across, above, below, below_max, timer, began, way_back_ns: AtomicU64::new(0) }
+        let [way_back_ns, below_failed] = Default::default();
+        Self { calls, callers, below, below_max, timer, began, way_back_ns, below_failed }
+    }
+
+    /// How many calls below others did not end well.
+    pub fn below_failed(&self) -> u64 {
+        self.below_failed.load(Ordering::Relaxed)
     }
 
     /// An answer takes so long from its handler to the caller.
@@ -124,20 +153,63 @@ impl Acts {
     /// Makes a call with those above it that are still missing; what came of it.
     pub async fn make(&self, number: usize, above: u16) -> Code {
         let plan = &self.calls[number];
-        let (client, path, due) = match above {
-            0 => (&self.across, plan.path.as_str(), nanos(self.began.elapsed() + plan.takes)),
-            _ => (&self.above, ABOVE, 0),
-        };
+        if above == 0 {
+            return self.make_itself(number).await;
+        }
+        let mut request = Vec::with_capacity(REQUEST_BYTES_MIN);
+        request.extend((number as u64).to_le_bytes());
+        request.extend((above - 1).to_le_bytes());
+        request.extend(0_u64.to_le_bytes());
+        let above = &self.callers[plan.caller].above;
+        exchange(above, ABOVE, request, plan.takes + PATIENCE, false).await
+    }
+
+    /// The caller has the time of its stacks before it publishes the call, and that of its queues before it takes the
+    /// answer, whose handler answers so much sooner.
+    async fn make_itself(&self, number: usize) -> Code {
+        let plan = &self.calls[number];
+        let entered = Instant::now();
+        let due = entered + plan.takes;
+        let answer_due = due.checked_sub(plan.waits + plan.back).map_or(Duration::ZERO, |at| at - self.began);
         let mut request = Vec::with_capacity(plan.request_bytes);
         request.extend((number as u64).to_le_bytes());
-        request.extend(above.saturating_sub(1).to_le_bytes());
-        request.extend(due.to_le_bytes());
-        if above == 0 {
-            request.resize(plan.request_bytes.max(request.len()), 0);
+        request.extend(0_u16.to_le_bytes());
+        request.extend(nanos(answer_due).to_le_bytes());
+        request.resize(plan.request_bytes.max(request.len()), 0);
+        let client = &self.callers[plan.caller].across[plan.route];
+        let call = client.call(&plan.path).with_timeout(plan.takes + PATIENCE).with_message(request);
+        if !plan.holds.is_zero() {
+            self.until(entered + plan.holds).await;
         }
-        let timeout = plan.takes + PATIENCE;
-        let cancels = above == 0 && plan.code == Code::Cancelled;
-        exchange(client, path, request, timeout, cancels).await
+        let (_requests, answers) = match call.with_no_more().open().await {
+            Ok(opened) => opened,
+            Err(status) => return status.code(),
+        };
+        if !plan.waits.is_zero() {
+            self.until(due).await;
+        }
+        end_of(answers, plan.code == Code::Cancelled).await
+    }
+
+    /// Makes a call with so many below it, and none with more than a call of the file may have.
+    async fn make_below(&self, below: u32, patience: Duration) {
+        if exchange(&self.below, BELOW, below.to_le_bytes().into(), patience, false).await != Code::Ok {
+            self.below_failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes a first small and a first large call by each wire, so that the connections are there.
+    pub async fn connect(&self) -> Result<(), Code> {
+        let across = self.callers.iter().flat_map(|caller| &caller.across);
+        let one = |(client, bytes)| exchange(client, BELOW, vec![0; bytes], REACH_MAX, false);
+        let first = across.flat_map(|client| [(client, 0), (client, LARGE_BYTES)]);
+        let mut under_way: FuturesUnordered<_> = first.map(one).collect();
+        while let Some(code) = under_way.next().await {
+            if code != Code::Ok {
+                return Err(code);
+            }
+        }
+        Ok(())
     }
 
     /// An empty call by one of the clients.
@@ -152,18 +224,17 @@ impl Acts {
             return fail(responder, &status).await;
         };
         let patience = plan.takes + PATIENCE;
-        let one = |below: u32| exchange(&self.below, BELOW, below.to_le_bytes().into(), patience, false);
-        let mut under_way: FuturesUnordered<_> = divided(plan.below, TOP_CALLS).map(one).collect();
-        while under_way.next().await.is_some() {}
+        for below in divided(plan.below, TOP_CALLS) {
+            self.make_below(below, patience).await;
+        }
         let message = if plan.code == Code::Ok { vec![0; plan.answer_bytes] } else { Vec::new() };
         let is_cancelled = plan.code == Code::Cancelled;
         let left = if is_cancelled { Duration::ZERO } else { WORK_LEFT };
         worked.until(plan.works.saturating_sub(left)).await;
         if is_cancelled {
-            // The caller gives up when it hears of a handler.
-            let scope = responder.scope();
+            // The caller gives up when it hears of a handler, which is dropped then: only so it says what it took.
             let _gone = responder.send_headers(&Metadata::new()).await;
-            return poll_fn(|cx| scope.poll_over(cx)).await;
+            return std::future::pending().await;
         }
         let way_back_ns = self.way_back_ns.load(Ordering::Relaxed);
         self.until(self.began + Duration::from_nanos(due_ns.saturating_sub(way_back_ns))).await;
@@ -188,8 +259,15 @@ impl Acts {
         } else if let Some(below) = request.first_chunk::<4>() {
             // No more than a call of the file may have: whoever else calls has no such tree made.
             let below = u32::from_le_bytes(*below).min(self.below_max);
-            for below in divided(below, TREE_CALLS) {
-                exchange(&self.below, BELOW, below.to_le_bytes().into(), PATIENCE, false).await;
+            let calls = divided(below, TREE_CALLS).map(|below| self.make_below(below, PATIENCE));
+            if below <= TREE_CALLS {
+                // Together they cost the processor a third.
+                let mut leaves: FuturesUnordered<_> = calls.collect();
+                while leaves.next().await.is_some() {}
+            } else {
+                for call in calls {
+                    call.await;
+                }
             }
         }
         answer(responder, Vec::new()).await;
@@ -262,10 +340,14 @@ async fn answer(responder: Responder, message: Vec<u8>) {
 /// Makes a call to its end, or, if it `cancels`, until its handler has it.
 async fn exchange(client: &Client, path: &str, request: Vec<u8>, timeout: Duration, cancels: bool) -> Code {
     let call = client.call(path).with_timeout(timeout).with_message(request).with_no_more();
-    let (_requests, mut answers) = match call.open().await {
-        Ok(opened) => opened,
-        Err(status) => return status.code(),
-    };
+    match call.open().await {
+        Ok((_requests, answers)) => end_of(answers, cancels).await,
+        Err(status) => status.code(),
+    }
+}
+
+/// What an open call comes to.
+async fn end_of(mut answers: Answers, cancels: bool) -> Code {
     loop {
         match answers.next().await {
             Some(Answer::End(outcome)) => return outcome.code,

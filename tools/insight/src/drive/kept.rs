@@ -31,6 +31,7 @@ pub(super) fn kept(planned: &Fleet, recorded: &Fleet, served: &Fleet, args: &Dri
         method_below_max: args.method_below_max,
         rate: args.rate,
         in_flight_max: args.in_flight_max,
+        planted: args.plant,
     });
     // Of handlers that waited the file has what they took.
     let work = if args.work > 0.0 { args.work } else { 1.0 };

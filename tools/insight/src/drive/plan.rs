@@ -1,6 +1,7 @@
 //! Which calls are made after those of a file, and what each has to come to.
 
 use super::acts::{CallPlan, REQUEST_BYTES_MIN};
+use super::wires::Wires;
 use crate::args::DriveArgs;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,21 +13,51 @@ const ABOVE_MAX: u16 = 64;
 /// Services of daemons' own: nobody else serves them.
 const DAEMONS_OWN: [&str; 2] = ["/trunkline.", "/grpc."];
 
-/// What the calls of a file have to come to.
-pub(super) fn plans(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
+/// What the calls of a file have to come to, through wires that fit.
+pub(super) fn plans(fleet: &Fleet, args: &DriveArgs) -> (Vec<CallPlan>, Wires) {
+    let mut calls = calls(fleet, args);
+    let wires = Wires::of(calls.iter().map(|call| call.wire));
+    for call in &mut calls {
+        let carried = wires.nearest(call.wire);
+        // What of the wire is missing, the caller has before it publishes; what is too much, it has not.
+        let missing = call.wire.saturating_sub(carried.time);
+        let excess = carried.time.saturating_sub(call.wire);
+        (call.route, call.back, call.holds) =
+            (carried.route, carried.back, (call.holds + missing).saturating_sub(excess));
+    }
+    (calls, wires)
+}
+
+fn calls(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
     let is_made = |call: &&FleetCall| {
         let path = fleet.name(call.method);
         let is_path = path.strip_prefix('/').is_some_and(|path| path.split_once('/').is_some());
         is_path && !DAEMONS_OWN.iter().any(|own| path.starts_with(own))
     };
+    let scaled = |seconds: f64| Duration::from_secs_f64(seconds * args.time_scale);
+    let planted = |call: &FleetCall, seconds: f64| {
+        // Whoever cancels takes no answer.
+        let is_planted = args.plant && call.row.code != Code::Cancelled;
+        if is_planted { scaled(seconds) } else { Duration::ZERO }
+    };
+    let caller = |call: &FleetCall| {
+        let cluster = &fleet.heads[call.block as usize].cluster;
+        args.caller.iter().position(|(name, _)| name == cluster).unwrap_or(0)
+    };
     let plan = |call: &FleetCall| CallPlan {
+        caller: caller(call),
         path: fleet.name(call.method).to_owned(),
         request_bytes: (call.row.request_bytes.min(args.message_bytes_max) as usize).max(REQUEST_BYTES_MIN),
         answer_bytes: call.row.response_bytes.min(args.message_bytes_max) as usize,
         below: below(call, args),
         above: call.ancestors.unwrap_or(0).min(ABOVE_MAX),
         code: call.row.code,
-        takes: Duration::from_secs_f64(call.total_s() * args.time_scale),
+        takes: scaled(call.total_s()),
+        wire: planted(call, call.wire_s()),
+        holds: planted(call, call.stack_s()),
+        waits: planted(call, call.queue_s()),
+        route: 0,
+        back: Duration::ZERO,
         works: Duration::from_secs_f64(call.cpu_s().unwrap_or(0.0) * args.work),
     };
     let mut methods: BTreeMap<(u32, Code), Vec<&FleetCall>> = BTreeMap::new();
@@ -53,7 +84,10 @@ fn fewer<'a>(mut calls: Vec<&'a FleetCall>, args: &DriveArgs) -> Vec<&'a FleetCa
 /// The calls of the file that are asked for.
 pub(super) fn asked_for<'a>(fleet: &'a Fleet, args: &'a DriveArgs) -> impl Iterator<Item = &'a FleetCall> {
     let cluster = |call: &FleetCall| fleet.heads[call.block as usize].cluster.as_str();
-    fleet.each_once().filter(move |call| args.cluster.is_empty() || cluster(call) == args.cluster)
+    fleet.each_once().filter(move |call| match args.caller.as_slice() {
+        [] => args.cluster.is_empty() || cluster(call) == args.cluster,
+        callers => callers.iter().any(|(name, _)| name == cluster(call)),
+    })
 }
 
 #[cfg(test)]
@@ -96,8 +130,8 @@ mod tests {
             }
             found
         };
-        let all = by_method(plans(&fleet, &args(&["--work", "2"])));
-        let few = by_method(plans(&fleet, &args(&["--work", "2", "--method-below-max", "20000"])));
+        let all = by_method(plans(&fleet, &args(&["--work", "2"])).0);
+        let few = by_method(plans(&fleet, &args(&["--work", "2", "--method-below-max", "20000"])).0);
         assert_eq!((all.len(), few.len()), (20, 20));
         let below = |plans: &[CallPlan]| plans.iter().map(|plan| u64::from(plan.below)).sum::<u64>();
         assert!(all.values().any(|plans| below(plans) > 20_000), "some have too many");
@@ -113,5 +147,26 @@ mod tests {
             }
             assert!(all.iter().all(|plan| plan.works <= 2 * plan.takes), "{method}");
         }
+    }
+    /// Whatever relay a call has, its wire and its stack come to what they were in the file, and all of its time too.
+    #[test]
+    fn planted_wires_and_stacks_come_to_what_they_were() {
+        let published = Published::parse(include_str!("../../data/fleet.toml")).unwrap();
+        let mut fleet = Fleet::default();
+        synth(&published, &Synthetic { methods: 20, calls: 200, seed: 1 })
+            .into_iter()
+            .for_each(|block| fleet.add(block));
+        let wanted: f64 = fleet.each_once().map(|call| 20.0 * (call.wire_s() + call.stack_s())).sum();
+        let (plans, wires) = plans(&fleet, &args(&["--plant", "--time-scale", "20"]));
+        let got: f64 = plans.iter().map(|plan| (plan.holds + wires.time(plan.route)).as_secs_f64()).sum();
+        assert!((got / wanted - 1.0).abs() < 0.01, "{got} s of {wanted} s");
+        let wire = |time: fn(&CallPlan, &Wires) -> Duration| -> f64 {
+            plans.iter().map(|plan| time(plan, &wires).as_secs_f64()).sum()
+        };
+        let part = wire(|plan, wires| wires.time(plan.route)) / wire(|plan, _| plan.wire);
+        assert!((part - 1.0).abs() < 0.05, "relays have {part} of all wires");
+        let parts = |plan: &CallPlan| plan.holds + wires.time(plan.route) + plan.waits;
+        assert!(plans.iter().all(|plan| parts(plan) <= plan.takes + Duration::from_micros(1)));
+        assert!(plans.iter().any(|plan| plan.route == 0) && plans.iter().any(|plan| plan.route > 9));
     }
 }
