@@ -216,7 +216,7 @@ impl Engine {
         admission: &mut Admission,
     ) -> Result<(), Denied> {
         let types = if policies.reads_messages() { self.types_to_read(key, item)? } else { [None, None] };
-        let Self { admission: control, calls, sessions, peers, grpc_peers, registry, scratch, .. } = self;
+        let Self { admission: control, calls, sessions, peers, grpc, registry, scratch, .. } = self;
         if !policies.reads_facts() {
             let facts = CallFacts { types, ..CallFacts::default() };
             let (heaps, limits) = (&mut *turn.heaps, &scratch.limits);
@@ -254,7 +254,7 @@ impl Engine {
                 facts.caller = call.caller.as_deref();
             }
             ClientEnd::Grpc { peer, .. } => {
-                if let Some(peer) = grpc_peers.find(peer) {
+                if let Some(peer) = grpc.find(peer) {
                     facts.peer_address = peer.label.as_str().into();
                     facts.peer_identity = peer.identity.proven();
                 }
@@ -349,7 +349,7 @@ impl Engine {
                 named(&peer.label, peer.identity.proven(), call.caller.as_deref())
             }
             ClientEnd::Grpc { peer, .. } => {
-                let peer = self.grpc_peers.find(*peer)?;
+                let peer = self.grpc.find(*peer)?;
                 named(&peer.label, peer.identity.proven(), None)
             }
             // Attempts and copies are not logged; the call they are made for is.

@@ -361,7 +361,7 @@ impl Engine {
         self.registry.forget_unused(&in_flight);
         let registry = &self.registry;
         self.workers.forget(|method| registry.knows(method));
-        self.gateway.methods.retain(|method, _| registry.knows(*method));
+        self.gateway.forget_methods(|method| registry.knows(method));
         self.remotes.forget_methods(|method| registry.knows(method));
         for (_, peer) in self.peers.iter_mut() {
             peer.forget_methods(|method| registry.knows(method));

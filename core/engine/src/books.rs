@@ -2,7 +2,7 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
 use crate::engine::Engine;
-use crate::grpc_peer::GrpcPeer;
+use crate::grpc::{GrpcPeer, WebStream};
 use crate::held::Holding;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     if let Some(what) = engine.invariants.first() {
         return Err(format!("does not hold: {what}"));
     }
-    engine.grpc_peers.iter().try_for_each(|(key, peer)| audit_grpc(engine, key, peer))?;
+    engine.grpc.iter().try_for_each(|(key, peer)| audit_grpc(engine, key, peer))?;
     engine.peers.iter().try_for_each(|(key, _)| audit_peer(engine, key))?;
     engine.sessions.iter().try_for_each(|(key, _)| audit_session(engine, key))?;
     halves(engine).try_for_each(|(key, call, direction, half)| {
@@ -54,7 +54,7 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     let made = engine.r2p2.made.values().map(|made| made.bytes);
     agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
     audit_shards(engine)?;
-    let (grpc, native) = (engine.grpc_peers.iter(), engine.peers.iter());
+    let (grpc, native) = (engine.grpc.iter(), engine.peers.iter());
     let holdings = grpc.map(|(_, peer)| &peer.holding).chain(native.map(|(_, peer)| &peer.holding));
     let holdings = holdings.chain(engine.sessions.iter().map(|(_, session)| &session.holding));
     let booked = holdings.map(Holding::booked_bytes).sum::<u64>();
@@ -92,7 +92,8 @@ fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), Stri
         halves(engine).filter(|(_, call, direction, _)| call.forwarded_from(*direction) == Some(key));
     let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).filter_map(Item::body);
     let waiting = waiting.map(Body::uncharged_bytes).sum::<usize>();
-    let gathered = halves(engine).filter(|(_, call, direction, _)| call.grpc_sender(*direction) == Some(key));
+    let gathered = halves(engine)
+        .filter(|(_, call, direction, _)| call.grpc_sender(*direction).is_some_and(|at| at.peer == key));
     let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()?.body());
     let gathered = gathered.map(Body::uncharged_bytes).sum::<usize>();
     let held = streams().map(|stream| stream.incoming.held()).sum::<usize>();
@@ -112,7 +113,7 @@ fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), Stri
         let is_named = |call: &Call| {
             let goes =
                 matches!(call.server, ServerEnd::Grpc { peer, stream } if (peer, stream) == (key, *tag));
-            goes || call.comes_by(key, *tag)
+            goes || call.comes_by(WebStream { peer: key, tag: *tag })
         };
         match call {
             None if stream.outgoing.queued_bytes == 0 => return Err(of(&format!("{tag:?} is nobody's"))),

@@ -3,6 +3,7 @@
 use crate::admission::CallPolicies;
 use crate::attempts::CallAttempts;
 use crate::cluster::{ClusterKey, Placed};
+use crate::grpc::WebStream;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shard::{Origin, ShardIndex, ShardStage};
 use crate::table::{Renewed, Table};
@@ -443,6 +444,23 @@ impl Call {
         is_left && self.request.is_at_rest() && self.response.is_at_rest()
     }
 
+    /// Whether the engine makes it itself, from a request it keeps, or does not want to make it twice.
+    pub fn is_made_for_another(&self) -> bool {
+        matches!(self.client, ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. })
+    }
+
+    /// Whether the one message of a method is not there. One that does not know the method sends it ahead of its end.
+    pub fn lacks_message(&self, direction: Direction) -> bool {
+        !self.streams(direction) && self.half_of(direction).messages == 0
+    }
+
+    /// A message has come whole: from here on time is stack.
+    pub fn note_complete(&mut self, direction: Direction, arrived: Instant, now: Instant) {
+        if direction == Direction::Request && !self.handed_over {
+            (self.server_stamps.k7, self.server_stamps.d8) = (arrived, now);
+        }
+    }
+
     /// Whether it is a copy, and nobody waits for its end.
     pub fn is_copy(&self) -> bool {
         matches!(self.client, ClientEnd::Mirror { .. })
@@ -471,11 +489,13 @@ impl Call {
         }
     }
 
-    /// The gRPC connection that brings this direction.
-    pub fn grpc_sender(&self, direction: Direction) -> Option<GrpcKey> {
+    /// The stream of a gRPC connection that brings this direction.
+    pub fn grpc_sender(&self, direction: Direction) -> Option<WebStream> {
         match (direction, &self.client, &self.server) {
-            (Direction::Request, ClientEnd::Grpc { peer, .. }, _)
-            | (Direction::Response, _, ServerEnd::Grpc { peer, .. }) => Some(*peer),
+            (Direction::Request, &ClientEnd::Grpc { peer, stream: tag, .. }, _)
+            | (Direction::Response, _, &ServerEnd::Grpc { peer, stream: tag }) => {
+                Some(WebStream { peer, tag })
+            }
             _ => None,
         }
     }
@@ -507,8 +527,8 @@ impl Call {
     }
 
     /// Whether the stream of a gRPC connection is its client end.
-    pub fn comes_by(&self, of: GrpcKey, tag: StreamTag) -> bool {
-        matches!(self.client, ClientEnd::Grpc { peer, stream, .. } if (peer, stream) == (of, tag))
+    pub fn comes_by(&self, at: WebStream) -> bool {
+        matches!(self.client, ClientEnd::Grpc { peer, stream, .. } if (peer, stream) == (at.peer, at.tag))
     }
 
     /// Whether a session makes or serves it.

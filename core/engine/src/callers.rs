@@ -66,7 +66,7 @@ pub(crate) fn caller(engine: &Engine, call: &Call) -> Option<Caller> {
             Some(Caller::Daemon { address, node, identity, vouched })
         }
         ClientEnd::Grpc { peer, .. } => {
-            let peer = engine.grpc_peers.find(*peer)?;
+            let peer = engine.grpc.find(*peer)?;
             Some(Caller::Grpc {
                 address: peer.label.clone(),
                 identity: peer.identity.proven().to_owned(),

@@ -3,7 +3,7 @@
 use crate::SessionKey;
 use crate::admission::Applicant;
 use crate::engine::Engine;
-use crate::gateway_client::Gateway;
+use crate::gateway::Gateway;
 use crate::registry::{BoundSchema, Form, MethodTypes, Registry};
 use crate::session::{Route, Session};
 use crate::table::Table;

@@ -39,3 +39,8 @@ pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fau
 pub(crate) fn too_large() -> ConvertError {
     ConvertError::TooLarge { limit: u64::from(u32::MAX) }
 }
+
+/// Why messages of a call cannot be converted for this end: its other end never said of which types they are.
+pub(crate) fn untyped() -> Fault {
+    Fault::SchemaMismatch { why: "the types of the call's messages are not known here".into() }
+}

@@ -18,12 +18,12 @@
 use crate::CallKey;
 use crate::call::{ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::grpc::WebStream;
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
 use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{CallId, Code, Fault};
-use trunkline_grpc::StreamTag;
 use trunkline_native::StreamId;
 use trunkline_r2p2::{CallName, RequestKey};
 
@@ -132,12 +132,6 @@ pub(crate) struct SessionHandler<'t> {
 pub(crate) struct PeerStream {
     pub peer: PeerKey,
     pub stream: StreamId,
-}
-
-/// A stream of a gRPC connection.
-pub(crate) struct WebStream {
-    pub peer: GrpcKey,
-    pub tag: StreamTag,
 }
 
 /// A request that came in datagrams.

@@ -9,9 +9,8 @@ use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::due::Due;
 use crate::ended::EndedCalls;
-use crate::gateway_client::Gateway;
-use crate::grpc_peer::{GrpcLeaving, GrpcPeer};
-use crate::grpc_settings::GrpcSettings;
+use crate::gateway::Gateway;
+use crate::grpc::{GrpcEnds, GrpcSettings};
 use crate::handover::awaited::Awaited;
 use crate::handover::left_out::LeftOut;
 use crate::heaps::Heaps;
@@ -32,16 +31,14 @@ use crate::session::{Route, Session, ToldLimits};
 use crate::shard::ShardLinks;
 use crate::spans::SpanIds;
 use crate::table::Table;
-use crate::unpacking::Unpacking;
 use crate::unserved::UnservedCalls;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
-use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, Entry, EntryError, Span, is_answer};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
-use trunkline_grpc::Command;
 use trunkline_native::{Config, Features};
 use trunkline_telemetry::Telemetry;
 
@@ -63,17 +60,9 @@ pub struct Engine {
     pub(crate) steps: Steps,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
-    pub(crate) grpc: GrpcSettings,
-    pub(crate) grpc_peers: Table<GrpcPeer>,
+    pub(crate) grpc: GrpcEnds,
     pub(crate) gateway: Gateway,
-    /// What HTTP/2 connections are to do next.
-    pub(crate) commands: VecDeque<(GrpcKey, Command)>,
-    /// gRPC peers whose streams or queues changed.
-    pub(crate) touched: Vec<GrpcKey>,
-    pub(crate) unpacking: Unpacking,
     pub(crate) r2p2: R2p2,
-    /// Whether gRPC connections are being emptied for a hand-over.
-    pub(crate) grpc_leaving: GrpcLeaving,
     /// Services of the daemon itself that are between two processes.
     pub(crate) awaited: Awaited,
     /// Calls that wait for services nobody serves.
@@ -207,14 +196,9 @@ impl Engine {
             steps: Steps::default(),
             sessions: Table::new(),
             peers: Table::new(),
-            grpc: GrpcSettings::default(),
-            grpc_peers: Table::new(),
+            grpc: GrpcEnds::new(&limits),
             gateway: Gateway::default(),
-            commands: VecDeque::new(),
-            touched: Vec::new(),
-            unpacking: Unpacking::default(),
             r2p2: R2p2::default(),
-            grpc_leaving: GrpcLeaving::default(),
             awaited: Awaited::default(),
             unserved: UnservedCalls::default(),
             left_out: LeftOut::default(),
@@ -369,7 +353,7 @@ impl Engine {
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
     pub fn configure_grpc(&mut self, settings: GrpcSettings) {
         self.remotes.speak_at_first(if settings.always { Speaks::Grpc } else { Speaks::Unknown });
-        self.grpc = settings;
+        self.grpc.configure(settings);
     }
 
     /// Takes randomness in, for what must not happen at the same moment on every host. Zero takes it out.
@@ -432,8 +416,7 @@ impl Engine {
             }
             self.transmit(key);
         }
-        let taken = self.grpc_peers.iter().filter(|(_, peer)| peer.remote.is_none());
-        self.commands.extend(taken.map(|(key, _)| (key, Command::GoAway)));
+        self.grpc.turn_clients_away();
         if let Some(server) = &mut self.r2p2.server {
             server.leave(now);
         }

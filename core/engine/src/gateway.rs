@@ -12,216 +12,185 @@
 //!
 //! A header counts the gateways on the way. Endpoints that lead back to a gateway end as a refusal, not as a circle.
 
-use crate::call::{Call, ClientEnd, Direction, ServerEnd};
-use crate::engine::{Engine, Turn};
-use crate::gateway_client::{APPLICANT, CallRights, Forward, Forwarded, Gateway, GatewaySettings, Route};
-use crate::grpc_peer::{GrpcPeer, PeerIdentity};
-use crate::opaque::{is_path, shown};
-use crate::registry::{Called, MessageType, MethodTypes, is_own_service, service_of};
-use crate::target::Target;
-use crate::unproven::Whose;
-use crate::vouching::PeerRule;
-use crate::{CallKey, GrpcKey};
+use crate::admission::AdmissionControl;
+use crate::call::{Call, ServerEnd};
+use crate::cluster::ClusterKey;
+use crate::gateway_client::{APPLICANT, GatewaySettings};
+use crate::opaque::shown;
+use crate::registry::{Called, MessageType, MethodKey, MethodTypes, Registry, service_of};
+use crate::unproven::{Unproven, Whose};
 use std::sync::Arc;
 use trunkline_call::{
-    Code, Execution, Fault, Instant, MetadataError, MetadataReader, MetadataWriter, Status,
+    Code, Execution, Fault, Instant, KeyedMap, MetadataError, MetadataReader, MetadataWriter, Pattern, Status,
 };
 use trunkline_grpc::compress::{Accepts, Encoding};
-use trunkline_grpc::request::RequestHead;
-use trunkline_policy::Plan;
+use trunkline_policy::{Chain, Plan, PolicyError};
+use trunkline_telemetry::Telemetry;
 
 /// Counts the gateways a call has passed.
 const HOPS_KEY: &str = "trunkline-hops";
+/// Plans kept for methods that are not told apart.
+const PLANS_MAX: usize = 256;
 
-impl Engine {
-    /// How the gateway works; [`GatewaySettings::default`] until this is called. To be called before policies are
-    /// applied.
-    pub fn configure_gateway(&mut self, settings: GatewaySettings) {
-        self.gateway = Gateway::new(settings);
+/// What the engine knows of the gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Gateway {
+    pub settings: GatewaySettings,
+    /// Methods that were called and go on. Bounded as the registry is.
+    methods: KeyedMap<MethodKey, Forwarded>,
+    /// Those of them under which nobody has answered.
+    unproven: Unproven<MethodKey>,
+    /// What calls of further methods pass, by path, so that not every call has policies compiled. At most
+    /// [`PLANS_MAX`].
+    plans: KeyedMap<Box<str>, Option<Arc<Plan>>>,
+}
+
+/// A method that goes on.
+#[derive(Debug)]
+struct Forwarded {
+    types: Arc<MethodTypes>,
+    /// The request's type, if the operator has told it.
+    message: Option<MessageType>,
+    /// The policies its calls pass, once they have been looked up.
+    plan: Option<Option<Arc<Plan>>>,
+}
+
+/// Where a request of a gRPC client goes.
+pub(crate) struct Route {
+    pub called: Called,
+    pub pattern: Pattern,
+    /// To endpoints; else to applications of this host.
+    pub forward: Option<Forward>,
+}
+
+/// How a call goes on.
+pub(crate) struct Forward {
+    pub types: Arc<MethodTypes>,
+    pub cluster: ClusterKey,
+    pub plan: Option<Arc<Plan>>,
+    /// The request's, with its hops.
+    pub metadata: Vec<u8>,
+}
+
+impl Gateway {
+    /// One that works so.
+    pub fn new(settings: GatewaySettings) -> Self {
+        Self { settings, ..Self::default() }
     }
 
-    /// Takes in an HTTP/2 connection of a client of the gateway. `label` is its address, for operators.
-    pub fn accept_at_gateway(
-        &mut self,
-        now: Instant,
-        label: String,
-        identity: PeerIdentity,
-        client: CallRights,
-    ) -> GrpcKey {
-        let key = self.accept_user(now, label, identity, client);
-        if let Some(peer) = self.grpc_peers.find_mut(key) {
-            peer.forwards = true;
+    /// What a call passes whose method is not told apart.
+    fn plan_of(&mut self, chain: &mut Chain, types: &MethodTypes, path: &str) -> Option<Arc<Plan>> {
+        if let Some(plan) = self.plans.get(path) {
+            return plan.clone();
         }
-        key
+        let plan = APPLICANT.plan(chain, types, path).0;
+        if self.plans.len() >= PLANS_MAX {
+            self.plans.clear();
+        }
+        self.plans.insert(path.into(), plan.clone());
+        plan
     }
 
-    /// Takes in an HTTP/2 connection of a user of this host, for what its applications serve.
-    pub fn accept_user(
-        &mut self,
-        now: Instant,
-        label: String,
-        identity: PeerIdentity,
-        client: CallRights,
-    ) -> GrpcKey {
-        let key = self.accept_grpc(now, label, identity);
-        if let Some(peer) = self.grpc_peers.find_mut(key) {
-            peer.client = Some(client);
+    /// Whether a chain fits every method the operator has told the types of.
+    ///
+    /// # Errors
+    /// The first policy that does not.
+    pub fn check(&self, chain: &mut Chain) -> Result<(), PolicyError> {
+        let services = self.settings.schemas.iter().flat_map(|schema| schema.schema.services());
+        for method in services.flat_map(|service| &service.methods) {
+            let Some((pattern, message)) = self.settings.method(&method.path) else { continue };
+            let types = MethodTypes { pattern, ..MethodTypes::opaque(&method.path, false) };
+            let (_, misfit) = APPLICANT.plan_by(chain, &types, Some(&message), &method.path);
+            misfit.map_or(Ok(()), Err)?;
         }
-        key
+        Ok(())
     }
 
-    /// Where a request goes that a gRPC client makes.
-    pub(crate) fn route_from_grpc(&mut self, peer: GrpcKey, head: &RequestHead<'_>) -> Result<Route, Status> {
-        let found = self.grpc_peers.find(peer);
-        let client = found.and_then(|peer| peer.client.as_ref());
-        let identity = found.map_or("", |peer| peer.identity.proven());
-        let comes_by_tls = found.is_some_and(|peer| peer.identity.encrypted);
-        let (rules, service) = (&self.peer_rules, service_of(head.path));
-        match client {
-            // At a port of the gateway a certificate may do what nobody may who shows none.
-            Some(_) if comes_by_tls && PeerRule::permit(rules, identity, service) => {}
-            Some(client) => client.check(service)?,
-            None => PeerRule::check(rules, identity, service)?,
-        }
-        if found.is_some_and(|peer| peer.forwards) {
-            return self.route_at_gateway(peer, head);
-        }
-        let (called, pattern) = self.served(head.path).map_err(|fault| fault.status())?;
-        Ok(Route::here(called, pattern))
+    /// The chain has been exchanged.
+    pub fn forget_plans(&mut self) {
+        self.methods.values_mut().for_each(|known| known.plan = None);
+        self.plans.clear();
     }
 
-    fn route_at_gateway(&mut self, peer: GrpcKey, head: &RequestHead<'_>) -> Result<Route, Status> {
-        let path = head.path;
-        let service = service_of(path);
-        let has_endpoints = self.clusters.of_service(service).is_some();
-        // What the daemon answers for want of anybody else (health, load reports) is told of the service's endpoints by
-        // themselves, if the operator has said where that is.
-        if let Some(called) = self.method_called(path)
-            && let Some(types) = self.types_served(called.method)
-            && !(has_endpoints && self.is_stood_by(called.method))
-        {
-            let pattern = types.pattern;
-            return Ok(Route::here(called, pattern));
-        }
-        let Some(cluster) = self.clusters.of_service(service).filter(|_| !is_own_service(service)) else {
-            return Err(self.unserved_at_gateway(path));
-        };
-        if !is_path(path) {
-            return Err(Fault::NoMethod { path: path.to_owned() }.status());
-        }
-        let metadata = self.with_hop(path, &head.metadata)?;
-        let called = self.method_forwarded(peer, path);
-        let (types, plan) = self.forwarded(&called);
-        let pattern = types.pattern;
-        Ok(Route { called, pattern, forward: Some(Forward { types, cluster, plan, metadata }) })
-    }
-
-    /// Makes a call one that goes on. Returns its metadata.
-    pub(crate) fn forward(
-        &mut self,
-        now: Instant,
-        key: CallKey,
-        forward: Forward,
-        encoding: Encoding,
-        accepts: Accepts,
-    ) -> Vec<u8> {
-        let arrived = self.arrived;
-        if let Some(call) = self.calls.find_mut(key) {
-            call.server = ServerEnd::Cluster { cluster: forward.cluster };
-            let stamps = &mut call.client_stamps;
-            (stamps.a0, stamps.a1, stamps.d2) = (arrived, arrived, now);
-            // As it came, unless a policy says otherwise.
-            call.request_encoding = (encoding != Encoding::Identity).then_some(encoding);
-            (call.keeps_encoding, call.accepts) = (call.request_encoding.is_some(), accepts);
-        }
-        self.enlist(key, 0, forward.plan);
-        forward.metadata
-    }
-
-    /// Where a call goes that a gRPC client makes.
-    pub(crate) fn target_from_grpc(&self, key: CallKey) -> Target {
-        match self.calls.find(key).map(|call| &call.server) {
-            Some(ServerEnd::Cluster { cluster }) => Target::Cluster(*cluster),
-            _ => Target::Here,
+    /// A server has answered a call of a client of the gateway: its method is there.
+    #[inline]
+    pub fn note_answered(&mut self, call: &Call) {
+        if call.is_forwarded() {
+            self.unproven.answered(call.method);
         }
     }
 
-    /// The answer to a call that was forwarded is compressed as its server has compressed it, if its client reads that.
-    pub(crate) fn pass_encoding_on(&mut self, key: CallKey, encoding: Encoding) {
-        if encoding != Encoding::Identity
-            && let Some(call) = self.calls.find(key)
-            && let ClientEnd::Grpc { peer, stream, types: Some(_) } = call.client
-            && let Some(stream) = self.grpc_stream(peer, stream)
-        {
-            stream.outgoing.encoding = stream.outgoing.accepts.or_identity(encoding);
-        }
-    }
-
-    /// A server has said which encodings it reads, and the one of its client's request is not among them: its client
-    /// hears that as it was said.
-    pub(crate) fn pass_refusal_on(&mut self, key: CallKey, accepts: Accepts) {
-        let key = match self.calls.find(key).map(|call| &call.client) {
-            Some(ClientEnd::Attempt { call, .. }) => *call,
-            _ => key,
-        };
-        if let Some(call) = self.calls.find(key)
-            && let ClientEnd::Grpc { peer, stream, types: Some(_) } = call.client
-            && let Some(stream) = self.grpc_stream(peer, stream)
-        {
-            stream.outgoing.reads = accepts;
-        }
-    }
-
-    /// A call that was forwarded goes on as its attempt: its client's stream is that one's.
-    pub(crate) fn name_stream_of(&mut self, call: &Call, attempt: CallKey) {
-        if let ClientEnd::Grpc { peer, stream, .. } = call.client
-            && let Some(stream) = self.grpc_stream(peer, stream)
-        {
-            stream.call = Some(attempt);
-        }
-    }
-
-    /// What waits as bytes of the stream of a call that was forwarded may follow what waited as items.
-    pub(crate) fn pump_forwarded(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        if self.calls.find(key).is_some_and(Call::is_forwarded) {
-            self.unblock(turn, key, Direction::Request);
-        }
-    }
-
-    /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to
-    /// another process, and is waited for.
-    pub(crate) fn is_for_grpc_client(&self, key: CallKey) -> bool {
-        let Some(call) = self.calls.find(key) else { return false };
-        match call.client {
-            ClientEnd::Attempt { call, .. } => self.calls.find(call).is_some_and(Call::is_forwarded),
-            _ => call.is_forwarded(),
-        }
+    /// Forgets what is known of methods that are not known any more.
+    pub fn forget_methods(&mut self, is_known: impl Fn(MethodKey) -> bool) {
+        self.methods.retain(|method, _| is_known(*method));
     }
 
     /// The request's type of a call that is forwarded, if the operator has told it.
-    pub(crate) fn message_at_gateway(&self, call: &Call) -> Option<MessageType> {
+    pub fn message_of(&self, call: &Call) -> Option<MessageType> {
         let known = call.is_forwarded() && call.path.is_none();
-        known.then(|| self.gateway.methods.get(&call.method)).flatten()?.message.clone()
+        known.then(|| self.methods.get(&call.method)).flatten()?.message.clone()
     }
 
-    /// Why a method is not called that nobody serves here and nobody elsewhere.
-    fn unserved_at_gateway(&self, path: &str) -> Status {
-        let service = service_of(path);
-        let was_served = self.registry.key_of(path).is_some_and(|method| self.registry.was_served(method));
-        if was_served {
-            return Fault::NoRoute { what: service.to_owned() }.status();
+    /// The method a client names, told apart from others if it may be: so many of a service are.
+    pub fn called(
+        &mut self,
+        registry: &mut Registry,
+        telemetry: &mut Telemetry,
+        learned_max: usize,
+        path: &str,
+        client: impl FnOnce() -> Box<str>,
+    ) -> Called {
+        if let Some(method) = registry.key_of(path) {
+            return Called { method, path: None };
         }
-        let (path, service) = (shown(path), shown(service));
-        let why = format!(
-            "{path}: no application of this host serves {service}, and it has no endpoints: to have its calls \
-             forwarded, write services.{service:?}.endpoints in the daemon's configuration"
-        );
-        Status::new(Code::Unimplemented, why).with_execution(Execution::NotExecuted)
+        if self.settings.method(path).is_some() {
+            let path = Arc::from(path);
+            let method = registry.intern(&path, || telemetry.method(&path));
+            return Called { method, path: None };
+        }
+        let whose = Whose { client: client(), service: service_of(path).into() };
+        let may_learn = if self.unproven.has_room(&whose, learned_max) { learned_max } else { 0 };
+        let method = registry.learn_forwarded(path, may_learn, |path| telemetry.method(path));
+        if &**registry.path(method) != path {
+            return Called { method, path: Some(path.into()) };
+        }
+        self.unproven.bring(method, whose);
+        Called { method, path: None }
+    }
+
+    /// The types of a method that goes on, and what its calls pass. `numbers`: types bound here so far, and the shard.
+    pub fn types_of(
+        &mut self,
+        registry: &Registry,
+        admission: &mut AdmissionControl,
+        (types_bound, shard): (&mut u64, u16),
+        called: &Called,
+    ) -> (Arc<MethodTypes>, Option<Arc<Plan>>) {
+        if let Some(path) = &called.path {
+            // One of very many: nothing is kept of it, not even a number. A call that needs one ends with its
+            // connection.
+            let types = Arc::new(MethodTypes::opaque(path, false));
+            let plan = self.plan_of(admission.chain_mut(), &types, path);
+            return (types, plan);
+        }
+        let Self { settings, methods, .. } = self;
+        let known = methods.entry(called.method).or_insert_with(|| {
+            let number = MethodTypes::next_number(types_bound, shard);
+            Forwarded::new(number, registry.path(called.method), settings)
+        });
+        let Forwarded { types, message, plan } = known;
+        let plan = plan.get_or_insert_with(|| {
+            let path = Arc::clone(&types.path);
+            let (plan, misfit) = APPLICANT.plan_by(admission.chain_mut(), types, message.as_ref(), &path);
+            admission.note_misfit(misfit);
+            plan
+        });
+        (Arc::clone(types), plan.clone())
     }
 
     /// Metadata of a request that goes on, if it may.
-    fn with_hop(&self, path: &str, metadata: &[u8]) -> Result<Vec<u8>, Status> {
-        let max = self.gateway.settings.hops_max;
+    pub fn with_hop(&self, path: &str, metadata: &[u8]) -> Result<Vec<u8>, Status> {
+        let max = self.settings.hops_max;
         let malformed = |error: MetadataError| Fault::MalformedMetadata { why: error.to_string() }.status();
         match hops_of(metadata).map_err(malformed)? {
             Some(hops) if hops < max => with_hops(metadata, hops + 1).map_err(|_| full()),
@@ -237,58 +206,53 @@ impl Engine {
         }
     }
 
-    /// A server has answered a call of a client of the gateway: its method is there.
-    pub(crate) fn note_answered(&mut self, key: CallKey) {
-        if let Some(call) = self.calls.find(key).filter(|call| call.is_forwarded()) {
-            self.gateway.unproven.answered(call.method);
+    /// Why a method is not called that nobody serves here and nobody elsewhere.
+    pub fn unserved(registry: &Registry, path: &str) -> Status {
+        let service = service_of(path);
+        if registry.key_of(path).is_some_and(|method| registry.was_served(method)) {
+            return Fault::NoRoute { what: service.to_owned() }.status();
         }
+        let (path, service) = (shown(path), shown(service));
+        let why = format!(
+            "{path}: no application of this host serves {service}, and it has no endpoints: to have its calls \
+             forwarded, write services.{service:?}.endpoints in the daemon's configuration"
+        );
+        Status::new(Code::Unimplemented, why).with_execution(Execution::NotExecuted)
     }
+}
 
-    fn method_forwarded(&mut self, peer: GrpcKey, path: &str) -> Called {
-        if let Some(method) = self.registry.key_of(path) {
-            return Called { method, path: None };
-        }
-        let telemetry = &mut self.telemetry;
-        if self.gateway.settings.method(path).is_some() {
-            let path = Arc::from(path);
-            let method = self.registry.intern(&path, || telemetry.method(&path));
-            return Called { method, path: None };
-        }
-        let client = self.grpc_peers.find(peer).map_or_else(Box::default, GrpcPeer::source);
-        let whose = Whose { client, service: service_of(path).into() };
-        let max = self.limits.methods_learned_per_service;
-        let may_learn = if self.gateway.unproven.has_room(&whose, max) { max } else { 0 };
-        let method = self.registry.learn_forwarded(path, may_learn, |path| telemetry.method(path));
-        if &**self.registry.path(method) != path {
-            return Called { method, path: Some(path.into()) };
-        }
-        self.gateway.unproven.bring(method, whose);
-        Called { method, path: None }
+impl Forward {
+    /// Makes a call one that goes on: it came at `arrived`, in this encoding, and its client reads these.
+    pub fn mark(
+        &self,
+        call: &mut Call,
+        arrived: Instant,
+        now: Instant,
+        (encoding, accepts): (Encoding, Accepts),
+    ) {
+        call.server = ServerEnd::Cluster { cluster: self.cluster };
+        let stamps = &mut call.client_stamps;
+        (stamps.a0, stamps.a1, stamps.d2) = (arrived, arrived, now);
+        // As it came, unless a policy says otherwise.
+        call.request_encoding = (encoding != Encoding::Identity).then_some(encoding);
+        (call.keeps_encoding, call.accepts) = (call.request_encoding.is_some(), accepts);
     }
+}
 
-    /// The types of a method that goes on, and what its calls pass.
-    fn forwarded(&mut self, called: &Called) -> (Arc<MethodTypes>, Option<Arc<Plan>>) {
-        if let Some(path) = &called.path {
-            // One of very many: nothing is kept of it, not even a number. A call that needs one ends with its
-            // connection.
-            let types = Arc::new(MethodTypes::opaque(path, false));
-            let plan = self.gateway.plan_of(self.admission.chain_mut(), &types, path);
-            return (types, plan);
-        }
-        let Self { gateway: Gateway { settings, methods, .. }, registry, admission, shards, .. } = self;
-        let types_bound = &mut self.types_bound;
-        let known = methods.entry(called.method).or_insert_with(|| {
-            let number = MethodTypes::next_number(types_bound, shards.own().0);
-            Forwarded::new(number, registry.path(called.method), settings)
-        });
-        let Forwarded { types, message, plan } = known;
-        let plan = plan.get_or_insert_with(|| {
-            let path = Arc::clone(&types.path);
-            let (plan, misfit) = APPLICANT.plan_by(admission.chain_mut(), types, message.as_ref(), &path);
-            admission.note_misfit(misfit);
-            plan
-        });
-        (Arc::clone(types), plan.clone())
+impl Route {
+    /// To applications of this host.
+    pub fn here(called: Called, pattern: Pattern) -> Self {
+        Self { called, pattern, forward: None }
+    }
+}
+
+impl Forwarded {
+    fn new(number: u64, path: &str, settings: &GatewaySettings) -> Self {
+        let known = settings.method(path);
+        let opaque = MethodTypes::opaque(path, false);
+        let pattern = known.as_ref().map_or(opaque.pattern, |(pattern, _)| *pattern);
+        let types = Arc::new(MethodTypes { number, pattern, ..opaque });
+        Self { types, message: known.map(|(_, message)| message), plan: None }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::limits::ARRIVING;
 use crate::registry::MethodTypes;
 use crate::shard::ShardStage;
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use trunkline_call::{Code, Execution, Fault};
 
 /// What becomes of an item.
@@ -161,8 +161,8 @@ impl Engine {
         let kept = self.calls.find_mut(key)?.half(direction).gathered.take()?;
         if let Some(peer) = self.sending_peer(key, direction) {
             self.holds_less(peer, kept.parked_bytes());
-        } else if let Some((held, bytes)) = self.held_for_client(key, direction, &kept) {
-            *held = held.saturating_sub(bytes);
+        } else if let Some((peer, bytes)) = self.grpc_holder(key, direction, &kept) {
+            self.grpc.hold_less(peer, bytes);
         }
         Some(*kept)
     }
@@ -176,27 +176,17 @@ impl Engine {
             let more = item.parked_bytes();
             return if peer.assembling_bytes + more > limit { Err(full) } else { peer.hold(held, more) };
         }
-        match self.held_for_client(key, direction, item) {
-            Some((held, bytes)) if bytes > 0 && *held + bytes > limit => Err(full),
-            Some((held, bytes)) => {
-                *held += bytes;
-                Ok(())
-            }
+        match self.grpc_holder(key, direction, item) {
+            Some((peer, bytes)) => self.grpc.hold(peer, bytes),
             None => Ok(()),
         }
     }
 
-    /// Bytes the daemon holds for the gRPC connection that sends in this direction, and those of them that are this
-    /// item's: without what still takes of the stream's window, and what is counted with its stream.
-    fn held_for_client(
-        &mut self,
-        key: CallKey,
-        direction: Direction,
-        item: &Item<'_>,
-    ) -> Option<(&mut usize, usize)> {
-        let peer = self.calls.find(key)?.grpc_sender(direction)?;
-        let bytes = item.body()?.uncharged_bytes();
-        Some((&mut self.grpc_peers.find_mut(peer)?.arriving_bytes, bytes))
+    /// The gRPC connection that sends in this direction, and the bytes of an item that the daemon holds for it: without
+    /// what still takes of the stream's window, and what is counted with its stream.
+    fn grpc_holder(&self, key: CallKey, direction: Direction, item: &Item<'_>) -> Option<(GrpcKey, usize)> {
+        let at = self.calls.find(key)?.grpc_sender(direction)?;
+        Some((at.peer, item.body()?.uncharged_bytes()))
     }
 
     /// The native connection that sends in this direction.

@@ -10,10 +10,10 @@
 //! values. `admission/` owns the policies and what they remember, `attempts/` what bounds further attempts,
 //! `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues
 //! (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them
-//! (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and
-//! `r2p2.rs` one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom,
-//! `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway_client.rs` what the gateway is
-//! told, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found broken.
+//! (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc/` and `r2p2.rs` one kind of end each,
+//! `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom, `shared_room.rs` what one source may
+//! have of a server's room (`source.rs`), `gateway.rs` what the gateway is told (`gateway_client.rs`) and knows of
+//! methods, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found broken.
 //! `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it. Above them [`Engine`] is
 //! made of owners, and the files that implement it join them: only they see two. Imports lead downwards.
 //!
@@ -22,23 +22,22 @@
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
 //! 1. `submit.rs` (entries of sessions), `peer_events.rs` (events of native connections; `assemble.rs` long messages),
-//!    `grpc_events.rs` and `grpc_body.rs` (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in
-//!    datagrams) turns what came in into an item;
+//!    `grpc/joint.rs` (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what
+//!    came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
-//! 3. `ends.rs` says what every end can do and tells them apart; `session_end.rs`, `peer_end.rs`, `grpc_end.rs`,
+//! 3. `ends.rs` says what every end can do and tells them apart; `session_end.rs`, `peer_end.rs`, `grpc/end.rs`,
 //!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
 //!    needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
 //! about it and does what they say (`permit.rs` for those that only refuse; `chain.rs` exchanges them); `reach.rs`
-//! finds it an endpoint and a connection (`grpc_pool.rs` those of gRPC servers), `retry.rs` tries again. `finish.rs`
-//! ends calls in every way they can end, `step.rs` does what follows from an event, and what time brings.
-//! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` tells operators, `books.rs` tells
-//! tests whether every count agrees with what it counts, `opaque.rs` is about ends whose types only their application
-//! knows, `gateway.rs` forwards calls of gRPC clients to endpoints, `packing.rs` leaves their messages compressed
-//! where it can, `shard/` has calls whose other end is on another shard of the host, `handover/` is an engine that
-//! goes on in another process.
+//! finds it an endpoint and a connection, `retry.rs` tries again. `finish.rs` ends calls in every way they can end,
+//! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
+//! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
+//! `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages compressed between
+//! gRPC peers, `shard/` has calls whose other end is on another shard of the host, `handover/` is an engine that goes
+//! on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -75,14 +74,7 @@ mod finish;
 mod gateway;
 mod gateway_client;
 mod gather;
-mod grpc_body;
-mod grpc_end;
-mod grpc_events;
-mod grpc_frame;
-mod grpc_peer;
-mod grpc_pool;
-mod grpc_settings;
-mod grpc_stream;
+mod grpc;
 mod half;
 mod handover;
 mod heaps;
@@ -143,7 +135,6 @@ mod target;
 mod trace;
 mod traced;
 mod turn_lines;
-mod unpacking;
 mod unproven;
 mod unserved;
 mod vouching;
@@ -154,9 +145,8 @@ pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Plant, SessionFault, Turn};
 pub use gateway_client::{CallRights, CallRule, GatewaySettings};
-pub use grpc_peer::PeerIdentity;
-pub use grpc_settings::GrpcSettings;
-pub use handover::{Brought, Exported, GrpcLeft, HandoverError, LeftOutReason, LeftOutSession};
+pub use grpc::{GrpcLeft, GrpcSettings, PeerIdentity};
+pub use handover::{Brought, Exported, HandoverError, LeftOutReason, LeftOutSession};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::StateParts;
@@ -185,7 +175,7 @@ pub type SessionKey = Key<session::Session>;
 /// Names a connection to another daemon.
 pub type PeerKey = Key<peer::Peer>;
 /// Names an HTTP/2 connection to a peer that speaks gRPC.
-pub type GrpcKey = Key<grpc_peer::GrpcPeer>;
+pub type GrpcKey = Key<grpc::GrpcPeer>;
 /// Names an endpoint other daemons listen on.
 pub type RemoteKey = Key<remote::Remote>;
 /// Names a call in flight.

@@ -164,7 +164,7 @@ impl StateParts {
                 left
             }
             StateTable::Grpc => {
-                let (peers, left) = engine.grpc_peers.part(from, SLOTS_PER_PART);
+                let (peers, left) = engine.grpc.part(from, SLOTS_PER_PART);
                 for (key, peer) in peers {
                     bytes.arriving += peer.arriving_bytes as u64;
                     bytes.queued = bytes.queued.saturating_add(peer.queued_bytes);
@@ -258,7 +258,7 @@ fn native_row(engine: &Engine, key: PeerKey, peer: &crate::peer::Peer) -> PeerRo
     }
 }
 
-fn grpc_row(engine: &Engine, key: GrpcKey, peer: &crate::grpc_peer::GrpcPeer) -> PeerRow {
+fn grpc_row(engine: &Engine, key: GrpcKey, peer: &crate::grpc::GrpcPeer) -> PeerRow {
     let endpoint = |remote| engine.remotes.find(remote).map(|remote| Arc::clone(&remote.endpoint));
     PeerRow {
         id: key.to_bits() << 1 | 1,

@@ -6,15 +6,13 @@ use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_client, deliver_to_serve
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
 use crate::held::HeldFull;
-use crate::limits::{ANSWERS, ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
-use crate::packing::Packing;
+use crate::limits::{ANSWERS, CROSSING};
 use crate::receive_room::park;
 use crate::sampled::{sample_answer, sample_request};
 use crate::source::source_of;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::{Encoding, Fault, Instant};
-use trunkline_grpc::framing::FramingFault;
 
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
@@ -134,7 +132,11 @@ impl Engine {
                 return; // its timer comes
             }
             let Some(mut item) = half.backlog.pop_front() else {
-                return self.pump_call(turn, key, direction);
+                // What waited as items has gone on: what waits as bytes may follow.
+                if let Some(stream) = call.grpc_sender(direction) {
+                    self.pump(turn, stream);
+                }
+                return;
             };
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
@@ -233,11 +235,7 @@ impl Engine {
                     peer.blocked.push_back((key, direction));
                 }
             }
-            Blocker::Grpc(peer) => {
-                if let Some(peer) = self.grpc_peers.find_mut(peer) {
-                    peer.blocked.push_back((key, direction));
-                }
-            }
+            Blocker::Grpc(peer) => self.grpc.line_up(peer, key, direction),
             Blocker::R2p2 => self.r2p2.blocked.push_back(key),
             Blocker::Share | Blocker::Stream => {}
             Blocker::Remote(remote) => {
@@ -397,13 +395,10 @@ impl Engine {
             return if fits { Ok(()) } else { Err(Fault::Limit { name: CROSSING, limit: limit as u64 }) };
         }
         let bytes = item.body().map_or(0, Body::uncharged_bytes);
-        let limit = self.limits.assembling_bytes_per_peer;
-        let Some(held) = self.held_for_forwarded(key, direction).filter(|_| bytes > 0) else { return Ok(()) };
-        if *held + bytes > limit {
-            return Err(Fault::Limit { name: ARRIVING, limit: limit as u64 });
+        match self.calls.find(key).and_then(|call| call.forwarded_from(direction)) {
+            Some(peer) => self.grpc.hold(peer, bytes),
+            None => Ok(()),
         }
-        *held += bytes;
-        Ok(())
     }
 
     fn unaccount_forwarded(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
@@ -411,19 +406,14 @@ impl Engine {
             return self.shards.unpark(item.parked_bytes());
         }
         let bytes = item.body().map_or(0, Body::uncharged_bytes);
-        if let Some(held) = self.held_for_forwarded(key, direction) {
-            *held = held.saturating_sub(bytes);
+        if let Some(peer) = self.calls.find(key).and_then(|call| call.forwarded_from(direction)) {
+            self.grpc.hold_less(peer, bytes);
         }
     }
 
     /// Whether the items of a direction go to another shard.
     fn is_to_cross(&self, key: CallKey, direction: Direction) -> bool {
         self.calls.find(key).is_some_and(|call| call.crosses(direction))
-    }
-
-    fn held_for_forwarded(&mut self, key: CallKey, direction: Direction) -> Option<&mut usize> {
-        let peer = self.calls.find(key)?.forwarded_from(direction)?;
-        Some(&mut self.grpc_peers.find_mut(peer)?.arriving_bytes)
     }
 
     /// The session a direction of a call leads to, if it leads to one.
@@ -475,7 +465,7 @@ impl Engine {
     fn unpacked<'i>(&self, direction: Direction, item: &'i Item<'_>) -> Result<Item<'i>, Fault> {
         let plain = |body: &Body<'_>| {
             let (bytes, compressed) = match body.packed() {
-                Some((packing, bytes)) => (self.unpack(direction, packing, bytes)?, packing.compressed),
+                Some((packing, bytes)) => (self.grpc.unpack(direction, packing, bytes)?, packing.compressed),
                 None => (Vec::new(), false),
             };
             let (bytes, charged) = (Cow::Owned(bytes), body.window_cost());
@@ -495,25 +485,6 @@ impl Engine {
                 body: body.as_ref().map(plain).transpose()?,
                 metadata: Cow::Borrowed(metadata),
             },
-        })
-    }
-
-    /// A packed message itself.
-    pub(crate) fn unpack(
-        &self,
-        direction: Direction,
-        packing: Packing,
-        bytes: &[u8],
-    ) -> Result<Vec<u8>, Fault> {
-        let limit = self.limits.grpc_bytes_max();
-        let unpacked = packing.unpack(bytes, limit as usize);
-        self.unpacking.charge(unpacked.as_ref().map_or(limit as usize, Vec::len));
-        unpacked.map_err(|fault| match (fault, direction) {
-            (FramingFault::Inflated { .. }, _) => {
-                Fault::Limit { name: GRPC_MESSAGE_BYTES, limit: limit.into() }
-            }
-            (fault, Direction::Request) => Fault::MalformedRequest { why: fault.to_string() },
-            (fault, Direction::Response) => Fault::MalformedResponse { why: fault.to_string() },
         })
     }
 }

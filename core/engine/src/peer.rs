@@ -2,7 +2,7 @@
 
 use crate::assembly::Assembly;
 use crate::gateway_client::CallRights;
-use crate::grpc_peer::PeerIdentity;
+use crate::grpc::PeerIdentity;
 use crate::held::{HELD_CALL_BYTES, HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};

@@ -2,7 +2,7 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire};
-use crate::convert_error::{ConvertError, conversion_fault};
+use crate::convert_error::{ConvertError, conversion_fault, untyped};
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::limits::{METHODS_LEARNED, METHODS_UNPROVEN};
@@ -376,7 +376,7 @@ impl Engine {
     /// The number of whoever makes a call, named now if that is new on this connection. Only the operator's own hosts
     /// are told.
     fn name_caller(&mut self, key: CallKey, peer: PeerKey) -> Option<CallerNumber> {
-        let Self { peers, calls, sessions, grpc_peers, .. } = self;
+        let Self { peers, calls, sessions, grpc, .. } = self;
         let peer = peers.find_mut(peer).filter(|peer| peer.is_host && peer.connection.names_callers())?;
         let call = calls.find(key)?;
         let client = match &call.client {
@@ -392,7 +392,7 @@ impl Engine {
             ClientEnd::Grpc { peer: client, .. } => {
                 let named = Maker::Grpc(*client);
                 peer.callers_said.number(named, &mut peer.connection, || {
-                    let identity = grpc_peers.find(*client)?.identity.proven().into();
+                    let identity = grpc.find(*client)?.identity.proven().into();
                     Some(Arc::new(VouchedCaller { identity, ..VouchedCaller::default() }.within_bounds()))
                 })
             }
@@ -474,11 +474,6 @@ enum Unsent {
     Refused(Refused),
     Convert(ConvertError),
     Fault(Fault),
-}
-
-/// Why messages of a call cannot be converted for this end: its other end never said of which types they are.
-pub(crate) fn untyped() -> Fault {
-    Fault::SchemaMismatch { why: "the types of the call's messages are not known here".into() }
 }
 
 impl Call {

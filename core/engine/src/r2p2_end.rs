@@ -2,14 +2,13 @@
 
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire, reencode};
-use crate::convert_error::conversion_fault;
+use crate::convert_error::{conversion_fault, untyped};
 use crate::ends::{
     Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, ItemWay, Opens, Refusal,
     ServerSide,
 };
 use crate::engine::{Engine, Turn};
 use crate::limits::R2P2_REPLY;
-use crate::peer_end::untyped;
 use crate::r2p2::{Made, fault_of};
 use crate::r2p2_remote::Ungreeted;
 use crate::records::record_served;

@@ -6,15 +6,16 @@
 
 use crate::admission::AdmissionControl;
 use crate::attempts::AttemptControl;
-use crate::call::{Direction, Item, ServerEnd};
+use crate::call::{Call, Calls, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::{ClusterChoice, ClusterKey, Placed};
 use crate::due::Due;
 use crate::ends::{Blocker, Opens, Refusal};
 use crate::engine::{Engine, Turn};
+use crate::grpc::PeerIdentity;
 use crate::limits::WAITING;
-use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Speaks};
+use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Remote, Speaks};
 use crate::source::source_of;
-use crate::{CallKey, PeerKey, RemoteKey};
+use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use std::sync::Arc;
 use trunkline_balance::Settings;
 use trunkline_call::{Code, Fault, Instant};
@@ -67,7 +68,7 @@ impl Engine {
                 }
             }
             for open in remote.pool.open.clone() {
-                self.leave_pooled(open);
+                self.grpc.leave_unwanted(open);
             }
         }
     }
@@ -255,6 +256,158 @@ impl Engine {
         Err(Refusal::Blocked(Blocker::Remote(remote_key)))
     }
 
+    // LIFE: 9 gRPC
+    /// A call for an endpoint that speaks gRPC: over the connection with most room, or in line until there is room.
+    pub(crate) fn hand_to_pool(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        remote_key: RemoteKey,
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        let is_held = self.grpc.is_held() && !is_for_grpc_client(&self.calls, key);
+        if let Some(peer) = self.pooled_with_room(remote_key).filter(|_| !is_held) {
+            return peer.open(self, turn, key, item);
+        }
+        if !is_held {
+            self.grow_pool(turn.now, remote_key);
+        }
+        let Some(remote) = self.remotes.find(remote_key) else {
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        if remote.pool.is_unused() && !self.grpc.is_held() {
+            return Err(self.unreachable(key, remote_key));
+        }
+        Err(self.wait_in_line(key, remote_key))
+    }
+
+    /// Dials one more connection, one at a time, if the limit and the last failure allow it.
+    fn grow_pool(&mut self, now: Instant, remote_key: RemoteKey) {
+        let connections_max = self.limits.grpc_connections_per_endpoint;
+        let Some(remote) = self.remotes.find(remote_key) else { return };
+        let pool = &remote.pool;
+        if pool.dialling.is_some() || pool.open.len() >= connections_max || remote.not_before > now {
+            return;
+        }
+        let endpoint = Arc::clone(&remote.endpoint);
+        let peer = self.insert_grpc(endpoint.to_string(), PeerIdentity::default(), Some(remote_key));
+        self.dials.push_back(Dial { connection: Dialled::Grpc(peer), endpoint, is_known: true });
+        if let Some(remote) = self.remotes.find_mut(remote_key) {
+            remote.pool.dialling = Some(peer);
+        }
+    }
+
+    /// A connection that was dialled as native turns out to speak HTTP/2 (TLS has agreed on `h2`): from here on it is
+    /// the key returned. `None` if the connection is not one that was dialled here.
+    pub fn dialled_speaks_grpc(&mut self, key: crate::PeerKey, identity: PeerIdentity) -> Option<GrpcKey> {
+        let (remote_key, lane) = self.peers.find(key)?.lane?;
+        let label = self.remotes.find(remote_key)?.endpoint.to_string();
+        let peer = self.insert_grpc(label, identity, Some(remote_key));
+        let remote = self.remotes.find_mut(remote_key)?;
+        remote.speaks = Speaks::Grpc;
+        remote.pool.dialling.get_or_insert(peer);
+        if let Some(peer) = self.peers.remove(key) {
+            self.announces_no_more(key, &peer);
+        }
+        self.lane_given_up(remote_key, lane, key);
+        Some(peer)
+    }
+
+    /// A dialled connection is up, and the first to show that of its endpoint.
+    pub(crate) fn pooled_ready(&mut self, remote: Option<RemoteKey>, key: GrpcKey) {
+        if let Some(remote) = remote.and_then(|remote| self.remotes.find_mut(remote)) {
+            remote.connected(Speaks::Grpc);
+            remote.pool.dialled(key);
+        }
+        self.forget_unwanted();
+    }
+
+    /// A connection of a pool takes no new calls: those go elsewhere.
+    pub(crate) fn pooled_leaving(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey, key: GrpcKey) {
+        if let Some(remote) = self.remotes.find_mut(remote_key) {
+            remote.pool.open.retain(|open| *open != key);
+            if remote.pool.dialling == Some(key) && !remote.pool.excuse_dialling() {
+                self.remotes.dial_failed(turn.now, remote_key, "it takes connections and leaves at once");
+            }
+        }
+        if self.unlearn_unused(remote_key) {
+            self.serve_line(turn, remote_key);
+        }
+    }
+
+    /// A connection of a pool ended, or never came about.
+    pub(crate) fn pooled_lost(
+        &mut self,
+        turn: &mut Turn<'_>,
+        remote_key: RemoteKey,
+        key: GrpcKey,
+        why: &str,
+    ) {
+        self.remotes.ask_names_of(remote_key);
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        remote.pool.open.retain(|open| *open != key);
+        if remote.pool.dialling == Some(key) {
+            remote.pool.dialling = None;
+            self.remotes.dial_failed(turn.now, remote_key, why);
+        }
+        self.unlearn_unused(remote_key);
+        self.serve_line(turn, remote_key);
+        self.forget_unwanted();
+    }
+
+    /// Forgets that an endpoint speaks gRPC when no connection shows it any more: a daemon that answered nothing when
+    /// it was asked, or was older then, is found out when it is dialled next. Whether that was so.
+    fn unlearn_unused(&mut self, remote_key: RemoteKey) -> bool {
+        // Calls held for the daemon that takes over are its own to dial for.
+        if self.grpc.is_held() {
+            return false;
+        }
+        let is_unused = |remote: &Remote| remote.speaks == Speaks::Grpc && remote.pool.is_unused();
+        let unused = self.remotes.find(remote_key).is_some_and(is_unused);
+        if unused {
+            self.remotes.unlearn(remote_key);
+        }
+        unused
+    }
+
+    /// Calls in line take the room there is. Every call touches its connection several times; there is seldom a line.
+    pub(crate) fn serve_pool_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        let has_line = |remote: &Remote| remote.speaks == Speaks::Grpc && remote.waiting.len() > 0;
+        if !self.remotes.find(remote_key).is_some_and(has_line) {
+            return;
+        }
+        if self.grpc.is_held() {
+            return self.serve_held_line(turn, remote_key);
+        }
+        while self.pooled_with_room(remote_key).is_some()
+            && let Some(key) = self.remotes.next_in_line(remote_key)
+        {
+            self.go_on_from_line(turn, key);
+        }
+        if self.remotes.find(remote_key).is_some_and(|remote| remote.waiting.len() > 0) {
+            self.grow_pool(turn.now, remote_key);
+        }
+    }
+
+    /// Of those in line only calls of gRPC clients take the room there is: the others wait for another engine.
+    fn serve_held_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        let line = self.remotes.find_mut(remote_key).map(|remote| remote.waiting.drain());
+        let (goes, waits): (Vec<_>, Vec<_>) =
+            line.unwrap_or_default().into_iter().partition(|key| is_for_grpc_client(&self.calls, *key));
+        for key in waits {
+            let source = source_of(self, key);
+            self.remotes.line_up(remote_key, key, source);
+        }
+        for key in goes {
+            self.go_on_from_line(turn, key);
+        }
+    }
+
+    /// The connection of a pool with the fewest streams, if it takes one more.
+    fn pooled_with_room(&self, remote_key: RemoteKey) -> Option<GrpcKey> {
+        self.grpc.with_room(&self.remotes.find(remote_key)?.pool.open)
+    }
+
     /// The lane a call takes by what it opens with, where the endpoint has lanes.
     pub(crate) fn lane_of(&self, opening: &Item<'_>) -> LaneIndex {
         let bulk = opening.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
@@ -409,6 +562,16 @@ impl Engine {
 
     pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
         self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Cluster { .. }))
+    }
+}
+
+/// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another
+/// process, and is waited for.
+fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
+    let Some(call) = calls.find(key) else { return false };
+    match call.client {
+        ClientEnd::Attempt { call, .. } => calls.find(call).is_some_and(Call::is_forwarded),
+        _ => call.is_forwarded(),
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: 
     close(&mut call.server_stamps, now);
     let peer = match call.client.clone() {
         ClientEnd::Peer { peer, .. } => engine.peers.find(peer).map(|peer| peer.telemetry),
-        ClientEnd::Grpc { peer, .. } => engine.grpc_peers.find(peer).map(|peer| peer.telemetry),
+        ClientEnd::Grpc { peer, .. } => engine.grpc.find(peer).map(|peer| peer.telemetry),
         ClientEnd::R2p2 { request } => Some(engine.r2p2_number(Named::Client(*request.client().ip()))),
         ClientEnd::Session { .. }
         | ClientEnd::Attempt { .. }
@@ -135,7 +135,7 @@ pub(crate) fn await_handler(engine: &mut Engine, key: CallKey, session: SessionK
             (Side::Served, found.unwrap_or(PeerIndex::OTHER))
         }
         ClientEnd::Grpc { peer, .. } => {
-            let found = engine.grpc_peers.find(peer).map(|peer| peer.telemetry);
+            let found = engine.grpc.find(peer).map(|peer| peer.telemetry);
             (Side::Served, found.unwrap_or(PeerIndex::OTHER))
         }
         // Of calls over R2P2 and from other shards it is not asked: they are known by other names there.

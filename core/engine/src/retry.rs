@@ -80,8 +80,8 @@ impl Engine {
 
     /// Whether so many bytes of a call's request can be kept.
     fn can_keep(&mut self, key: CallKey, bytes: usize) -> bool {
-        let Self { calls, sessions, peers, grpc_peers, attempts: control, .. } = self;
-        let sources = CallSources { calls, sessions, peers, grpc_peers };
+        let Self { calls, sessions, peers, grpc, attempts: control, .. } = self;
+        let sources = CallSources { calls, sessions, peers, grpc };
         let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
         attempts.is_some_and(|attempts| control.has_room(attempts, bytes, || sources.of(key)))
     }
@@ -348,6 +348,13 @@ impl Engine {
         self.pump_forwarded(turn, winner);
     }
 
+    /// What waits as bytes of the stream of a call that was forwarded may follow what waited as items.
+    fn pump_forwarded(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        if self.calls.find(key).is_some_and(Call::is_forwarded) {
+            self.unblock(turn, key, Direction::Request);
+        }
+    }
+
     fn pass_later(&mut self, turn: &mut Turn<'_>, key: CallKey, later: VecDeque<Item<'static>>) {
         for mut item in later {
             self.pass_on(turn, key, Direction::Request, &mut item);
@@ -385,7 +392,7 @@ impl Engine {
             // What it was is over.
             parent.children.push(winner);
         }
-        self.name_stream_of(&call, winner);
+        self.grpc.rename_call(&call, winner);
         if let ClientEnd::Shard { shard, call: number, .. } = call.client {
             self.shards.enter(shard, number, winner);
         }

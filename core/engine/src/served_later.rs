@@ -32,8 +32,8 @@ pub(crate) fn wait_for_service(
         return Err(Fault::Draining);
     }
     let bytes = opening.parked_bytes();
-    let Engine { unserved, calls, sessions, peers, grpc_peers, registry, limits, .. } = engine;
-    let sources = CallSources { calls, sessions, peers, grpc_peers };
+    let Engine { unserved, calls, sessions, peers, grpc, registry, limits, .. } = engine;
+    let sources = CallSources { calls, sessions, peers, grpc };
     let service = service_of(registry.path(method));
     unserved.admit((key, service, bytes), limits, || sources.of(key))?;
     let Some(call) = engine.calls.find_mut(key) else { return Ok(()) };

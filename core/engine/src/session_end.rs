@@ -506,7 +506,7 @@ impl Engine {
             return None;
         }
         let call = self.calls.find(key).filter(|call| matches!(call.client, ClientEnd::Grpc { .. }))?;
-        self.message_at_gateway(call).map(Form::Typed)
+        self.gateway.message_of(call).map(Form::Typed)
     }
 }
 

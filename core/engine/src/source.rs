@@ -6,7 +6,7 @@
 use crate::CallKey;
 use crate::call::{Calls, ClientEnd};
 use crate::engine::Engine;
-use crate::grpc_peer::GrpcPeer;
+use crate::grpc::GrpcEnds;
 use crate::held::source_of_peer;
 use crate::peer::Peer;
 use crate::session::Session;
@@ -23,7 +23,7 @@ pub(crate) struct CallSources<'e> {
     pub calls: &'e Calls,
     pub sessions: &'e Table<Session>,
     pub peers: &'e Table<Peer>,
-    pub grpc_peers: &'e Table<GrpcPeer>,
+    pub grpc: &'e GrpcEnds,
 }
 
 impl CallSources<'_> {
@@ -39,7 +39,7 @@ impl CallSources<'_> {
                 self.sessions.find(*session).map(|session| &session.holding)
             }
             Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| &peer.holding),
-            Some(ClientEnd::Grpc { peer, .. }) => self.grpc_peers.find(*peer).map(|peer| &peer.holding),
+            Some(ClientEnd::Grpc { peer, .. }) => self.grpc.find(*peer).map(|peer| &peer.holding),
             Some(ClientEnd::R2p2 { .. }) => return R2P2.into(),
             Some(ClientEnd::Shard { origin, .. }) => return source_of_origin(origin),
             Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
@@ -50,8 +50,8 @@ impl CallSources<'_> {
 
 /// The source of a call.
 pub(crate) fn source_of(engine: &Engine, call: CallKey) -> Arc<str> {
-    let Engine { calls, sessions, peers, grpc_peers, .. } = engine;
-    CallSources { calls, sessions, peers, grpc_peers }.of(call)
+    let Engine { calls, sessions, peers, grpc, .. } = engine;
+    CallSources { calls, sessions, peers, grpc }.of(call)
 }
 
 /// What a caller's sticky calls have in common: an application's process, or a peer's address.
@@ -61,7 +61,7 @@ pub(crate) fn caller_of(engine: &Engine, key: CallKey) -> u64 {
             engine.sessions.find(*session).map(|session| session.label.as_str())
         }
         Some(ClientEnd::Peer { peer, .. }) => engine.peers.find(*peer).map(|peer| peer.label.as_str()),
-        Some(ClientEnd::Grpc { peer, .. }) => engine.grpc_peers.find(*peer).map(|peer| peer.label.as_str()),
+        Some(ClientEnd::Grpc { peer, .. }) => engine.grpc.find(*peer).map(|peer| peer.label.as_str()),
         Some(ClientEnd::R2p2 { request }) => {
             return key_of(Engine::r2p2_label(request.client()).as_bytes());
         }

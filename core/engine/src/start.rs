@@ -296,8 +296,8 @@ impl Engine {
             let (session, types) = (server.session, Arc::clone(&server.types));
             Some((ServerEnd::Session { session, types }, Some(server.route)))
         };
-        let Self { sessions, limits, calls, peers, grpc_peers, .. } = self;
-        let sources = CallSources { calls, sessions, peers, grpc_peers };
+        let Self { sessions, limits, calls, peers, grpc, .. } = self;
+        let sources = CallSources { calls, sessions, peers, grpc };
         let limit = limits.calls_delivered_per_session as u64;
         let full = || Fault::Limit {
             name: "calls in flight at the server (limits.calls_delivered_per_session)",
@@ -422,8 +422,8 @@ impl Engine {
     fn give_to_worker(&mut self, now: Instant, asking: Asking) -> Result<Option<Queued>, Fault> {
         let Asking { call: key, calls_max, bytes_max, .. } = asking;
         let Some(service) = self.workers_of(asking.method) else { return Ok(None) };
-        let Self { workers, calls, sessions, peers, grpc_peers, .. } = self;
-        let sources = CallSources { calls, sessions, peers, grpc_peers };
+        let Self { workers, calls, sessions, peers, grpc, .. } = self;
+        let sources = CallSources { calls, sessions, peers, grpc };
         match workers.give(now, service, asking, || sources.of(key)) {
             Given::On(place) => {
                 if let Some(call) = self.calls.find_mut(key) {

@@ -49,7 +49,7 @@ impl Engine {
     fn has_more_to_do(&self) -> bool {
         !self.nested.is_empty()
             || self.admission.may_serve_queues()
-            || !self.touched.is_empty()
+            || self.grpc.has_touched()
             || self.r2p2.is_waited_for()
             || self.workers.may_be_stirred()
             || self.announcers.are_waiting()
@@ -75,7 +75,7 @@ impl Engine {
         let nested = (!self.nested.is_empty() || self.announcers.are_waiting()).then(Instant::default);
         let unserved = self.unserved.has_ready().then(Instant::default);
         let shards = self.shards.has_parked().then(Instant::default);
-        let unpacking = self.unpacking.is_waited_for().then(Instant::default);
+        let unpacking = self.grpc.has_to_unpack().then(Instant::default);
         self.timers
             .next_due()
             .into_iter()

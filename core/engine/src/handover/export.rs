@@ -124,7 +124,7 @@ impl Engine {
             retired: &self.retired,
             abandoned: &self.abandoned,
             owners_left: self.owners_left(),
-            grpc_generations: self.grpc_peers.next_generations(),
+            grpc_generations: self.grpc.next_generations(),
         };
         let mut state = Vec::new();
         let version = match self.registry.has_whole() {

@@ -15,9 +15,8 @@
 //!   refused, and never panics later. What is only counted or told, by peers, too, is clipped instead;
 //! * `left_out.rs` ends sessions and connections whose part does not hold together, or which use types that this
 //!   program does not take: everybody else goes on;
-//! * `grpc.rs` empties connections of gRPC beforehand;
 //! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
-//! * `resume.rs` ends what could not come along, and gives everything else a push.
+//! * `resume.rs` ends what could not come along, and gives everything else a push, or goes on where it was.
 //!
 //! # What does not come along
 //! HTTP/2 exchanges (their connections live in a library of the old process; the host drains them first), and what
@@ -28,7 +27,6 @@ pub(crate) mod awaited;
 pub(crate) mod entries;
 mod export;
 mod front;
-pub(crate) mod grpc;
 pub(crate) mod left_out;
 mod resume;
 mod sound;
@@ -36,7 +34,6 @@ mod take_over;
 mod types;
 
 pub use export::Exported;
-pub use grpc::GrpcLeft;
 pub use left_out::{LeftOutReason, LeftOutSession};
 pub use resume::Brought;
 pub use take_over::HandoverError;

@@ -1,17 +1,22 @@
-//! Going on: what stayed behind ends, everything else gets a push.
+//! Going on: what stayed behind ends, everything else gets a push. And what waits for another process to go on: calls
+//! of the daemon's own services, and gRPC connections, which are empty by then.
 
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
+use crate::grpc::GrpcLeft;
 use crate::handover::awaited::WAIT_NS;
 use crate::handover::left_out::{LeftOutSession, calls_over};
 use crate::receive_room::unpark;
+use crate::registry::{MethodKey, Server};
 use crate::remote::{Dial, Dialled};
+use crate::shard::Origin;
 use crate::shared_room::SharedRoom;
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::target::Target;
+use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
 use std::collections::HashSet;
 use std::sync::Arc;
-use trunkline_call::{Execution, Fault};
+use trunkline_call::{Execution, Fault, Pattern};
 
 /// What the host could bring along.
 pub struct Brought<'a> {
@@ -22,6 +27,28 @@ pub struct Brought<'a> {
 }
 
 impl Engine {
+    /// Begins a step of emptying gRPC connections before a hand-over, or goes on with it.
+    pub fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
+        let left = self.grpc.leave(hold);
+        if hold {
+            self.hold_own_services();
+        }
+        left
+    }
+
+    /// The hand-over was in vain: calls in line go on.
+    pub fn stay_with_grpc(&mut self, turn: &mut Turn<'_>) {
+        let was_held = self.grpc.stay();
+        if self.awaited.release() {
+            self.settle_awaited(turn);
+        }
+        if was_held {
+            let keys: Vec<RemoteKey> = self.remotes.keys();
+            keys.into_iter().for_each(|key| self.serve_line(turn, key));
+            self.go_on(turn);
+        }
+    }
+
     /// Goes on after [`Engine::take_over`], from the moment on in which no other engine works with the same rings and
     /// sockets. Connections without a socket are lost, or dialled again if nothing was said on them; sessions without
     /// memory are detached.
@@ -249,5 +276,70 @@ impl Engine {
                 engine.start(turn, key, queued.target, opening);
             });
         }
+    }
+
+    /// Has calls of the daemon's own services wait for the next process. How many of those that were under way when
+    /// that began have no answer: each has one, which does not take long. One whose request is not whole is not begun,
+    /// and for how long an answer waits is its caller's doing.
+    pub fn hold_own_services(&mut self) -> usize {
+        if !self.awaited.is_held() {
+            self.awaited.hold(self.own_calls_begun());
+        }
+        let calls = &self.calls;
+        self.awaited.begun().filter(|key| calls.find(*key).is_some_and(|call| !call.response.ended)).count()
+    }
+
+    fn own_calls_begun(&self) -> Vec<CallKey> {
+        let registry = &self.registry;
+        let servers =
+            registry.every_server().filter(|(method, server)| registry.is_of_the_house(*method, server));
+        let sessions: HashSet<SessionKey> = servers.map(|(_, server)| server.session).collect();
+        let is_own = |call: &Call| match &call.server {
+            ServerEnd::Session { session, types } => {
+                types.pattern == Pattern::Unary && call.request.ended && sessions.contains(session)
+            }
+            _ => false,
+        };
+        self.calls.iter().filter(|(_, call)| is_own(call)).map(|(key, _)| key).collect()
+    }
+
+    /// Whether a method is served by none but the daemon's own, and they are between two processes. For a call of a
+    /// gRPC client, which cannot follow, those of this process are there until it ends.
+    pub(crate) fn is_awaited(&self, key: CallKey, method: MethodKey, target: Target) -> bool {
+        let servers = self.registry.servers(method);
+        let follows = self.calls.find(key).is_none_or(|call| match &call.client {
+            ClientEnd::Grpc { .. } => false,
+            ClientEnd::Shard { origin, .. } => !matches!(**origin, Origin::Grpc { .. }),
+            _ => true,
+        });
+        let is_away = |server: &Server| {
+            self.awaited.is_away(server.session, follows) && self.registry.is_of_the_house(method, server)
+        };
+        !matches!(target, Target::Cluster(_)) && !servers.is_empty() && servers.iter().all(is_away)
+    }
+
+    /// Has calls go on whose services are back, and all when they have waited long enough.
+    pub(crate) fn settle_awaited(&mut self, turn: &mut Turn<'_>) {
+        let over = self.awaited.is_over(turn.now);
+        let Self { registry, awaited, owners, .. } = self;
+        // Sessions that are still the only ones to have served some method.
+        let mut alone: HashSet<SessionKey> = HashSet::new();
+        for row in registry.iter_from(0) {
+            let mut sessions = row.servers.iter().map(|server| server.session);
+            if sessions.clone().all(|session| awaited.is_away(session, true)) {
+                alone.extend(sessions.by_ref());
+            }
+        }
+        let mut services = Vec::new();
+        for session in awaited.forget(|session| over || !alone.contains(&session)) {
+            services.extend(registry.services_of(session));
+            registry.withdraw(session);
+            owners.leave(session);
+        }
+        self.answer_again(&services);
+        for key in self.awaited.take_calls() {
+            self.begin_again(turn, key);
+        }
+        self.go_on(turn);
     }
 }

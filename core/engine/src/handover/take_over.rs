@@ -109,7 +109,8 @@ impl Engine {
         (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
         clip(&mut self.calls);
         self.know_told_limits(arriving.stream_window_bytes);
-        (self.nested, self.grpc_peers) = (arriving.nested, Table::after(arriving.grpc_generations));
+        self.nested = arriving.nested;
+        self.grpc.come_after(arriving.grpc_generations);
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
         if !self.shards.take_up(arriving.shards) {

@@ -1,7 +1,7 @@
 //! A connection to a peer that speaks gRPC, and what is known of it.
 
+use super::stream::GrpcStream;
 use crate::gateway_client::CallRights;
-use crate::grpc_stream::GrpcStream;
 use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
 use crate::operator::Operator;
@@ -59,7 +59,7 @@ pub struct GrpcPeer {
     pub(crate) unpacks: VecDeque<StreamTag>,
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
-    /// Whether [`Engine::settle_grpc`] is to look at it.
+    /// Whether it is among those that are to be looked at, since they have changed.
     pub(crate) touched: bool,
     /// Its number in reports.
     pub(crate) telemetry: PeerIndex,
@@ -82,17 +82,6 @@ impl PeerIdentity {
         let name = self.spiffe_id.as_ref().or(self.names.first());
         name.map_or("", String::as_str)
     }
-}
-
-/// How far connections have been emptied for a hand-over (`handover/grpc.rs`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum GrpcLeaving {
-    #[default]
-    No,
-    /// Those who were there have been told.
-    Told,
-    /// Nothing new is begun.
-    Held,
 }
 
 impl GrpcPeer {
@@ -143,6 +132,14 @@ impl GrpcPeer {
     pub(crate) fn settle(&mut self, budget: &mut HeldBudget) {
         let held_bytes = self.held_bytes();
         budget.settle(&mut self.holding, held_bytes);
+    }
+
+    /// Bytes of messages that are not complete, or not passed on, have become more or fewer.
+    pub(crate) fn note_held(&mut self, budget: &mut HeldBudget, change: isize) {
+        self.arriving_bytes = self.arriving_bytes.saturating_add_signed(change);
+        if change < 0 {
+            self.settle(budget);
+        }
     }
 
     /// What the daemon holds for it.

@@ -1,14 +1,15 @@
 //! One stream of a gRPC peer: what has come of it, what has left of it.
 
-use crate::CallKey;
+use super::replay::Replay;
 use crate::packing::Arrived;
+use crate::{CallKey, GrpcKey};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use trunkline_call::{Deadline, Instant, Pattern};
-use trunkline_grpc::Outcome;
 use trunkline_grpc::buffers::LongBuffers;
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
+use trunkline_grpc::{Outcome, StreamTag};
 
 /// Messages that wait to leave are counted as one up to this size, so that an empty one costs its five bytes. Their
 /// senders hear a little later, by less than a packet, that they may send more.
@@ -16,6 +17,13 @@ const TOGETHER_BYTES_MAX: u64 = 1024;
 
 /// What must come of an unfinished message between two looks: a slow line carries it in a second.
 const MESSAGE_PROGRESS_BYTES: usize = 1024;
+
+/// A stream of a gRPC connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WebStream {
+    pub peer: GrpcKey,
+    pub tag: StreamTag,
+}
 
 /// A stream and its call.
 #[derive(Debug)]
@@ -88,15 +96,6 @@ pub(crate) struct Outgoing {
     unsent: VecDeque<(u64, u32)>,
     /// Bytes that left and do not yet make up the first of `unsent`.
     sent_bytes: u64,
-}
-
-/// A request that may be sent again.
-#[derive(Debug, Default)]
-pub(crate) struct Replay {
-    pub metadata: Vec<u8>,
-    /// Messages as they were sent, with their prefix.
-    pub frames: Vec<Bytes>,
-    pub bytes: usize,
 }
 
 impl GrpcStream {
