@@ -1,7 +1,8 @@
 //! `trunkline drive`: calls through real daemons, after the shape of recorded or generated ones.
 //!
 //! This program is client and servers: it calls through one daemon, or one for each cluster, what it serves at another,
-//! and records where it calls. Where wires are planted it is the network, too. Of what was recorded it keeps the calls that the file had, with the number of calls each of those stood for.
+//! and records where it calls. Where wires are planted it is the network, too. Of what was recorded it keeps the calls
+//! that the file had, with the number of calls each of those stood for.
 
 mod acts;
 mod kept;
@@ -17,7 +18,7 @@ use crate::load::load;
 use crate::operator::operator_channel;
 use crate::output;
 use crate::record::{Beginning, RecordingProgress, beginning, record_all};
-use acts::{ActService, Acts, Caller, TREE};
+use acts::{ActService, Acts, DrivenCaller, TREE};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kept::kept;
@@ -248,12 +249,12 @@ fn relays(args: &DriveArgs, times: &[relay::WireTimes]) -> Result<Relays, String
 }
 
 /// Who makes calls, by the servers' address and by each relay.
-fn callers(hosts: &[CallerHost], args: &DriveArgs, relays: &Relays) -> Vec<Caller> {
+fn callers(hosts: &[CallerHost], args: &DriveArgs, relays: &Relays) -> Vec<DrivenCaller> {
     let by = relays.addresses().iter().map(|address| format!("tcp://{address}"));
     let targets: Vec<String> = std::iter::once(args.to.clone()).chain(by).collect();
     let caller = |host: &CallerHost| {
         let client = |target: &String| Client::new(host.channel().target(target).connect_lazy());
-        Caller {
+        DrivenCaller {
             across: targets.iter().map(client).collect(),
             above: Client::new(host.channel().connect_lazy()),
         }
@@ -262,7 +263,8 @@ fn callers(hosts: &[CallerHost], args: &DriveArgs, relays: &Relays) -> Vec<Calle
 }
 
 /// Serves the calls above at the daemons of the callers, all others at the servers': those of the file on threads of
-/// their own, since of short handlers only some tell what they take, and a thread's handlers are short behind short ones.
+/// their own, since of short handlers only some tell what they take, and a thread's handlers are short behind short
+/// ones.
 fn serve(hosts: &[CallerHost], args: &DriveArgs, acts: &Arc<Acts>) -> Result<Vec<ServerHandle>, String> {
     let service = |name: &str| ActService { name: name.to_owned(), acts: Arc::clone(acts) };
     let server = || Server::builder().name("trunkline drive").embedded(false);

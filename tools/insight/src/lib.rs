@@ -10,8 +10,9 @@
 //! `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a daemon has kept, and
 //! `answers.rs` holds what comes back against what came then. `drive.rs` makes calls after the shape of recorded ones,
 //! records them and serves them: `drive/acts.rs` is what each has to come to and who does it, `drive/timer.rs` wakes
-//! them, `drive/pace.rs` says when they begin, and `drive/relay.rs` is a network of longer wires. `args.rs` is the command line, and the manual pages come from it. `load.rs` reads files and `output.rs` makes
-//! them; `operator.rs` is the way to the daemon.
+//! them, `drive/pace.rs` says when they begin, and `drive/relay.rs` is a network of longer wires. `args.rs` is the
+//! command line, and the manual pages come from it. `load.rs` reads files and `output.rs` makes them; `operator.rs` is
+//! the way to the daemon.
 //!
 //! # Limits
 //! * [`FILE_BYTES_MAX`] of a file are read, and as many calls together as `trunkline_insight::fleet::CALLS_MAX`.

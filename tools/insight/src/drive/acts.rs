@@ -74,7 +74,7 @@ pub struct CallPlan {
 
 /// A host that makes calls.
 #[derive(Debug)]
-pub struct Caller {
+pub struct DrivenCaller {
     /// To the servers, through its daemon, by each of the wires.
     pub across: Vec<Client>,
     /// To the servers of its daemon.
@@ -87,7 +87,7 @@ pub struct Acts {
     /// By number.
     pub calls: Vec<CallPlan>,
     /// Who makes them.
-    pub callers: Vec<Caller>,
+    pub callers: Vec<DrivenCaller>,
     /// To the servers of the other daemon, through that one.
     pub below: Client,
     below_max: u32,
@@ -100,7 +100,7 @@ pub struct Acts {
 
 impl Acts {
     /// Of these calls, with callers and a client as the fields of these names have them.
-    pub fn new(calls: Vec<CallPlan>, callers: Vec<Caller>, below: Client) -> Self {
+    pub fn new(calls: Vec<CallPlan>, callers: Vec<DrivenCaller>, below: Client) -> Self {
         let (timer, began) = (Timer::start(), Instant::now());
         let below_max = calls.iter().map(|call| call.below).max().unwrap_or(0);
         let [way_back_ns, below_failed] = Default::default();

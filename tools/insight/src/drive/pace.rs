@@ -1,7 +1,7 @@
 //! In which order calls begin, and when.
 //!
-//! Not each as long after the one before as another: a call that costs the processors more has more of the time, so that
-//! at no time they have more to do than at another.
+//! Not each as long after the one before as another: a call that costs the processors more has more of the time, so
+//! that at no time they have more to do than at another.
 
 use super::acts::CallPlan;
 use std::time::Duration;

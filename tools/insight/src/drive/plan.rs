@@ -1,7 +1,7 @@
 //! Which calls are made after those of a file, and what each has to come to.
 
 use super::acts::{CallPlan, REQUEST_BYTES_MIN};
-use super::wires::Wires;
+use super::wires::WireLengths;
 use crate::args::DriveArgs;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ const ABOVE_MAX: u16 = 64;
 const DAEMONS_OWN: [&str; 2] = ["/trunkline.", "/grpc."];
 
 /// What the calls of a file have to come to, through wires that fit.
-pub(super) fn plans(fleet: &Fleet, args: &DriveArgs) -> (Vec<CallPlan>, Wires) {
+pub(super) fn plans(fleet: &Fleet, args: &DriveArgs) -> (Vec<CallPlan>, WireLengths) {
     let mut calls = calls(fleet, args);
-    let wires = Wires::of(calls.iter().map(|call| call.wire));
+    let wires = WireLengths::of(calls.iter().map(|call| call.wire));
     for call in &mut calls {
         let carried = wires.nearest(call.wire);
         // What of the wire is missing, the caller has before it publishes; what is too much, it has not.
@@ -160,7 +160,7 @@ mod tests {
         let (plans, wires) = plans(&fleet, &args(&["--plant", "--time-scale", "20"]));
         let got: f64 = plans.iter().map(|plan| (plan.holds + wires.time(plan.route)).as_secs_f64()).sum();
         assert!((got / wanted - 1.0).abs() < 0.01, "{got} s of {wanted} s");
-        let wire = |time: fn(&CallPlan, &Wires) -> Duration| -> f64 {
+        let wire = |time: fn(&CallPlan, &WireLengths) -> Duration| -> f64 {
             plans.iter().map(|plan| time(plan, &wires).as_secs_f64()).sum()
         };
         let part = wire(|plan, wires| wires.time(plan.route)) / wire(|plan, _| plan.wire);

@@ -14,7 +14,7 @@ const THERE: f64 = 0.55;
 
 /// Wires by number: 0 is the machine's own.
 #[derive(Debug)]
-pub(super) struct Wires {
+pub(super) struct WireLengths {
     relays: usize,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Carried {
     pub back: Duration,
 }
 
-impl Wires {
+impl WireLengths {
     /// Such as calls with these wires need.
     pub fn of(wanted: impl Iterator<Item = Duration>) -> Self {
         let longest = wanted.max().unwrap_or_default();
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn the_nearest_wire_carries() {
         let longest = Duration::from_secs(14);
-        let wires = Wires::of([Duration::ZERO, longest].into_iter());
+        let wires = WireLengths::of([Duration::ZERO, longest].into_iter());
         assert_eq!(
             wires.nearest(Duration::ZERO),
             Carried { route: 0, time: Duration::ZERO, back: Duration::ZERO }
@@ -89,7 +89,7 @@ mod tests {
             let times = wires.times()[route - 1];
             assert_eq!((times[0] + times[1], times[1]), (time, back));
         }
-        assert!(Wires::of([Duration::ZERO].into_iter()).times().is_empty());
-        assert_eq!(Wires::of([Duration::from_secs(86_400)].into_iter()).times().len(), RELAYS_MAX);
+        assert!(WireLengths::of([Duration::ZERO].into_iter()).times().is_empty());
+        assert_eq!(WireLengths::of([Duration::from_secs(86_400)].into_iter()).times().len(), RELAYS_MAX);
     }
 }
