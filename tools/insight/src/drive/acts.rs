@@ -38,6 +38,13 @@ const TREE_CALLS: u32 = 16;
 const LARGE_BYTES: usize = 64 << 10;
 /// What is left of its work when it begins to wait: what it takes to wake up and answer is part of it.
 const WORK_LEFT: Duration = Duration::from_micros(20);
+/// What it takes to answer, and for each KiB of the answer, is part of it, too.
+const ANSWER_WORK: Duration = Duration::from_micros(8);
+const ANSWER_WORK_KIB: Duration = Duration::from_nanos(200);
+/// Calls that are refused before the others are made, for each thread that runs handlers: behind a handler of some time
+/// all tell what they take, so the first refuse late.
+const REFUSED: usize = 32;
+const REFUSED_AFTER: Duration = Duration::from_millis(1);
 
 /// What a call has to come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +205,19 @@ impl Acts {
         }
     }
 
-    /// Makes a first small and a first large call by each wire, so that the connections are there.
+    /// Makes a call that the servers of the file's methods refuse.
+    async fn refused(&self) {
+        let Some((caller, plan)) = self.callers.first().zip(self.calls.first()) else { return };
+        let path =
+            plan.path.rsplit_once('/').map_or_else(String::new, |(service, _)| format!("{service}/Refused"));
+        exchange(&caller.across[0], &path, vec![u8::MAX; REQUEST_BYTES_MIN], REACH_MAX, false).await;
+    }
+
+    /// Makes a first small and a first large call by each wire, so that the connections are there, and calls that the
+    /// file's servers refuse.
+    ///
+    /// # Errors
+    /// How one ended.
     pub async fn connect(&self) -> Result<(), Code> {
         let across = self.callers.iter().flat_map(|caller| &caller.across);
         let one = |(client, bytes)| exchange(client, BELOW, vec![0; bytes], REACH_MAX, false);
@@ -209,6 +228,8 @@ impl Acts {
                 return Err(code);
             }
         }
+        let mut under_way: FuturesUnordered<_> = (0..REFUSED).map(|_| self.refused()).collect();
+        while under_way.next().await.is_some() {}
         Ok(())
     }
 
@@ -220,6 +241,7 @@ impl Acts {
     /// Handles a call of a method of the file.
     async fn serve(&self, number: usize, due_ns: u64, mut responder: Responder, worked: &Worked) {
         let Some(plan) = self.calls.get(number) else {
+            self.until(Instant::now() + REFUSED_AFTER).await;
             let status = Status::invalid_argument("the request names no call of the file that is driven");
             return fail(responder, &status).await;
         };
@@ -230,7 +252,9 @@ impl Acts {
         let message = if plan.code == Code::Ok { vec![0; plan.answer_bytes] } else { Vec::new() };
         let is_cancelled = plan.code == Code::Cancelled;
         let left = if is_cancelled { Duration::ZERO } else { WORK_LEFT };
-        worked.until(plan.works.saturating_sub(left)).await;
+        let answers = ANSWER_WORK + ANSWER_WORK_KIB * u32::try_from(message.len() >> 10).unwrap_or(0);
+        let works = plan.works.saturating_sub(answers);
+        worked.until(works.saturating_sub(left)).await;
         if is_cancelled {
             // The caller gives up when it hears of a handler, which is dropped then: only so it says what it took.
             let _gone = responder.send_headers(&Metadata::new()).await;
@@ -238,7 +262,7 @@ impl Acts {
         }
         let way_back_ns = self.way_back_ns.load(Ordering::Relaxed);
         self.until(self.began + Duration::from_nanos(due_ns.saturating_sub(way_back_ns))).await;
-        worked.until(plan.works).await;
+        worked.until(works).await;
         match plan.code {
             Code::Ok => answer(responder, message).await,
             code => {

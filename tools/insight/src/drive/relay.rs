@@ -61,7 +61,7 @@ struct Pipe {
 }
 
 impl Relays {
-    /// One for each of these times.
+    /// One for each of these times; no thread without any.
     ///
     /// # Errors
     /// What the kernel says.
@@ -77,6 +77,9 @@ impl Relays {
         let addresses: io::Result<Vec<_>> =
             listeners.iter().map(|(listener, _)| listener.local_addr()).collect();
         let addresses = addresses?;
+        if addresses.is_empty() {
+            return Ok(Self { addresses, shared });
+        }
         let own = Arc::clone(&shared);
         std::thread::spawn(move || own.write());
         let next = listeners.len() as u64;
