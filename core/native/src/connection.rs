@@ -1,17 +1,22 @@
-//! One connection: what it is made of, how bytes and time go in.
+//! One connection: the owners it is made of, and what of it is read, written and timed.
 
-use crate::checksum::Check;
+use crate::announced::AnnouncedNames;
+use crate::body::Chunk;
+use crate::caller::CALLERS_MAX;
+use crate::ending::Ending;
 use crate::event::Event;
 use crate::frame_type::FrameType;
+use crate::handshake::Handshake;
 use crate::hello::{AwaitHello, Peer};
 use crate::input::Input;
 use crate::keepalive::{Due, Keepalive};
-use crate::methods::Methods;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{CallSent, Outgoing};
+use crate::reader::{FrameReader, Placement, Reading};
+use crate::stream::Stream;
+use crate::stream_id::StreamIds;
 use crate::table::Streams;
-use crate::wire::Header;
-use crate::{Config, Features, Limits, Notice, ProtocolError, Side, StreamId};
-use std::collections::VecDeque;
+use crate::window::{ReceiveWindow, Windows};
+use crate::{Config, Features, Limits, Notice, ProtocolError, Side, Unsound};
 use std::sync::Arc;
 use trunkline_call::{Code, Instant};
 
@@ -28,92 +33,23 @@ use trunkline_call::{Code, Instant};
 /// let written = socket.write_vectored(chunks)?;
 /// connection.transmitted(written);
 /// ```
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Debug)]
 pub struct Connection {
-    #[serde(skip)]
     pub(crate) config: Arc<Config>,
     /// What this side announced: the configured limits, within what the format allows.
     pub(crate) limits: Limits,
-    pub(crate) side: Side,
-    /// Consumed by the peer's HELLO, which leaves `peer`.
-    pub(crate) hello: Option<AwaitHello>,
-    pub(crate) peer: Option<Peer>,
+    pub(crate) handshake: Handshake,
     pub(crate) streams: Streams,
-    /// Streams ever opened here; the next id follows from it.
-    pub(crate) opened: u64,
-    /// The newest stream the peer opened; zero before the first.
-    pub(crate) newest_taken: u32,
-    /// Methods announced here, and there.
-    pub(crate) methods_made: Methods,
-    pub(crate) methods_taken: Methods,
-    /// Callers named here, and there.
-    #[serde(default)]
-    pub(crate) callers_made: u16,
-    #[serde(default)]
-    pub(crate) callers_taken: u16,
+    /// Methods and callers named here.
+    pub(crate) made: AnnouncedNames,
+    /// Methods and callers named there.
+    pub(crate) taken: AnnouncedNames,
     pub(crate) outgoing: Outgoing,
-    pub(crate) receive_window: ReceiveWindow,
-    pub(crate) reading: Reading,
-    /// The checksum of the frame whose body is being read or skipped.
-    pub(crate) check: Option<Check>,
-    /// The beginning of a frame whose rest has not come.
-    #[serde(with = "serde_bytes")]
-    pub(crate) carry: Vec<u8>,
-    pub(crate) notices: VecDeque<Notice>,
-    /// A command was refused for a full queue: say so when there is room.
-    pub(crate) queue_refused: bool,
+    pub(crate) reader: FrameReader,
+    pub(crate) window: ReceiveWindow,
     pub(crate) keepalive: Keepalive,
     pub(crate) ending: Ending,
-    #[serde(skip)]
-    pub(crate) failed: Option<ProtocolError>,
-    pub(crate) ignored_frames: u64,
-    /// When what is being written was shown: just before it went to the kernel.
-    #[serde(skip)]
-    pub(crate) shown_at: Instant,
 }
-
-/// What the bytes to come are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Reading {
-    /// A frame.
-    Frame,
-    /// Bytes of a message.
-    Body { stream: StreamId, left: u32 },
-    /// Bytes nobody wants any more.
-    Skip { left: u32 },
-}
-
-/// How far the connection is on its way out.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Ending {
-    /// This side said GO-AWAY: calls opened above this stream are not taken; open ones end by the instant.
-    pub said: Option<(u32, Instant)>,
-    /// The peer said it.
-    pub heard: bool,
-    /// CLOSE is queued: nothing follows.
-    pub closed: bool,
-}
-
-/// What the peer may still send on the connection, and what it has not been told it may.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct ReceiveWindow {
-    pub left: u64,
-    pub unreturned: u32,
-}
-
-/// Message bytes the connection's windows hold, apart from the streams' own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Windows {
-    /// This side may send.
-    pub send_bytes: u64,
-    /// The peer may send.
-    pub receive_bytes: u64,
-    /// Handed up, and not yet given back to the peer.
-    pub unreturned_bytes: u32,
-}
-
-/// What a connection keeps for the next cut frame: most are short, and thousands of connections are idle.
-const CARRY_KEEP_BYTES: usize = 1024;
 
 /// Bytes of answers (PONG, WINDOW, refusals) that may wait beyond the send queue's limit. They cannot be refused, so a
 /// peer that makes us answer and never reads is cut off here.
@@ -136,31 +72,30 @@ impl Connection {
         let limits = config.limits.within_bounds();
         let hello = outgoing.hello(|out| AwaitHello::start(&config, &limits, now, out));
         Self {
-            side,
-            hello: Some(hello),
-            peer: None,
-            streams: Streams::new(),
-            opened: 0,
-            newest_taken: 0,
-            methods_made: Methods::default(),
-            methods_taken: Methods::default(),
-            callers_made: 0,
-            callers_taken: 0,
+            handshake: Handshake::Awaiting(hello),
+            streams: Streams::new(StreamIds::new(side)),
+            made: AnnouncedNames::default(),
+            taken: AnnouncedNames::default(),
             outgoing,
-            receive_window: ReceiveWindow { left: limits.connection_window_bytes.into(), unreturned: 0 },
-            reading: Reading::Frame,
-            check: None,
-            carry: Vec::new(),
-            notices: VecDeque::new(),
-            queue_refused: false,
+            reader: FrameReader::new(),
+            window: ReceiveWindow::new(limits.connection_window_bytes),
             keepalive: Keepalive::new(config.keepalive_ns, config.keepalive_timeout_ns, now),
             ending: Ending::default(),
-            failed: None,
-            ignored_frames: 0,
-            shown_at: now,
             limits,
             config,
         }
+    }
+
+    /// Goes on with a connection that was read back, under the settings of this process. What was announced to the peer
+    /// stays.
+    ///
+    /// # Errors
+    /// [`Unsound`] if the state cannot be that of a connection.
+    pub fn take_up(mut self, config: Arc<Config>) -> Result<Self, Unsound> {
+        self.keepalive.set_times(config.keepalive_ns, config.keepalive_timeout_ns);
+        self.config = config;
+        self.audit().map_or(Ok(()), |why| Err(Unsound(why)))?;
+        Ok(self)
     }
 
     /// Puts the beginning of a cut frame to the front of the read buffer and returns its length: read behind it.
@@ -168,12 +103,7 @@ impl Connection {
     /// # Panics
     /// If `buffer` is shorter than [`crate::INPUT_BYTES_MIN`].
     pub fn resume(&mut self, buffer: &mut [u8]) -> usize {
-        assert!(buffer.len() >= crate::INPUT_BYTES_MIN, "read buffer is shorter than a frame's longest head");
-        let count = self.carry.len();
-        buffer[..count].copy_from_slice(&self.carry);
-        self.carry.clear();
-        self.carry.shrink_to(CARRY_KEEP_BYTES);
-        count
+        self.reader.resume(buffer)
     }
 
     /// Takes bytes until something is worth telling; `None` when the input is used up (a cut frame is kept).
@@ -186,7 +116,7 @@ impl Connection {
         now: Instant,
         input: &mut Input<'a>,
     ) -> Result<Option<Event<'a>>, ProtocolError> {
-        if let Some(error) = &self.failed {
+        if let Some(error) = self.ending.failed() {
             return Err(error.clone());
         }
         if !input.is_empty() {
@@ -197,7 +127,7 @@ impl Connection {
                 Ok(Step::Event(event)) => return Ok(Some(event)),
                 Ok(Step::Quiet) => {}
                 Ok(Step::More) => {
-                    self.carry.extend_from_slice(input.take(usize::MAX));
+                    self.reader.keep(input);
                     return Ok(None);
                 }
                 Err(error) => return Err(self.fail(error)),
@@ -205,12 +135,36 @@ impl Connection {
         }
     }
 
+    /// The host has read `bytes` of what is [`Connection::wanted`] into place. Returns a [`Event::Chunk`] without bytes
+    /// if they complete the message.
+    ///
+    /// # Panics
+    /// If that is more than was wanted.
+    pub fn placed(&mut self, now: Instant, bytes: u32) -> Option<Event<'static>> {
+        if bytes == 0 {
+            return None;
+        }
+        self.keepalive.heard(now);
+        let Reading::Body { stream, left } = self.reader.reading else { panic!("no body is wanted") };
+        assert!(bytes <= left, "{bytes} bytes placed, {left} wanted");
+        let (tag, offset, last) = self.advance_body(stream, bytes)?;
+        last.then_some(Event::Chunk { stream, tag, offset, bytes: &[], last })
+    }
+
+    /// The socket took `bytes` of what [`Connection::poll_transmit`] showed.
+    ///
+    /// # Panics
+    /// If that is more than was shown.
+    pub fn transmitted(&mut self, bytes: usize) {
+        self.outgoing.take(bytes, &mut self.streams, self.config.queue_bytes_max);
+    }
+
     /// Does what the time demands: asks a silent peer whether it is there.
     ///
     /// # Errors
     /// [`ProtocolError`] when a time limit has passed (hello, keep-alive, drain).
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), ProtocolError> {
-        if let Some(error) = &self.failed {
+        if let Some(error) = self.ending.failed() {
             return Err(error.clone());
         }
         self.check_time(now).map_err(|error| self.fail(error))
@@ -219,35 +173,85 @@ impl Connection {
     /// There is a socket: the time of the peer's HELLO, and its silence, count from here. Until then its host is being
     /// asked for a connection, which has a limit of its own.
     pub fn connected(&mut self, now: Instant) {
-        if let Some(hello) = &mut self.hello {
-            hello.begin(&self.config, now);
-        }
+        self.handshake.connected(&self.config, now);
         self.keepalive.heard(now);
+    }
+
+    /// The socket is gone. Every open stream ends with a notice that says what is known of it, every shared body is
+    /// given back; the connection is of no further use.
+    ///
+    /// A call opened here was *not executed* if the last byte of its CALL and first message never reached the socket:
+    /// a peer starts no handler before it has both (docs/native-protocol.md, "At most once"). Else it is *unknown*.
+    pub fn lost(&mut self) {
+        self.outgoing.lost(&mut self.streams);
+        self.ending.lost();
     }
 
     /// When `handle_timeout` has something to do next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        if self.failed.is_some() {
+        if self.ending.failed().is_some() {
             return None;
         }
-        let hello = self.hello.as_ref().map(|hello| hello.give_up_at);
-        let drain = self.ending.said.map(|(_, until)| until).filter(|_| self.streams.len() > 0);
-        [hello, drain, self.keepalive.next_timeout()].into_iter().flatten().min()
+        let drain = self.ending.give_up_at().filter(|_| self.streams.len() > 0);
+        [self.handshake.give_up_at(), drain, self.keepalive.next_timeout()].into_iter().flatten().min()
     }
 
     /// What happened to what was sent, oldest first. Ask after every `handle_*` and `transmitted`.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        self.outgoing.poll_notice()
+    }
+
+    // LIFE: 11
+    /// What to write next, in order: about `max_bytes`, and at least one frame if there is one. A gather list may use
+    /// any number of chunks from the front. Give no other command until [`Connection::transmitted`] says what was taken
+    /// — or do: what is added later is not counted as shown.
+    pub fn poll_transmit(&mut self, now: Instant, max_bytes: usize) -> impl Iterator<Item = Chunk<'_>> {
+        let stream_bytes_max = self.config.stream_queue_bytes_max;
+        self.outgoing.schedule(now, &mut self.streams, max_bytes as u64, stream_bytes_max);
+        self.outgoing.show(now)
+    }
+
+    /// A call opened here whose first message has reached the socket. Each once; ask after [`Connection::transmitted`].
+    pub fn poll_sent(&mut self) -> Option<CallSent> {
+        self.outgoing.poll_sent()
+    }
+
+    /// Whether there is something to write now.
+    pub fn wants_write(&self) -> bool {
+        self.outgoing.has_work()
+    }
+
+    /// Bytes that have not reached the socket, shared ranges and blocked streams included.
+    pub fn send_queue_bytes(&self) -> u64 {
+        self.outgoing.bytes()
+    }
+
+    /// Where the next bytes of the socket belong, if they belong to a long message: the host may read them straight
+    /// into place instead of into the read buffer, and report it with [`Connection::placed`]. Ask when the input is
+    /// used up.
+    pub fn wanted(&self) -> Option<Placement> {
+        let (stream, bytes) = self.reader.wanted()?;
+        if self.ending.failed().is_some() {
+            return None;
+        }
+        let found = self.streams.find(stream)?;
+        let offset = found.partial?.received;
+        Some(Placement { stream, tag: found.tag, offset, bytes })
     }
 
     /// Whether frames have checksums.
     pub fn has_checksums(&self) -> bool {
-        self.peer.as_ref().is_some_and(|peer| peer.features.contains(Features::CHECKSUM))
+        self.handshake.has(Features::CHECKSUM)
+    }
+
+    /// Whether calls say who makes them: both sides offered it.
+    pub fn names_callers(&self) -> bool {
+        self.handshake.has(Features::CALLERS)
     }
 
     /// Who the peer is; `None` before its HELLO.
     pub fn peer(&self) -> Option<&Peer> {
-        self.peer.as_ref()
+        self.handshake.peer()
     }
 
     /// What this side announced.
@@ -262,45 +266,55 @@ impl Connection {
 
     /// Flow control of the connection as it stands.
     pub fn windows(&self) -> Windows {
-        let ReceiveWindow { left, unreturned } = self.receive_window;
+        let ReceiveWindow { left, unreturned } = self.window;
         Windows { send_bytes: self.outgoing.window(), receive_bytes: left, unreturned_bytes: unreturned }
     }
 
     /// Whether everything has ended after GO-AWAY: no stream is open and nothing waits to be sent.
     pub fn is_drained(&self) -> bool {
-        (self.ending.said.is_some() || self.ending.heard)
-            && self.streams.len() == 0
-            && self.send_queue_bytes() == 0
+        self.ending.is_said() && self.streams.len() == 0 && self.send_queue_bytes() == 0
     }
 
     /// Whether no new call will be taken here.
     pub fn is_draining(&self) -> bool {
-        self.failed.is_some() || self.ending.closed || self.ending.heard || self.ending.said.is_some()
+        self.ending.is_draining()
     }
 
     /// Frames that came for streams already gone: normal after a cancel, a fault if they are many.
     pub fn ignored_frames(&self) -> u64 {
-        self.ignored_frames
+        self.reader.ignored_frames
+    }
+
+    /// Whether it can go on elsewhere: it has not failed.
+    pub fn can_move(&self) -> bool {
+        self.ending.failed().is_none()
+    }
+
+    /// What is wrong with it: which count disagrees with what it counts, or is none a connection can have.
+    pub fn audit(&self) -> Option<&'static str> {
+        let checks = [
+            (self.limits == self.limits.within_bounds(), "limits"),
+            (!matches!(self.handshake, Handshake::Failed), "handshake"),
+            (self.window.is_sound(), "receive window"),
+            (self.outgoing.is_sound(&self.streams), "queues"),
+            (self.streams.iter().all(Stream::is_sound), "stream"),
+            (self.streams.ids.opened <= u64::MAX / 4, "streams opened"),
+            (self.made.callers.max(self.taken.callers) <= CALLERS_MAX, "callers"),
+        ];
+        let unsound = checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what);
+        unsound.or_else(|| self.reader.audit(|stream| self.streams.find(stream)?.partial))
     }
 
     /// Records an error and queues the CLOSE that tells the peer.
-    pub(crate) fn fail(&mut self, error: ProtocolError) -> ProtocolError {
-        if !self.ending.closed {
-            let code = if error.is_corruption() { Code::DataLoss } else { Code::Internal };
-            self.close(code, &error.to_string());
-        }
-        self.failed = Some(error.clone());
+    fn fail(&mut self, error: ProtocolError) -> ProtocolError {
+        let code = if error.is_corruption() { Code::DataLoss } else { Code::Internal };
+        self.close(code, &error.to_string());
+        self.ending.fail(error.clone());
         error
     }
 
-    /// Queues a frame of the connection.
-    pub(crate) fn control(&mut self, frame: FrameType, code: u16, stream: u32, body: &[u8]) {
-        let header = Header { frame, flags: 0, code, stream, length: body.len() as u32 };
-        self.outgoing.control(header, body);
-    }
-
     fn step<'a>(&mut self, input: &mut Input<'a>) -> Result<Step<'a>, ProtocolError> {
-        match self.reading {
+        match self.reader.reading {
             Reading::Frame => {
                 let limit = self.config.queue_bytes_max + ANSWER_BYTES_MAX;
                 let queued_bytes = self.outgoing.prompt_own_bytes();
@@ -315,16 +329,16 @@ impl Connection {
     }
 
     fn check_time(&mut self, now: Instant) -> Result<(), ProtocolError> {
-        if self.hello.as_ref().is_some_and(|hello| hello.give_up_at <= now) {
+        if self.handshake.give_up_at().is_some_and(|at| at <= now) {
             return Err(ProtocolError::HelloTimeout { after_ns: self.config.hello_timeout_ns });
         }
-        if self.ending.said.is_some_and(|(_, until)| until <= now) && self.streams.len() > 0 {
+        if self.ending.give_up_at().is_some_and(|until| until <= now) && self.streams.len() > 0 {
             return Err(ProtocolError::DrainTimeout { after_ns: self.config.drain_timeout_ns });
         }
         match self.keepalive.handle_timeout(now) {
             Due::Nothing => {}
-            Due::Ask if self.hello.is_some() => {}
-            Due::Ask => self.control(FrameType::Ping, 0, 0, &now.0.to_le_bytes()),
+            Due::Ask if self.handshake.is_awaited() => {}
+            Due::Ask => self.outgoing.control(FrameType::Ping, 0, 0, &now.0.to_le_bytes()),
             Due::GiveUp => {
                 return Err(ProtocolError::PeerSilent { after_ns: self.config.keepalive_timeout_ns });
             }

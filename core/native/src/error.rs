@@ -130,6 +130,11 @@ impl ProtocolError {
     }
 }
 
+/// The state that was handed over contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the state of a connection is unsound: {0}")]
+pub struct Unsound(pub &'static str);
+
 /// Why a command was not taken. Nothing was queued; a body stays with the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {

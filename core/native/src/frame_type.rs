@@ -44,6 +44,10 @@ pub enum FrameType {
     Caller = 18,
 }
 
+/// What every MESSAGE costs its windows beside its bytes, so that a flood of empty messages is bounded too. Calls are
+/// bounded by the limit on streams, outcomes by one per stream: they cost their bytes alone.
+pub const MESSAGE_COST_BYTES: u32 = 64;
+
 /// Flag bits. A type allows some of them ([`FrameType::flags_allowed`]); any other is a protocol error.
 pub(crate) mod flag {
     /// The sender's side of the stream is complete with this frame's message.
@@ -110,6 +114,11 @@ impl FrameType {
     /// Whether the body is (a part of) a message, under flow control.
     pub(crate) fn carries_message(self) -> bool {
         matches!(self, Self::Call | Self::Message | Self::Result | Self::Segment)
+    }
+
+    /// What a frame with a message costs its windows beside the bytes in it.
+    pub(crate) fn cost_bytes(self) -> u32 {
+        if self == Self::Message { MESSAGE_COST_BYTES } else { 0 }
     }
 
     /// Whether the frame belongs to a stream; the others are the connection's (WINDOW may be either).

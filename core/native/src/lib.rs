@@ -6,15 +6,22 @@
 //! have agreed on, and the owner's own name for a call (`tag`) comes back with every event. The bytes are specified in
 //! docs/native-protocol.md; tests read the examples there.
 //!
-//! # The way of the data
-//! In: `connection.rs` takes input apart by `receive.rs` (frames with a message) and `control.rs` (the others). A small
-//! frame becomes one [`Event`] that borrows its body from the read buffer: no copy, no allocation. A long message is
-//! announced with its length, then arrives in chunks, or is read by the host from the socket straight into place
-//! ([`Connection::wanted`]).
+//! # Who owns what
+//! A [`Connection`] joins owners that do not know each other; only `connection.rs`, `receive.rs` and `command.rs` see
+//! two of them. `handshake.rs`: whether the sides have met, and on what. `announced.rs`: methods and callers that one
+//! side has named, a value for each direction. `table.rs`: the streams (`stream.rs`) and their ids. `reader.rs`: what
+//! the bytes to come are. `window.rs`: what the peer may send on the connection. `outgoing.rs`: what waits to be sent,
+//! and what became of it. `keepalive.rs`, `ending.rs`: silence, and the way out.
 //!
-//! Out: `command.rs` (calls) and `connection_command.rs` check a command and hand a frame to `outgoing.rs`, which lets
-//! small frames go at once (`lane.rs`) and large bodies in turn, one segment each. `transmit.rs` shows the gather list;
-//! bodies in an application's memory are only named in it ([`SharedRange`]).
+//! # The way of the data
+//! In: `frame.rs` takes a frame apart and says what is wrong with it by itself; `receive.rs` asks the owners whether it
+//! may come now, and what it means. A small frame becomes one [`Event`] that borrows its body from the read buffer: no
+//! copy, no allocation. A long message is announced with its length, then arrives in chunks, or is read by the host
+//! from the socket straight into place ([`Connection::wanted`]).
+//!
+//! Out: `command.rs` checks a command and hands a frame to `outgoing.rs`, which lets small frames go at once
+//! (`lane.rs`) and large bodies in turn, one segment each. [`Connection::poll_transmit`] shows the gather list; bodies
+//! in an application's memory are only named in it ([`SharedRange`]).
 //!
 //! # Invariants
 //! * Bytes from the peer never panic, never allocate by a claim, and end in an event or a [`ProtocolError`] that names
@@ -29,18 +36,20 @@
 //! [`Refused`] and a peer's frame is a [`ProtocolError`], except one call too many, which is refused as a call.
 #![forbid(unsafe_code)]
 
+mod announced;
 mod body;
 mod caller;
 mod checksum;
 mod command;
 mod config;
 mod connection;
-mod connection_command;
-mod control;
+mod ending;
 mod error;
 mod event;
+mod frame;
 mod frame_type;
 mod handover;
+mod handshake;
 mod head;
 mod hello;
 mod input;
@@ -49,27 +58,27 @@ mod lane;
 mod methods;
 mod outgoing;
 mod probe;
+mod reader;
 mod receive;
 mod stream;
 mod stream_id;
 mod table;
-mod transmit;
 mod window;
 mod wire;
 
 pub use body::{Body, Chunk, Payload, SharedRange};
 pub use command::{Failure, NewCall, Outcome};
 pub use config::{Config, Features, Limits, Side};
-pub use connection::{Connection, Windows};
-pub use error::{ProtocolError, Refused};
+pub use connection::Connection;
+pub use error::{ProtocolError, Refused, Unsound};
 pub use event::{
     Arriving, CallerNumber, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer,
 };
-pub use frame_type::FrameType;
-pub use handover::Unsound;
+pub use frame_type::{FrameType, MESSAGE_COST_BYTES};
 pub use hello::Peer;
 pub use input::{INPUT_BYTES_MIN, Input};
+pub use outgoing::CallSent;
 pub use probe::{PROBE, PROBE_END, Probed};
-pub use stream::MESSAGE_COST_BYTES;
-pub use transmit::{CallSent, Placement};
+pub use reader::Placement;
+pub use window::Windows;
 pub use wire::{HEADER_BYTES, Header, PREAMBLE};

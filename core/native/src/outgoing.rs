@@ -6,20 +6,27 @@
 //! asks for more. A write takes the rest of a cut bulk frame, then the whole prompt lane, then bulk frames: so a small
 //! message waits for at most one segment, however much is queued.
 
-use crate::Notice;
 use crate::body::{Body, Chunk, Store};
 use crate::frame_type::FrameType;
 use crate::head::Head;
 use crate::lane::{Lane, Left};
-use crate::stream::{CallEnd, Pending, State, Stream, Turn, cost_bytes};
+use crate::stream::{CallEnd, Pending, State, Stream, Turn};
 use crate::table::Streams;
-use crate::wire::Header;
-use crate::{SharedRange, StreamId};
+use crate::wire::{Header, WINDOW_SUM_MAX};
+use crate::{Notice, Refused, SharedRange, StreamId};
 use std::collections::VecDeque;
 use trunkline_call::Instant;
 
-/// Windows beyond this are a peer's counting error. One full grant on top of one full window fits.
-pub(crate) const WINDOW_SUM_MAX: u64 = 1 << 32;
+/// A call whose first message is at the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSent {
+    /// The owner's name for it.
+    pub tag: u64,
+    /// When the write began that took its last byte.
+    pub at: Instant,
+    /// Nothing was written behind it.
+    pub is_last: bool,
+}
 
 /// The sending half of a connection.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -44,6 +51,15 @@ pub(crate) struct Outgoing {
     /// The last byte the socket took was of the bulk lane.
     #[serde(skip)]
     ended_in_bulk: bool,
+    /// When what is being written was shown: just before it went to the kernel.
+    #[serde(skip)]
+    shown_at: Instant,
+    /// What happened to what was sent, oldest first. Handed over beside the queues.
+    #[serde(skip)]
+    pub notices: VecDeque<Notice>,
+    /// A command was refused for a full queue: say so when there is room. Handed over beside the queues.
+    #[serde(skip)]
+    pub refused: bool,
 }
 
 /// Messages up to this size leave whole, in order, in the prompt lane; longer ones are cut. At 10 Gbit/s one takes 13
@@ -74,7 +90,8 @@ impl Outgoing {
     }
 
     /// Sends a frame of the connection, or one of a stream that must not wait.
-    pub fn control(&mut self, header: Header, body: &[u8]) {
+    pub fn control(&mut self, frame: FrameType, code: u16, stream: u32, body: &[u8]) {
+        let header = Header { frame, flags: 0, code, stream, length: body.len() as u32 };
         self.prompt.append(None, true, |out| {
             out.extend(header.encode());
             out.extend(body);
@@ -88,11 +105,20 @@ impl Outgoing {
         result.expect("append calls its writer")
     }
 
+    /// Whether a command that carries a message is taken. If not, a notice will say when.
+    pub fn check_room(&mut self, bytes_max: u64) -> Result<(), Refused> {
+        if self.bytes() < bytes_max {
+            return Ok(());
+        }
+        self.refused = true;
+        Err(Refused::QueueFull { limit: bytes_max })
+    }
+
     /// Sends a frame with a message, or without one, in the stream's order.
     pub fn dispatch(&mut self, now: Instant, stream: &mut Stream, head: Head<'_>, body: Option<Body<'_>>) {
         let is_call = head.frame == FrameType::Call;
         let Some(body) = body else { return self.dispatch_bare(now, stream, head) };
-        let (cost, len) = (cost_bytes(head.frame), body.len());
+        let (cost, len) = (head.frame.cost_bytes(), body.len());
         let is_small = len <= WHOLE_BYTES_MAX.min(self.segment_bytes);
         if is_small && stream.is_clear() && self.charge(stream, cost + len).is_ok() {
             write_frame(&mut self.prompt, None, now, &head, body);
@@ -113,25 +139,19 @@ impl Outgoing {
     ///
     /// It may overtake the stream's frames in the bulk lane: the peer ignores those. Its CALL it cannot overtake,
     /// because that went through the prompt lane, too.
-    pub fn dispatch_last(
-        &mut self,
-        now: Instant,
-        stream: &mut Stream,
-        head: &Head<'_>,
-        notices: &mut VecDeque<Notice>,
-    ) {
-        self.purge(stream, notices);
+    pub fn dispatch_last(&mut self, now: Instant, stream: &mut Stream, head: &Head<'_>) {
+        self.purge(stream);
         self.prompt.append_head(None, true, head, |out| head.encode(now, None, 0, out));
     }
 
     /// Gives up everything that waits on a stream.
-    pub fn purge(&mut self, stream: &mut Stream, notices: &mut VecDeque<Notice>) {
+    pub fn purge(&mut self, stream: &mut Stream) {
         for pending in stream.queue.drain(..) {
             self.pending_bytes -= pending.bytes();
             if let Some(token) = pending.body().token()
                 && !self.bulk.finish_with(token)
             {
-                notices.push_back(Notice::BodyDone { token });
+                self.notices.push_back(Notice::BodyDone { token });
             }
         }
         stream.queued_bytes = 0;
@@ -151,36 +171,44 @@ impl Outgoing {
         }
     }
 
-    /// Fills the bulk lane up to `budget_bytes` (one frame at least) from the streams, in turn.
-    pub fn schedule(
-        &mut self,
-        now: Instant,
-        streams: &mut Streams,
-        budget_bytes: u64,
-        mut drained: impl FnMut(&mut Stream),
-    ) {
-        while self.bulk.len() < budget_bytes.max(1) {
+    /// What happened to what was sent, oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Something else the owner is to hear in this order.
+    pub fn notify(&mut self, notice: Notice) {
+        self.notices.push_back(notice);
+    }
+
+    /// Fills the bulk lane from the streams, in turn, until about `max_bytes` are there to be written (one frame at
+    /// least). Streams that were refused more are told of room when half of `stream_bytes_max` is free.
+    pub fn schedule(&mut self, now: Instant, streams: &mut Streams, max_bytes: u64, stream_bytes_max: u64) {
+        let budget_bytes = max_bytes.saturating_sub(self.prompt.len()).max(1);
+        while self.bulk.len() < budget_bytes {
             let Some(id) = self.ready.pop_front() else { return };
             let Some(stream) = streams.find_mut(id) else { continue };
-            match self.commit(now, stream) {
+            let committed = self.commit(now, stream);
+            let is_through = committed.is_ok() && stream.queue.is_empty();
+            match committed {
                 Err(Short::Stream) => stream.turn = Turn::Blocked,
                 Err(Short::Connection) => return self.ready.push_front(id),
-                Ok(()) if !stream.queue.is_empty() => self.ready.push_back(id),
-                Ok(()) => {
-                    stream.turn = Turn::Idle;
-                    drained(stream);
-                    if stream.state == State::Finishing {
-                        streams.remove(id);
-                    }
-                    continue;
-                }
+                Ok(()) if is_through => stream.turn = Turn::Idle,
+                Ok(()) => self.ready.push_back(id),
             }
-            drained(stream);
+            if stream.refused && stream.queued_bytes <= stream_bytes_max / 2 {
+                stream.refused = false;
+                self.notices.push_back(Notice::StreamWritable { stream: id, tag: stream.tag });
+            }
+            if is_through && stream.state == State::Finishing {
+                streams.remove(id);
+            }
         }
     }
 
     /// What to write next, in order.
     pub fn show(&mut self, now: Instant) -> impl Iterator<Item = Chunk<'_>> {
+        self.shown_at = now;
         self.shown_end = self.prompt.end();
         self.prompt.stamp(now);
         self.bulk.stamp(now);
@@ -189,11 +217,21 @@ impl Outgoing {
         first.chain(self.prompt.chunks(0, usize::MAX)).chain(self.bulk.chunks(cut, usize::MAX))
     }
 
-    /// Takes off what the socket took of what was shown, in the same order.
+    /// Takes off what the socket took of what was shown, in the same order. Who was refused is told of room when half
+    /// of `bytes_max` is free.
     ///
     /// # Panics
     /// If the socket took more than it was shown.
-    pub fn take(&mut self, mut count: usize, mut left: impl FnMut(Left)) {
+    pub fn take(&mut self, mut count: usize, streams: &mut Streams, bytes_max: u64) {
+        let notices = &mut self.notices;
+        let mut left = |left: Left| {
+            if let Some(token) = left.done {
+                notices.push_back(Notice::BodyDone { token });
+            }
+            if let Some(stream) = left.stream.and_then(|id| streams.find_mut(id)) {
+                stream.units = stream.units.saturating_sub(1);
+            }
+        };
         if self.bulk.is_front_cut() {
             count = self.bulk.take(count, self.bulk.front_end(), &mut left);
         }
@@ -202,20 +240,38 @@ impl Outgoing {
         self.ended_in_bulk = count > 0 || behind_cut == 0;
         count = self.bulk.take(count, u64::MAX, &mut left);
         assert_eq!(count, 0, "more bytes were written than were shown");
+        if self.refused && self.bytes() <= bytes_max / 2 {
+            self.refused = false;
+            self.notices.push_back(Notice::Writable);
+        }
     }
 
-    /// A call whose opening has reached the socket, by its owner's name, each once; and whether the last write ended
-    /// with it.
-    pub fn poll_sent(&mut self) -> Option<(u64, bool)> {
+    /// A call whose opening has reached the socket, each once.
+    pub fn poll_sent(&mut self) -> Option<CallSent> {
         let (prompt, bulk) = self.taken();
+        let at = self.shown_at;
         let sent = |calls: &mut VecDeque<(u64, u64)>, taken: u64| {
             calls.front().is_some_and(|(end, _)| *end <= taken).then(|| calls.pop_front())?
         };
         if let Some((end, tag)) = sent(&mut self.unsent_prompt, prompt) {
-            return Some((tag, end == prompt && !self.ended_in_bulk));
+            return Some(CallSent { tag, at, is_last: end == prompt && !self.ended_in_bulk });
         }
         let (end, tag) = sent(&mut self.unsent_bulk, bulk)?;
-        Some((tag, end == bulk && self.ended_in_bulk))
+        Some(CallSent { tag, at, is_last: end == bulk && self.ended_in_bulk })
+    }
+
+    /// The socket is gone, and with it all that waits. What is known of every stream is told, and every body given
+    /// back.
+    pub fn lost(&mut self, streams: &mut Streams) {
+        let (prompt, bulk) = self.taken();
+        for mut stream in streams.take_all() {
+            self.purge(&mut stream);
+            self.notices.extend(stream.ended(prompt, bulk));
+        }
+        let tokens = self.prompt.tokens().chain(self.bulk.tokens());
+        self.notices.extend(tokens.map(|token| Notice::BodyDone { token }));
+        let notices = std::mem::take(&mut self.notices);
+        *self = Self { notices, refused: self.refused, ..Self::default() };
     }
 
     /// Everything that has not reached the socket.
@@ -233,17 +289,13 @@ impl Outgoing {
         self.prompt.own_bytes() as u64
     }
 
-    pub fn prompt_bytes(&self) -> u64 {
-        self.prompt.len()
-    }
-
     /// Whether a write could be made now, given what the windows allow.
     pub fn has_work(&self) -> bool {
         !self.prompt.is_empty() || !self.bulk.is_empty() || !self.ready.is_empty()
     }
 
     /// The positions both lanes have reached at the socket: prompt, bulk.
-    pub fn taken(&self) -> (u64, u64) {
+    fn taken(&self) -> (u64, u64) {
         (self.prompt.taken(), self.bulk.taken())
     }
 
@@ -270,16 +322,6 @@ impl Outgoing {
             && self.unsent_bulk.iter().is_sorted_by_key(|(end, _)| *end)
     }
 
-    /// Every token of the lanes.
-    pub fn tokens(&self) -> impl Iterator<Item = u64> {
-        self.prompt.tokens().chain(self.bulk.tokens())
-    }
-
-    /// Forgets everything: the socket is gone.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     fn dispatch_bare(&mut self, now: Instant, stream: &mut Stream, head: Head<'_>) {
         if !stream.is_clear() {
             return self.queue(
@@ -303,7 +345,7 @@ impl Outgoing {
     fn dispatch_cut(&mut self, now: Instant, stream: &mut Stream, head: Head<'_>, body: Body<'_>) {
         let of_call = head.frame == FrameType::Call;
         let total = Some(body.len());
-        if stream.is_clear() && self.charge(stream, cost_bytes(head.frame)).is_ok() {
+        if stream.is_clear() && self.charge(stream, head.frame.cost_bytes()).is_ok() {
             self.prompt.append_head(None, true, &head, |out| head.encode(now, total, 0, out));
         } else {
             self.queue(stream, Pending::Frame { head: head.into_owned(), total, body: Store::Nothing });
@@ -340,7 +382,7 @@ impl Outgoing {
         let bytes = match stream.queue.front() {
             None => return Ok(()),
             Some(Pending::Frame { head, body, .. }) => {
-                let (cost, len) = (cost_bytes(head.frame), body.len());
+                let (cost, len) = (head.frame.cost_bytes(), body.len());
                 self.charge(stream, cost + len)?;
                 self.commit_frame(now, stream);
                 len

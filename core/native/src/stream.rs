@@ -1,9 +1,12 @@
 //! One call on one connection.
 
-use crate::StreamId;
 use crate::body::Store;
-use crate::frame_type::FrameType;
+use crate::frame::{Arrival, Then};
+use crate::frame_type::{FrameType, flag};
 use crate::head::Head;
+use crate::window::overrun;
+use crate::wire::{Header, WINDOW_SUM_MAX, check_window, field, out_of_place};
+use crate::{Limits, Notice, ProtocolError, Refused, StreamId};
 use std::collections::VecDeque;
 use trunkline_call::Execution;
 
@@ -73,14 +76,6 @@ pub(crate) struct Partial {
     pub then: Then,
 }
 
-/// What the last byte of a message means for its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Then {
-    More,
-    End,
-    Outcome,
-}
-
 /// Whether a stream is in the scheduler's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Turn {
@@ -112,10 +107,6 @@ pub(crate) enum Pending {
     Segments { body: Store, offset: u32, of_call: bool },
 }
 
-/// What every MESSAGE costs its windows beside its bytes, so that a flood of empty messages is bounded too. Calls are
-/// bounded by the limit on streams, outcomes by one per stream: they cost their bytes alone.
-pub const MESSAGE_COST_BYTES: u32 = 64;
-
 impl Stream {
     pub fn new(id: StreamId, state: State, method: u16, send_window: u32, receive_window: u32) -> Self {
         Self {
@@ -135,6 +126,190 @@ impl Stream {
             refused: false,
             call_end: CallEnd::Waiting,
         }
+    }
+
+    /// Whether a message frame may come on it now.
+    pub fn check_arrival(&self, arrival: &Arrival<'_>) -> Result<(), ProtocolError> {
+        let header = &arrival.header;
+        if header.frame == FrameType::Segment {
+            let Some(partial) = self.partial else {
+                return Err(out_of_place(header, "no message is in parts"));
+            };
+            if arrival.body_bytes > partial.total - partial.received {
+                return Err(field(header, "length", arrival.body_bytes.into(), "within the message's TOTAL"));
+            }
+            return Ok(());
+        }
+        if self.partial.is_some() {
+            return Err(out_of_place(header, "the message before it is not complete"));
+        }
+        if self.state == State::Received {
+            return Err(out_of_place(header, "its side of the stream is complete"));
+        }
+        let (is_result, is_made) = (header.frame == FrameType::Result, self.is_made());
+        if is_result && !is_made {
+            return Err(out_of_place(header, "only the serving side ends a call"));
+        }
+        if is_made && header.has(flag::END) {
+            return Err(out_of_place(header, "a response ends by its outcome"));
+        }
+        Ok(())
+    }
+
+    /// Takes a frame without a message: whether it may come now, and what it means for the request side.
+    pub fn handle_bare(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        if self.is_made() == matches!(header.frame, FrameType::HalfClose | FrameType::Cancel) {
+            return Err(out_of_place(header, "it is the other side's to say"));
+        }
+        match header.frame {
+            FrameType::Cancel | FrameType::Error => {}
+            _ if self.partial.is_some() => {
+                return Err(out_of_place(header, "the message before it is not complete"));
+            }
+            FrameType::HalfClose if self.state == State::Received => {
+                return Err(out_of_place(header, "its side of the stream is complete"));
+            }
+            FrameType::HalfClose => self.state = State::Received,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a message frame's bytes off the peer's window.
+    pub fn charge(&mut self, arrival: &Arrival<'_>) -> Result<(), ProtocolError> {
+        let left = self.receive_window;
+        let after = left.checked_sub(arrival.cost_bytes());
+        self.receive_window =
+            after.ok_or_else(|| overrun(arrival, "cost against the stream's window", left))?;
+        Ok(())
+    }
+
+    /// A message begins that arrives in parts.
+    pub fn begin_parts(&mut self, total: u32, then: Then) {
+        self.partial = Some(Partial { total, received: 0, then });
+        if then == Then::Outcome {
+            self.state = State::Sent;
+        }
+    }
+
+    /// Counts bytes of the message in parts as arrived: the offset of the first, and what the last byte means, if it
+    /// has come. `None`: no message is in parts.
+    pub fn receive(&mut self, count: u32) -> Option<(u32, Option<Then>)> {
+        let partial = self.partial.as_mut()?;
+        let offset = partial.received;
+        partial.received += count;
+        let then = (partial.received == partial.total).then_some(partial.then);
+        if then.is_some() {
+            self.partial = None;
+        }
+        Some((offset, then))
+    }
+
+    /// The peer's side is complete.
+    pub fn end_request(&mut self) {
+        if self.state == State::Receiving {
+            self.state = State::Received;
+        }
+    }
+
+    /// The peer lets this side send more.
+    pub fn handle_window(&mut self, header: &Header, bytes: u32) -> Result<(), ProtocolError> {
+        self.send_window += u64::from(bytes);
+        check_window(header, self.send_window)
+    }
+
+    /// The peer may send `bytes` more. Returns what it is to be told, if that is worth a frame.
+    #[must_use]
+    pub fn grant(&mut self, bytes: u32, threshold: u32) -> Option<u32> {
+        if matches!(self.state, State::Received | State::Finishing) {
+            return None;
+        }
+        let room = WINDOW_SUM_MAX - self.receive_window - u64::from(self.ungranted);
+        self.ungranted += (u64::from(bytes).min(room) as u32).min(Limits::WINDOW_BYTES_MAX - self.ungranted);
+        if self.ungranted < threshold {
+            return None;
+        }
+        let told = std::mem::take(&mut self.ungranted);
+        self.receive_window += u64::from(told);
+        Some(told)
+    }
+
+    /// The peer may finish a message of which at most `bytes` have yet to come. Returns what it is to be told for that,
+    /// and what of it was granted ahead.
+    pub fn make_room(&mut self, bytes: u32) -> Option<(u32, u32)> {
+        let bytes = bytes.min(Limits::WINDOW_BYTES_MAX);
+        let missing = u64::from(bytes).saturating_sub(self.receive_window) as u32;
+        if missing == 0 || matches!(self.state, State::Received | State::Finishing) {
+            return None;
+        }
+        let ahead = missing.saturating_sub(self.ungranted);
+        let told = ahead + std::mem::take(&mut self.ungranted);
+        self.receive_window += u64::from(told);
+        Some((told, ahead))
+    }
+
+    /// Whether a message may be sent. If not for a full queue, it is to be told when there is room.
+    pub fn may_send(&mut self, queue_bytes_max: u64) -> Result<(), Refused> {
+        if self.is_answered() {
+            return Err(Refused::Answered);
+        }
+        if matches!(self.state, State::Sent | State::Finishing) {
+            return Err(Refused::OutOfPlace);
+        }
+        if self.queued_bytes >= queue_bytes_max {
+            self.refused = true;
+            return Err(Refused::StreamQueueFull { limit: queue_bytes_max });
+        }
+        Ok(())
+    }
+
+    /// Nothing more of the request is sent.
+    pub fn complete_request(&mut self) -> Result<(), Refused> {
+        if self.state != State::Sending {
+            return Err(Refused::OutOfPlace);
+        }
+        self.state = State::Sent;
+        Ok(())
+    }
+
+    /// The serving side has said its last. Whether something of the stream still waits.
+    pub fn finish(&mut self) -> bool {
+        if self.queue.is_empty() {
+            return false;
+        }
+        self.state = State::Finishing;
+        self.partial = None;
+        true
+    }
+
+    /// Whether the serving side may say something on it.
+    pub fn serves(&self) -> Result<(), Refused> {
+        match self.state {
+            State::Receiving | State::Received => Ok(()),
+            State::Sending | State::Sent | State::Finishing => Err(Refused::OutOfPlace),
+        }
+    }
+
+    /// What is told of it when the socket is gone, by the positions both lanes have reached.
+    pub fn ended(&self, prompt_taken: u64, bulk_taken: u64) -> Option<Notice> {
+        let (stream, tag) = (self.id, self.tag);
+        match self.state {
+            State::Sending | State::Sent => {
+                let execution = self.execution(prompt_taken, bulk_taken);
+                Some(Notice::Ended { stream, tag, execution })
+            }
+            State::Receiving | State::Received => Some(Notice::Orphaned { stream, tag }),
+            State::Finishing => None,
+        }
+    }
+
+    /// Whether it is one a connection can have.
+    pub fn is_sound(&self) -> bool {
+        self.id.0 != 0
+            && self.send_window <= WINDOW_SUM_MAX
+            && self.receive_window <= WINDOW_SUM_MAX
+            && self.ungranted <= u32::MAX / 2
+            && self.partial.is_none_or(|partial| partial.received <= partial.total)
     }
 
     /// Whether a frame may go into the prompt lane without overtaking this stream's own.
@@ -187,9 +362,4 @@ impl Pending {
             Self::Segments { body, offset, .. } => u64::from(body.len()) - u64::from(*offset),
         }
     }
-}
-
-/// What a message frame costs its windows beside the bytes in it.
-pub(crate) fn cost_bytes(frame: FrameType) -> u32 {
-    if frame == FrameType::Message { MESSAGE_COST_BYTES } else { 0 }
 }

@@ -1,34 +1,62 @@
 //! Which id the next stream gets, and which streams an id says have been opened.
 
-use crate::connection::Connection;
-use crate::{Side, StreamId};
+use crate::wire::{Header, out_of_place};
+use crate::{ProtocolError, Side, StreamId};
 
-impl Connection {
-    /// The next id opened here: odd for the initiator, even for the acceptor, rising by two. Ids wrap after 2^31 calls
-    /// (two hours at 300,000 calls a second); one that is still open then is passed over.
-    pub(crate) fn next_stream(&mut self) -> (StreamId, u64) {
+/// The ids both sides have opened: odd ones the initiator, even ones the acceptor, rising by two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamIds {
+    pub side: Side,
+    /// Streams ever opened here; the next id follows from it.
+    pub opened: u64,
+    /// The newest stream the peer opened; zero before the first.
+    pub newest_taken: u32,
+}
+
+impl StreamIds {
+    pub fn new(side: Side) -> Self {
+        Self { side, opened: 0, newest_taken: 0 }
+    }
+
+    /// The next id opened here, and the how-manieth it is. Ids wrap after 2^31 calls (two hours at 300,000 calls a
+    /// second); one that is still open then is passed over.
+    #[inline]
+    pub fn next(&mut self, is_open: impl Fn(StreamId) -> bool) -> (StreamId, u64) {
         loop {
             let ordinal = self.opened;
             self.opened += 1;
-            let id = self.made_id(ordinal);
-            if id.0 != 0 && self.streams.find(id).is_none() {
+            let id = self.made(ordinal);
+            if id.0 != 0 && !is_open(id) {
                 return (id, ordinal);
             }
         }
     }
 
-    fn made_id(&self, ordinal: u64) -> StreamId {
-        let first = if self.side == Side::Initiator { 1 } else { 2 };
-        StreamId((ordinal.wrapping_mul(2).wrapping_add(first)) as u32)
+    /// The peer opens a stream: its id has to be the peer's, and newer than all before it.
+    pub fn check_new(&self, header: &Header) -> Result<(), ProtocolError> {
+        if !self.is_peers(header.stream) {
+            return Err(out_of_place(header, "the id's parity is this side's"));
+        }
+        let ahead = header.stream.wrapping_sub(self.newest_taken);
+        if header.stream == 0 || ahead == 0 || ahead > i32::MAX as u32 {
+            return Err(out_of_place(header, "ids of new streams must rise"));
+        }
+        Ok(())
     }
 
-    /// The newest id opened here; zero before the first.
-    pub(crate) fn newest_made(&self) -> u32 {
-        self.opened.checked_sub(1).map_or(0, |ordinal| self.made_id(ordinal).0)
+    /// A frame of a stream: somebody has to have opened it.
+    pub fn check_opened(&self, header: &Header) -> Result<(), ProtocolError> {
+        let id = header.stream;
+        let newest = if self.is_peers(id) { self.newest_taken } else { self.newest_made() };
+        let behind = newest.wrapping_sub(id);
+        if id == 0 || newest == 0 || behind > i32::MAX as u32 {
+            return Err(out_of_place(header, "the stream was never opened"));
+        }
+        Ok(())
     }
 
     /// The ordinal of the newest stream a peer says it has taken; `Some(None)`: none. `None`: it cannot be.
-    pub(crate) fn ordinal_of(&self, newest_taken: u32) -> Option<Option<u64>> {
+    pub fn ordinal_of(&self, newest_taken: u32) -> Option<Option<u64>> {
         if newest_taken == 0 {
             return Some(None);
         }
@@ -37,13 +65,27 @@ impl Connection {
         let ordinal = last.checked_sub(u64::from(behind / 2))?;
         behind.is_multiple_of(2).then_some(Some(ordinal))
     }
+
+    fn made(&self, ordinal: u64) -> StreamId {
+        let first = if self.side == Side::Initiator { 1 } else { 2 };
+        StreamId((ordinal.wrapping_mul(2).wrapping_add(first)) as u32)
+    }
+
+    /// The newest id opened here; zero before the first.
+    fn newest_made(&self) -> u32 {
+        self.opened.checked_sub(1).map_or(0, |ordinal| self.made(ordinal).0)
+    }
+
+    fn is_peers(&self, stream: u32) -> bool {
+        (stream % 2 == 1) == (self.side == Side::Acceptor)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     //! Shows that stream ids wrap without meeting one that is open, and what a peer may say it has taken.
     use super::*;
-    use crate::{Config, Failure, Input, MethodIndex, NewCall};
+    use crate::{Config, Connection, Failure, Input, MethodIndex, NewCall};
     use std::sync::Arc;
     use trunkline_call::{Code, Deadline, Execution, Instant};
 
@@ -88,21 +130,20 @@ mod tests {
         south.send_error(NOW, StreamId(3), &gone()).unwrap();
         carry(&mut south, &mut north);
         // As if 2^31 - 1 calls had come and gone.
-        north.opened = (1 << 31) - 1;
-        south.newest_taken = u32::MAX - 2;
+        north.streams.ids.opened = (1 << 31) - 1;
+        south.streams.ids.newest_taken = u32::MAX - 2;
         assert_eq!([open(&mut north), open(&mut north), open(&mut north)], [u32::MAX, 3, 5]);
         carry(&mut north, &mut south);
         assert_eq!(south.stream_count(), 4);
-        assert_eq!(north.ordinal_of(u32::MAX), Some(Some((1 << 31) - 1)));
-        assert_eq!(north.ordinal_of(6), None, "the other side opens even ids");
-        assert_eq!(north.ordinal_of(0), Some(None));
+        assert_eq!(north.streams.ids.ordinal_of(u32::MAX), Some(Some((1 << 31) - 1)));
+        assert_eq!(north.streams.ids.ordinal_of(6), None, "the other side opens even ids");
+        assert_eq!(north.streams.ids.ordinal_of(0), Some(None));
     }
 
     #[test]
     fn even_ids_pass_over_zero() {
-        let (_, mut south) = pair();
-        south.opened = (1 << 31) - 2;
-        let ids = [south.next_stream().0.0, south.next_stream().0.0, south.next_stream().0.0];
+        let mut south = StreamIds { opened: (1 << 31) - 2, ..StreamIds::new(Side::Acceptor) };
+        let ids = [(); 3].map(|()| south.next(|_| false).0.0);
         assert_eq!(ids, [u32::MAX - 1, 2, 4]);
     }
 

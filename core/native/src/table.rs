@@ -1,7 +1,9 @@
 //! Streams by id.
 
-use crate::StreamId;
-use crate::stream::Stream;
+use crate::stream::{State, Stream};
+use crate::stream_id::StreamIds;
+use crate::wire::Header;
+use crate::{ProtocolError, Side, StreamId};
 use std::collections::BTreeMap;
 
 /// The live streams of a connection.
@@ -11,6 +13,7 @@ use std::collections::BTreeMap;
 /// look-up costs at most the logarithm of the stream limit: there is no hash to attack and none to seed.
 #[derive(Debug)]
 pub(crate) struct Streams {
+    pub ids: StreamIds,
     slots: Vec<Option<Stream>>,
     free: Vec<u32>,
     direct: Box<[u32; DIRECT]>,
@@ -26,8 +29,9 @@ const DIRECT: usize = 512;
 const EMPTY: u32 = u32::MAX;
 
 impl Streams {
-    pub fn new() -> Self {
+    pub fn new(ids: StreamIds) -> Self {
         Self {
+            ids,
             slots: Vec::new(),
             free: Vec::new(),
             direct: Box::new([EMPTY; DIRECT]),
@@ -36,7 +40,38 @@ impl Streams {
         }
     }
 
+    /// Opens the next stream of this side.
+    #[inline]
+    pub fn open(&mut self, state: State, method: u16, send_window: u32, receive_window: u32) -> &mut Stream {
+        let mut ids = self.ids;
+        let (id, ordinal) = ids.next(|id| self.find(id).is_some());
+        self.ids = ids;
+        let mut stream = Stream::new(id, state, method, send_window, receive_window);
+        stream.ordinal = ordinal;
+        self.insert(stream)
+    }
+
+    /// The stream a frame is for: `None` if it is gone, or its outcome is queued.
+    pub fn find_for(&mut self, header: &Header) -> Result<Option<&mut Stream>, ProtocolError> {
+        self.ids.check_opened(header)?;
+        let found = self.find_mut(StreamId(header.stream));
+        Ok(found.filter(|stream| stream.state != State::Finishing))
+    }
+
+    /// Streams opened here of which the peer took none newer than the one with this ordinal, and their tags.
+    pub fn not_taken(&self, newest: Option<u64>) -> Vec<(StreamId, u64)> {
+        let is_newer = |stream: &&Stream| stream.is_made() && newest.is_none_or(|n| stream.ordinal > n);
+        self.iter().filter(is_newer).map(|stream| (stream.id, stream.tag)).collect()
+    }
+
+    /// Takes all of them out.
+    pub fn take_all(&mut self) -> Vec<Stream> {
+        let ids: Vec<StreamId> = self.iter().map(|stream| stream.id).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
     /// Adds a stream whose id is not here.
+    #[inline]
     pub fn insert(&mut self, stream: Stream) -> &mut Stream {
         let id = stream.id;
         debug_assert!(self.find(id).is_none());
@@ -80,8 +115,18 @@ impl Streams {
         self.slots.iter().flatten()
     }
 
+    /// Live streams this side opened.
+    pub fn made(&self) -> u32 {
+        self.count(self.ids.side == Side::Initiator)
+    }
+
+    /// Live streams the peer opened.
+    pub fn taken(&self) -> u32 {
+        self.count(self.ids.side == Side::Acceptor)
+    }
+
     /// Live streams with odd ids (the initiator's) or even ones.
-    pub fn count(&self, odd: bool) -> u32 {
+    fn count(&self, odd: bool) -> u32 {
         self.counts[usize::from(odd)]
     }
 
@@ -118,7 +163,6 @@ fn direct_index(id: StreamId) -> usize {
 mod tests {
     //! Shows that streams are found by id however their ids collide.
     use super::*;
-    use crate::stream::State;
 
     fn stream(id: u32) -> Stream {
         Stream::new(StreamId(id), State::Sending, 0, 0, 0)
@@ -126,7 +170,7 @@ mod tests {
 
     #[test]
     fn colliding_ids_are_found_and_removed_one_by_one() {
-        let mut streams = Streams::new();
+        let mut streams = Streams::new(StreamIds::new(Side::Initiator));
         let ids: Vec<u32> = (0..6).map(|i| 7 + i * DIRECT as u32).chain([8]).collect();
         for &id in &ids {
             streams.insert(stream(id));
@@ -144,7 +188,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let mut streams = Streams::new();
+        let mut streams = Streams::new(StreamIds::new(Side::Initiator));
         for id in 1..10_000 {
             streams.insert(stream(id));
             streams.remove(StreamId(id));

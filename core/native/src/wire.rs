@@ -15,6 +15,9 @@ pub(crate) const DEADLINE_BYTES: usize = 8;
 /// Size of the TOTAL block, and of the length before the METADATA block.
 pub(crate) const U32_BYTES: usize = 4;
 
+/// Windows beyond this are a peer's counting error. One full grant on top of one full window fits.
+pub(crate) const WINDOW_SUM_MAX: u64 = 1 << 32;
+
 /// The fixed header.
 ///
 /// `0 u32 preamble, 4 u8 type, 5 u8 flags, 6 u16 code, 8 u32 stream, 12 u32 length`, little endian. `code` is a method
@@ -109,6 +112,33 @@ pub(crate) fn field(header: &Header, field: &'static str, value: u64, rule: &'st
 /// A frame that cannot come now.
 pub(crate) fn out_of_place(header: &Header, why: &'static str) -> ProtocolError {
     ProtocolError::OutOfPlace { frame: header.frame, stream: header.stream, why }
+}
+
+/// A window after a grant.
+pub(crate) fn check_window(header: &Header, window: u64) -> Result<(), ProtocolError> {
+    if window > WINDOW_SUM_MAX {
+        return Err(field(header, "window after the grant", window, "at most 2^32"));
+    }
+    Ok(())
+}
+
+/// Reads fixed fields of a body whose length has been checked; past its end they are zero.
+pub(crate) struct FixedFields<'a>(pub &'a [u8]);
+
+impl FixedFields<'_> {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let Some((value, rest)) = self.0.split_first_chunk::<N>() else { return [0; N] };
+        self.0 = rest;
+        *value
+    }
+
+    pub fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    pub fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
 }
 
 #[cfg(test)]
