@@ -2,9 +2,9 @@
 //!
 //! A Rust tool chain is all it needs. Checks that need another tool are skipped without it, and the summary says so.
 //!
-//! Cargo builds the tests and hands the programs over ([`handed`]), which run two at a time ([`lanes`]), among them the
-//! system tests with several shards. Cargo goes on meanwhile: tests of documentation, then the models. [`watch`] ends
-//! what hangs.
+//! Cargo builds the tests and hands the programs over ([`handed`]), which run two at a time ([`lanes`]), the system
+//! tests with daemons of one, two and three shards. Cargo goes on meanwhile: tests of documentation, then the models.
+//! [`watch`] ends what hangs.
 
 mod counts;
 mod handed;
@@ -83,7 +83,7 @@ const MODELS: Step = Step {
     variant: Variant::Loom,
 };
 
-/// The system tests once more: every daemon that they start has so many shards.
+/// The system tests: every daemon that they start has so many shards.
 struct ShardStep {
     name: &'static str,
     shards: &'static str,
@@ -94,9 +94,14 @@ struct ShardStep {
 /// The programs of system tests.
 const SYSTEM: &str = "all";
 
-const SHARD_STEPS: [ShardStep; 2] = [
+/// What another number of shards may change: who serves whom, over what, and what is left of it after a death or a
+/// replacement. The whole list runs with two, where both what stays on a shard and what crosses is met.
+const CHOSEN: &[&str] = &["topologies", "workers", "kills", "upgrade::"];
+
+const SHARD_STEPS: [ShardStep; 3] = [
+    ShardStep { name: "1 shard", shards: "1", only: CHOSEN },
     ShardStep { name: "2 shards", shards: "2", only: &[] },
-    ShardStep { name: "3 shards", shards: "3", only: &["topologies", "workers", "kills", "upgrade::"] },
+    ShardStep { name: "3 shards", shards: "3", only: CHOSEN },
 ];
 
 /// A line of the summary.
@@ -160,17 +165,16 @@ fn tests(programs: &[&str]) -> Vec<Verdict> {
     verdicts
 }
 
-/// How a program runs that cargo has built: once, and with several shards if it is of system tests.
+/// How a program runs that cargo has built: once, or once for each number of shards if it is of system tests.
 fn runs_of(program: &TestProgram) -> Vec<ProgramRun> {
     let run = |step, shards, only: &[&str]| {
         let only = only.iter().map(|&name| name.to_owned()).collect();
         ProgramRun { step, program: program.clone(), shards, only }
     };
-    let mut runs = vec![run(TESTS.name, None, &[])];
-    if program.name() == SYSTEM {
-        runs.extend(SHARD_STEPS.iter().map(|step| run(step.name, Some(step.shards), step.only)));
+    match program.name() {
+        SYSTEM => SHARD_STEPS.iter().map(|step| run(step.name, Some(step.shards), step.only)).collect(),
+        _ => vec![run(TESTS.name, None, &[])],
     }
-    runs
 }
 
 fn tidy() -> Verdict {
@@ -397,14 +401,15 @@ mod tests {
     }
 
     #[test]
-    fn the_system_tests_run_with_several_shards_too() {
+    fn the_system_tests_run_with_one_two_and_three_shards() {
         let steps =
             |exe| runs_of(&handed_over(exe)).iter().map(|run| (run.step, run.shards)).collect::<Vec<_>>();
         assert_eq!(steps("/x/deps/calls-0123"), [("tests", None)]);
-        let all = [("tests", None), ("2 shards", Some("2")), ("3 shards", Some("3"))];
+        let all = [("1 shard", Some("1")), ("2 shards", Some("2")), ("3 shards", Some("3"))];
         assert_eq!(steps("/x/deps/all-0123"), all);
         let told = runs_of(&handed_over("/x/deps/all-0123"));
-        assert!(told[1].only.is_empty() && told[2].only.contains(&"workers".to_owned()));
+        assert!(told[1].only.is_empty());
+        assert!([0, 2].iter().all(|&few| told[few].only.contains(&"workers".to_owned())));
     }
 
     /// What the step says if this test of this very program has failed.

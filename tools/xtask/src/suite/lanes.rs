@@ -45,7 +45,7 @@ pub struct ProgramRun {
     /// The step it belongs to.
     pub step: &'static str,
     pub program: TestProgram,
-    /// So many shards has every daemon that it starts; one if nothing is said.
+    /// So many shards has every daemon that it starts, if it is of system tests.
     pub shards: Option<&'static str>,
     /// Arguments: names of the tests that run, or parts of them. All of them if there is none.
     pub only: Vec<String>,
