@@ -29,6 +29,7 @@ use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::APPLICATION;
 use crate::permit::admit_as_sent;
+use crate::r2p2::label_of;
 use crate::registry::{Form, MessageType, MethodTypes};
 use crate::retry::keep_body;
 use crate::session::Session;
@@ -236,7 +237,7 @@ impl Engine {
         };
         match call.client {
             ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => {}
-            ClientEnd::R2p2 { request } => facts.peer_address = Self::r2p2_label(request.client()).into(),
+            ClientEnd::R2p2 { request } => facts.peer_address = label_of(request.client()).into(),
             ClientEnd::Session { .. } => {
                 facts.peer_identity = maker.map_or("", |session| &*session.identity);
                 facts.caller = maker.map(|session| &*session.caller);
@@ -354,7 +355,7 @@ impl Engine {
             }
             // Attempts and copies are not logged; the call they are made for is.
             ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return None,
-            ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
+            ClientEnd::R2p2 { request } => label_of(request.client()),
             // Its own shard writes the line, unless only policies here want one.
             ClientEnd::Shard { logged: true, .. } => return None,
             ClientEnd::Shard { origin, .. } if origin.is_elsewhere() => {

@@ -3,6 +3,7 @@
 use crate::call::{Call, ClientEnd};
 use crate::engine::Engine;
 use crate::opaque;
+use crate::r2p2::label_of;
 use crate::registry::MethodTypes;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -73,7 +74,7 @@ pub(crate) fn caller(engine: &Engine, call: &Call) -> Option<Caller> {
                 encrypted: peer.identity.encrypted,
             })
         }
-        ClientEnd::R2p2 { request } => Some(Caller::R2p2 { address: Engine::r2p2_label(request.client()) }),
+        ClientEnd::R2p2 { request } => Some(Caller::R2p2 { address: label_of(request.client()) }),
         ClientEnd::Shard { origin, .. } => origin.caller(),
     }
 }

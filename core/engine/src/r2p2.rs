@@ -6,19 +6,21 @@
 //! out whether anybody is there.
 
 use crate::CallKey;
-use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE, Limits};
+use crate::call::Call;
+use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE, Limits, R2P2_REPLY};
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{Fault, Instant, KeyedMap};
+use trunkline_call::{Fault, Instant, KeyedMap, ServerStamps};
+use trunkline_grpc::Outcome;
 use trunkline_r2p2::{
-    CallName, Client, ClientState, Config, Mode, PortFull, RequestKey, Server, ServerState, Timing, Transmit,
-    Unsound,
+    CallName, Client, ClientState, Config, Mode, NewCall, PortFull, Reason, Refused, ReplyEnvelope,
+    RequestKey, Server, ServerState, Timing, Transmit, Unsound,
 };
-use trunkline_telemetry::PeerIndex;
+use trunkline_telemetry::{PeerIndex, settle};
 
 /// How R2P2 is spoken.
 #[derive(Clone, Debug)]
@@ -151,6 +153,97 @@ impl R2p2 {
     /// Bytes held of requests that have ended.
     pub fn remembered_bytes(&self) -> usize {
         self.server.as_ref().map_or(0, Server::remembered_bytes)
+    }
+
+    /// Sends a call's request, whose envelope is linear or not. What it is called there.
+    ///
+    /// # Errors
+    /// The limit at which it ends.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        (key, call): (CallKey, &Call),
+        target: SocketAddrV4,
+        envelope: Bytes,
+        is_linear: bool,
+    ) -> Result<CallName, Fault> {
+        let (class, sticky) = (call.choice.class.unwrap_or(0), call.choice.sticky == Some(true));
+        let (tag, deadline, body) = (key.to_bits(), call.deadline, envelope.clone());
+        let new = NewCall { tag, target, sticky, class, deadline, body };
+        let name = self.client(limits).call(now, new).map_err(|refused| match refused {
+            Refused::Calls { limit } => {
+                Fault::Limit { name: "calls in flight over R2P2 (fixed)", limit: limit as u64 }
+            }
+            Refused::TooLong { limit, .. } => Fault::Limit {
+                name: "bytes of an R2P2 request (limits.message_bytes; less in the compatible mode)",
+                limit: limit as u64,
+            },
+        })?;
+        let bytes = envelope.len();
+        self.forget_made(key);
+        self.made.insert(key, Made { bytes, linear: if is_linear { envelope } else { Bytes::new() } });
+        self.made_bytes += bytes;
+        Ok(name)
+    }
+
+    /// Sends a reply that says nothing of a handler. `false` if it is too long to be one, or there is no room for it:
+    /// then nothing was sent.
+    pub fn reply(&mut self, now: Instant, request: RequestKey, reply: &ReplyEnvelope<'_>) -> bool {
+        let Some(server) = &mut self.server else { return true };
+        let fits = |bytes: &Vec<u8>| {
+            bytes.len() <= server.reply_bytes_max(request) && server.room_for(request, bytes.len()).is_ok()
+        };
+        let Some(bytes) = reply.encode().filter(fits) else { return false };
+        server.reply(now, request, bytes.into(), None, Timing::default());
+        true
+    }
+
+    /// Answers a request that never becomes a call.
+    pub fn refuse(&mut self, now: Instant, request: RequestKey, outcome: &Outcome<'_>) {
+        let reply = ReplyEnvelope {
+            trailers: &outcome.metadata,
+            ..ReplyEnvelope::of(outcome.code, outcome.execution)
+        };
+        let sent = self.reply(now, request, &reply);
+        if let Some(server) = self.server.as_mut().filter(|_| !sent) {
+            // Words as long as the path they name need room.
+            server.refuse(now, request, Reason::Busy);
+        }
+    }
+
+    /// Answers a request with its handler's reply, which has the headers that the handler has said before. `measured`:
+    /// what is known of the time its call took.
+    ///
+    /// # Errors
+    /// The limit at which the call ends instead.
+    pub fn finish(
+        &mut self,
+        now: Instant,
+        request: RequestKey,
+        reply: ReplyEnvelope<'_>,
+        measured: Option<&ServerStamps>,
+    ) -> Result<(), Fault> {
+        let headers = self.served.get_mut(&request).and_then(|serving| serving.headers.take());
+        let headers = headers.as_ref().map(|headers| headers.as_slice());
+        let encoded = ReplyEnvelope { headers, ..reply }.encode();
+        let limit = self.server.as_ref().map_or(usize::MAX, |server| server.reply_bytes_max(request));
+        let Some(encoded) = encoded.filter(|encoded| encoded.len() <= limit) else {
+            return Err(Fault::Limit { name: R2P2_REPLY, limit: limit as u64 });
+        };
+        if let Some(server) = &self.server {
+            server.room_for(request, encoded.len()).map_err(fault_of)?;
+        }
+        self.served.remove(&request);
+        if let Some(server) = &mut self.server {
+            let trailer = measured.map(|stamps| settle(stamps).encode());
+            let timing = measured.map_or_else(Timing::default, |stamps| Timing {
+                queue_ns: stamps.a10.since_ns(stamps.k7),
+                service_ns: stamps.a11.since_ns(stamps.a10),
+            });
+            server.reply(now, request, encoded.into(), trailer, timing);
+        }
+        Ok(())
     }
 
     /// A call made is over, or is made again.
@@ -305,6 +398,11 @@ impl R2p2 {
         let strays = server.executing().into_iter().filter(|request| !self.served.contains_key(request));
         self.unanswered.extend(strays);
     }
+}
+
+/// Whose address a request came from, for policies and logs.
+pub(crate) fn label_of(client: SocketAddrV4) -> String {
+    format!("r2p2://{client}")
 }
 
 /// What a call hears that met it.

@@ -1,14 +1,20 @@
-//! What comes by R2P2, turned into items: requests of peers, and replies to the calls of this host's sessions.
+//! What comes by R2P2, turned into items: requests of peers, and replies to the calls of this host's sessions; and
+//! calls on their way to an endpoint that is reached by it. `r2p2_end.rs` is the way back.
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::convert::reencode;
+use crate::convert_error::{conversion_fault, untyped};
+use crate::ends::{DatagramTarget, Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::limits::R2P2_REPLY;
 use crate::r2p2::{Named, R2p2Port, R2p2Settings, Serving, fault_of};
-use crate::r2p2_remote::GREETING_TAG;
-use crate::registry::{MethodTypes, service_of};
+use crate::r2p2_remote::{GREETING_TAG, Ungreeted};
+use crate::registry::{Form, MethodTypes, service_of};
+use crate::remote::Speaks;
 use crate::target::Target;
 use crate::vouching::PeerRule;
 use crate::{CallKey, RemoteKey};
+use bytes::Bytes;
 use core::net::SocketAddrV4;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,9 +22,10 @@ use trunkline_call::{
     Code, Deadline, Encoding, Execution, Fault, Instant, MetadataError, MetadataReader, ServerStamps, Status,
     WorkerChoice,
 };
+use trunkline_grpc::Outcome;
 use trunkline_r2p2::{
     CallFailure, Client, ClientEvent, Reason, ReplyEnvelope, Request, RequestEnvelope, RequestKey, Server,
-    ServerEvent, Timing, Transmit,
+    ServerEvent, Transmit,
 };
 use trunkline_telemetry::PeerIndex;
 
@@ -78,6 +85,71 @@ impl Engine {
     pub(crate) fn r2p2_number(&mut self, host: Named) -> PeerIndex {
         let telemetry = &mut self.telemetry;
         self.r2p2.number(host, |name| telemetry.peer(name, false))
+    }
+
+    // LIFE: 9 R2P2
+    /// A call for an endpoint reached over R2P2: at once, or in line until it has answered a greeting.
+    pub(crate) fn hand_to_r2p2_remote(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        remote_key: RemoteKey,
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        if self.calls.find(key).is_some_and(streams_from_here) {
+            let endpoint = self.remotes.label(remote_key);
+            return Err(Refusal::Fault(Fault::Streams { endpoint }));
+        }
+        let Some(remote) = self.remotes.find(remote_key) else {
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key)) };
+        let mode = self.r2p2.mode();
+        if r2p2.is_ready(mode, self.r2p2.client(&self.limits)) {
+            return DatagramTarget { remote: remote_key }.open(self, turn, key, item);
+        }
+        if !r2p2.is_greeting() {
+            if remote.not_before > turn.now {
+                return Err(self.unreachable(key, remote_key));
+            }
+            self.greet(turn.now, remote_key, 0);
+        }
+        Err(self.wait_in_line(key, remote_key))
+    }
+
+    /// A greeting was answered.
+    fn greeted(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        remote.connected(Speaks::R2p2);
+        if let Some(r2p2) = &mut remote.r2p2 {
+            r2p2.greeted(self.r2p2.client(&self.limits));
+        }
+        self.serve_line(turn, remote_key);
+    }
+
+    /// A greeting was not answered, or refused.
+    fn not_greeted(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey, failure: CallFailure) {
+        let r2p2 = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut());
+        match r2p2.and_then(|r2p2| r2p2.not_greeted(failure)) {
+            Some(Ungreeted::GreetAgain(before)) => self.greet(turn.now, remote_key, before),
+            Some(Ungreeted::GiveUp) => {
+                self.remotes.dial_failed(turn.now, remote_key, &failure.to_string());
+                self.serve_line(turn, remote_key);
+            }
+            None => {}
+        }
+    }
+
+    fn greet(&mut self, now: Instant, remote_key: RemoteKey, before: u32) {
+        let Some(r2p2) = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut()) else {
+            return;
+        };
+        let greeting = r2p2.greet(now, remote_key.to_bits(), before);
+        if self.r2p2.client(&self.limits).call(now, greeting).is_err() {
+            // Every id is in use.
+            r2p2.not_sent();
+            self.remotes.dial_failed(now, remote_key, "too many calls are in flight over R2P2");
+        }
     }
 
     /// Does what both ports have to tell.
@@ -141,7 +213,7 @@ impl Engine {
         self.note_fingerprint(key, reply.fingerprint);
         if reply.is_unreadable {
             let again = match request {
-                Some(request) if !request.is_empty() => self.request_again(turn, key, &request),
+                Some(request) if !request.is_empty() => self.request_again(turn.now, key, &request),
                 _ => {
                     let (why, executed) = ("it cannot read protobuf".into(), Execution::NotExecuted);
                     Err(Fault::PeerProtocol { why, executed })
@@ -173,6 +245,28 @@ impl Engine {
         let (code, execution) = (reply.code, reply.execution);
         let metadata = Cow::Borrowed(reply.trailers);
         self.pass(turn, key, Direction::Response, &mut Item::Finish { code, execution, body, metadata });
+    }
+
+    /// A server could not read a linear request, and did not execute it: it goes again as protobuf.
+    fn request_again(&mut self, now: Instant, key: CallKey, request: &Bytes) -> Result<(), Fault> {
+        let Self { r2p2, calls, remotes, scratch, limits, .. } = self;
+        let call = calls.find_mut(key).ok_or(Fault::Ended)?;
+        let ServerEnd::R2p2 { remote, .. } = call.server else { return Err(Fault::Ended) };
+        let types = call.types_sent(Direction::Request).ok_or_else(untyped)?;
+        let malformed = |why: String| Fault::MalformedRequest { why };
+        let said = RequestEnvelope::parse(request).map_err(|error| malformed(error.to_string()))?;
+        let Form::Typed(of) = &types.input else { return Err(malformed("its type is not known".into())) };
+        let message = reencode(scratch, of, said.message)
+            .map_err(|error| conversion_fault(error, Direction::Request))?;
+        let again = RequestEnvelope { is_linear: false, message, ..said }.encode();
+        if let Some(r2p2) = remotes.find_mut(remote).and_then(|remote| remote.r2p2.as_mut()) {
+            r2p2.disagrees(now, call.method);
+        }
+        call.resent += 1;
+        let target = remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
+        let name = r2p2.send(now, limits, (key, call), target, again.unwrap_or_default().into(), false)?;
+        call.server = ServerEnd::R2p2 { name, remote };
+        Ok(())
     }
 
     /// A call ended without a reply.
@@ -240,7 +334,7 @@ impl Engine {
         };
         if said.path.is_empty() {
             let reply = ReplyEnvelope::of(Code::Ok, Execution::NotExecuted);
-            self.reply_r2p2(turn.now, key, &reply, Timing::default(), None);
+            self.r2p2.reply(turn.now, key, &reply);
             return;
         }
         match self.r2p2_called(key, &said) {
@@ -268,7 +362,7 @@ impl Engine {
             Err(Uncalled::Unreadable { fingerprint }) => {
                 let reply = ReplyEnvelope::of(Code::Internal, Execution::NotExecuted);
                 let reply = ReplyEnvelope { is_unreadable: true, fingerprint, ..reply };
-                self.reply_r2p2(turn.now, key, &reply, Timing::default(), None);
+                self.r2p2.reply(turn.now, key, &reply);
             }
         }
     }
@@ -277,6 +371,12 @@ impl Engine {
     fn refuse_unreadable(&mut self, now: Instant, key: RequestKey, why: &str) {
         let status = Status::new(Code::InvalidArgument, format!("the request cannot be read: {why}"));
         self.refuse_r2p2(now, key, &status.with_execution(Execution::NotExecuted));
+    }
+
+    /// Answers a request that never becomes a call.
+    fn refuse_r2p2(&mut self, now: Instant, request: RequestKey, status: &Status) {
+        let outcome = Outcome::of(&self.said_here(status));
+        self.r2p2.refuse(now, request, &outcome);
     }
 
     /// The call a request means, if it can be one here. Its deadline is still to be said.
@@ -322,6 +422,15 @@ impl Engine {
             self.cancel(turn, call);
         }
     }
+}
+
+/// Whether the caller knows that the method streams. Who does not know its types is held to one message.
+fn streams_from_here(call: &Call) -> bool {
+    let types = call.types_sent(Direction::Request);
+    types.is_some_and(|types| {
+        let pattern = types.pattern;
+        !types.input.is_opaque() && (pattern.client_streams() || pattern.server_streams())
+    })
 }
 
 /// Why a request becomes no call.

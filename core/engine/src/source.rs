@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::held::source_of_peer;
 use crate::peer::Peer;
+use crate::r2p2::label_of;
 use crate::session::Session;
 use crate::shard::Origin;
 use crate::table::Table;
@@ -63,7 +64,7 @@ pub(crate) fn caller_of(engine: &Engine, key: CallKey) -> u64 {
         Some(ClientEnd::Peer { peer, .. }) => engine.peers.find(*peer).map(|peer| peer.label.as_str()),
         Some(ClientEnd::Grpc { peer, .. }) => engine.grpc.find(*peer).map(|peer| peer.label.as_str()),
         Some(ClientEnd::R2p2 { request }) => {
-            return key_of(Engine::r2p2_label(request.client()).as_bytes());
+            return key_of(label_of(request.client()).as_bytes());
         }
         Some(ClientEnd::Shard { origin, .. }) => Some(origin.label()),
         Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
