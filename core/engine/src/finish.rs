@@ -248,7 +248,9 @@ impl Engine {
     }
 
     fn drop_backlog(&mut self, key: CallKey, direction: Direction) {
-        self.drop_gathered(key, direction);
+        if let Some(mut kept) = self.take_gathered(key, direction) {
+            self.drop_item(&mut kept);
+        }
         let Some(call) = self.calls.find_mut(key) else { return };
         let half = call.half(direction);
         let backlog = std::mem::take(&mut half.backlog);

@@ -18,194 +18,93 @@
 //! came from.
 
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::engine::Engine;
-use crate::limits::ARRIVING;
+use crate::cluster::ClusterKey;
 use crate::registry::MethodTypes;
 use crate::shard::ShardStage;
-use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
+use crate::{PeerKey, SessionKey};
 use trunkline_call::{Code, Execution, Fault};
 
-/// What becomes of an item.
-pub(crate) enum Gathered<'a> {
-    /// It waits for the rest.
-    Kept,
-    /// It goes on, alone or with what was kept.
-    One(Item<'a>),
-    /// It goes on as two.
-    Two(Item<'a>, Item<'a>),
+/// What becomes of an item and of what was kept of its direction.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered<'a> {
+    /// What waits for the rest.
+    pub kept: Option<Item<'a>>,
+    /// What goes on, in order.
+    pub goes: [Option<Item<'a>>; 2],
+    /// What is thrown away.
+    pub dropped: [Option<Item<'a>>; 2],
+    /// Why the call ends.
+    pub fault: Option<Fault>,
 }
 
-impl Engine {
-    /// Whether this direction leads over R2P2, which expects items in another shape than they may come in.
-    pub(crate) fn joins_by_r2p2(&self, key: CallKey, direction: Direction) -> bool {
-        let call = self.calls.find(key);
-        call.is_some_and(|call| self.has_one_message_by_r2p2(call, direction).is_some())
+impl<'a> Gathered<'a> {
+    fn keep(item: Item<'a>) -> Self {
+        Self { kept: Some(item), ..Self::default() }
     }
 
-    /// Brings an item into the shape its receiver expects.
-    pub(crate) fn gather<'a>(
-        &mut self,
-        key: CallKey,
-        direction: Direction,
-        item: Item<'a>,
-    ) -> Result<Gathered<'a>, Fault> {
-        let Some(call) = self.calls.find(key) else { return Ok(Gathered::One(item)) };
-        let gathers = call.half_of(direction).gathered.is_some();
-        match call.has_one_message(direction).or_else(|| self.has_one_message_by_r2p2(call, direction)) {
-            None => Ok(Gathered::One(item)),
-            Some(true) if !gathers && is_whole(&item) => Ok(Gathered::One(item)),
-            Some(true) if direction == Direction::Request => self.gather_request(key, item),
-            Some(true) => self.gather_response(key, item),
-            Some(false) => Ok(split(item)),
+    fn go(item: Item<'a>) -> Self {
+        Self { goes: [Some(item), None], ..Self::default() }
+    }
+
+    fn wrong(direction: Direction, messages: usize, dropped: [Option<Item<'a>>; 2]) -> Self {
+        Self { dropped, fault: Some(cardinality(direction, messages)), ..Self::default() }
+    }
+}
+
+/// Joins an item with what was kept of its direction, which has one message.
+pub(crate) fn gather<'a>(direction: Direction, kept: Option<Item<'static>>, item: Item<'a>) -> Gathered<'a> {
+    match direction {
+        Direction::Request => gather_request(kept, item),
+        Direction::Response => gather_response(kept, item),
+    }
+}
+
+fn gather_request<'a>(kept: Option<Item<'static>>, item: Item<'a>) -> Gathered<'a> {
+    let direction = Direction::Request;
+    let opening = match kept {
+        Some(Item::Open { metadata, body, .. }) => Some((metadata, body)),
+        _ => None,
+    };
+    match (opening, item) {
+        (None, Item::Open { body: None, end: true, .. }) => Gathered::wrong(direction, 0, [None, None]),
+        (None, opening @ Item::Open { .. }) => Gathered::keep(opening),
+        (Some((metadata, None)), Item::Message { body, end }) => {
+            let opening = Item::Open { metadata, body: Some(body), end };
+            if end { Gathered::go(opening) } else { Gathered::keep(opening) }
+        }
+        (Some((metadata, Some(body))), Item::HalfClose) => {
+            Gathered::go(Item::Open { metadata, body: Some(body), end: true })
+        }
+        (Some((_, None)), Item::HalfClose) => Gathered::wrong(direction, 0, [None, None]),
+        (opening, item) => {
+            let opening = opening.map(|(metadata, body)| Item::Open { metadata, body, end: false });
+            Gathered::wrong(direction, 2, [opening, Some(item)])
         }
     }
+}
 
-    /// R2P2 carries one request and one reply. A typed caller whose method streams is told so when it opens.
-    fn has_one_message_by_r2p2(&self, call: &Call, direction: Direction) -> Option<bool> {
-        let there = match (direction, &call.client, &call.server) {
-            (
-                Direction::Request,
-                ClientEnd::Session { types, .. }
-                | ClientEnd::Attempt { types, .. }
-                | ClientEnd::Shard { types: Some(types), .. }
-                | ClientEnd::Grpc { types: Some(types), .. },
-                ServerEnd::Cluster { cluster },
-            ) => types.input.is_opaque() && self.is_reached_by_r2p2(*cluster),
-            (Direction::Response, ClientEnd::R2p2 { .. }, _) => true,
-            _ => false,
-        };
-        there.then_some(true)
-    }
-
-    /// Throws away what was kept.
-    pub(crate) fn drop_gathered(&mut self, key: CallKey, direction: Direction) {
-        if let Some(mut kept) = self.take_gathered(key, direction) {
-            self.drop_item(&mut kept);
+fn gather_response<'a>(kept: Option<Item<'static>>, item: Item<'a>) -> Gathered<'a> {
+    let body = match kept {
+        Some(Item::Message { body, .. }) => Some(body),
+        _ => None,
+    };
+    match (body, item) {
+        (None, message @ Item::Message { .. }) => Gathered::keep(message),
+        (Some(body), Item::Finish { code: Code::Ok, execution, body: None, metadata }) => {
+            Gathered::go(Item::Finish { code: Code::Ok, execution, body: Some(body), metadata })
         }
-    }
-
-    pub(crate) fn gather_request<'a>(&mut self, key: CallKey, item: Item<'a>) -> Result<Gathered<'a>, Fault> {
-        let opening = match self.take_gathered(key, Direction::Request) {
-            Some(Item::Open { metadata, body, .. }) => Some((metadata, body)),
-            _ => None,
-        };
-        match (opening, item) {
-            (None, Item::Open { body: None, end: true, .. }) => Err(cardinality(Direction::Request, 0)),
-            (None, opening @ Item::Open { .. }) => self.keep_item(key, Direction::Request, opening),
-            (Some((metadata, None)), Item::Message { body, end }) => {
-                let opening = Item::Open { metadata, body: Some(body), end };
-                match end {
-                    true => Ok(Gathered::One(opening)),
-                    false => self.keep_item(key, Direction::Request, opening),
-                }
-            }
-            (Some((metadata, Some(body))), Item::HalfClose) => {
-                Ok(Gathered::One(Item::Open { metadata, body: Some(body), end: true }))
-            }
-            (Some((_, None)), Item::HalfClose) => Err(cardinality(Direction::Request, 0)),
-            (opening, mut item) => {
-                if let Some((metadata, body)) = opening {
-                    self.drop_item(&mut Item::Open { metadata, body, end: false });
-                }
-                self.drop_item(&mut item);
-                Err(cardinality(Direction::Request, 2))
-            }
+        (Some(body), item @ (Item::Message { .. } | Item::Finish { code: Code::Ok, .. })) => {
+            let kept = Item::Message { body, end: false };
+            Gathered::wrong(Direction::Response, 2, [Some(kept), Some(item)])
         }
-    }
-
-    fn gather_response<'a>(&mut self, key: CallKey, item: Item<'a>) -> Result<Gathered<'a>, Fault> {
-        let kept = match self.take_gathered(key, Direction::Response) {
-            Some(Item::Message { body, .. }) => Some(body),
-            _ => None,
-        };
-        match (kept, item) {
-            (None, message @ Item::Message { .. }) => self.keep_item(key, Direction::Response, message),
-            (Some(body), Item::Finish { code: Code::Ok, execution, body: None, metadata }) => {
-                Ok(Gathered::One(Item::Finish { code: Code::Ok, execution, body: Some(body), metadata }))
-            }
-            (Some(body), mut item @ (Item::Message { .. } | Item::Finish { code: Code::Ok, .. })) => {
-                self.drop_item(&mut Item::Message { body, end: false });
-                self.drop_item(&mut item);
-                Err(cardinality(Direction::Response, 2))
-            }
-            (Some(body), finish @ Item::Finish { .. }) => {
-                self.drop_item(&mut Item::Message { body, end: false });
-                Ok(Gathered::One(finish))
-            }
-            (Some(body), item) => {
-                self.keep_item(key, Direction::Response, Item::Message { body, end: false })?;
-                Ok(Gathered::One(item))
-            }
-            (None, item) => Ok(Gathered::One(item)),
+        (Some(body), finish @ Item::Finish { .. }) => {
+            let dropped = [Some(Item::Message { body, end: false }), None];
+            Gathered { dropped, ..Gathered::go(finish) }
         }
-    }
-
-    fn keep_item<'a>(
-        &mut self,
-        key: CallKey,
-        direction: Direction,
-        mut item: Item<'_>,
-    ) -> Result<Gathered<'a>, Fault> {
-        if let Err(fault) = self.charge(key, direction, &item) {
-            self.drop_item(&mut item);
-            return Err(fault);
+        (Some(body), item) => {
+            Gathered { kept: Some(Item::Message { body, end: false }), ..Gathered::go(item) }
         }
-        match self.calls.find_mut(key) {
-            Some(call) => call.half(direction).gathered = Some(Box::new(item.into_owned())),
-            None => self.drop_item(&mut item),
-        }
-        Ok(Gathered::Kept)
-    }
-
-    pub(crate) fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
-        let kept = self.calls.find_mut(key)?.half(direction).gathered.take()?;
-        if let Some(peer) = self.sending_peer(key, direction) {
-            self.holds_less(peer, kept.parked_bytes());
-        } else if let Some((peer, bytes)) = self.grpc_holder(key, direction, &kept) {
-            self.grpc.hold_less(peer, bytes);
-        }
-        Some(*kept)
-    }
-
-    fn charge(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
-        let limit = self.limits.assembling_bytes_per_peer;
-        let full = Fault::Limit { name: ARRIVING, limit: limit as u64 };
-        if let Some(peer) = self.sending_peer(key, direction) {
-            let Self { peers, held, .. } = self;
-            let Some(peer) = peers.find_mut(peer) else { return Ok(()) };
-            let more = item.parked_bytes();
-            return if peer.assembling_bytes + more > limit { Err(full) } else { peer.hold(held, more) };
-        }
-        match self.grpc_holder(key, direction, item) {
-            Some((peer, bytes)) => self.grpc.hold(peer, bytes),
-            None => Ok(()),
-        }
-    }
-
-    /// The gRPC connection that sends in this direction, and the bytes of an item that the daemon holds for it: without
-    /// what still takes of the stream's window, and what is counted with its stream.
-    fn grpc_holder(&self, key: CallKey, direction: Direction, item: &Item<'_>) -> Option<(GrpcKey, usize)> {
-        let at = self.calls.find(key)?.grpc_sender(direction)?;
-        Some((at.peer, item.body()?.uncharged_bytes()))
-    }
-
-    /// The native connection that sends in this direction.
-    pub(crate) fn sending_peer(&self, key: CallKey, direction: Direction) -> Option<PeerKey> {
-        self.calls.find(key)?.native_sender(direction)
-    }
-
-    /// So many bytes of large messages are not held for a connection any more.
-    pub(crate) fn holds_less(&mut self, peer: PeerKey, bytes: usize) {
-        if let Some(peer) = self.peers.find_mut(peer) {
-            peer.assembling_bytes = peer.assembling_bytes.saturating_sub(bytes);
-            let held_bytes = peer.held_bytes();
-            self.held.settle(&mut peer.holding, held_bytes);
-        }
-    }
-
-    /// Bytes of large messages the daemon holds for a connection.
-    pub(crate) fn held_by(&mut self, peer: PeerKey) -> Option<&mut usize> {
-        Some(&mut self.peers.find_mut(peer)?.assembling_bytes)
+        (None, item) => Gathered::go(item),
     }
 }
 
@@ -244,9 +143,30 @@ impl Call {
         self.has_one_message(direction).map(|one| !(one && is_all))
     }
 
+    /// Whether this direction leads over R2P2, which carries one request and one reply. A typed caller whose method
+    /// streams is told so when it opens.
+    pub fn leads_over_r2p2(
+        &self,
+        direction: Direction,
+        is_reached_so: impl FnOnce(ClusterKey) -> bool,
+    ) -> bool {
+        match (direction, &self.client, &self.server) {
+            (
+                Direction::Request,
+                ClientEnd::Session { types, .. }
+                | ClientEnd::Attempt { types, .. }
+                | ClientEnd::Shard { types: Some(types), .. }
+                | ClientEnd::Grpc { types: Some(types), .. },
+                ServerEnd::Cluster { cluster },
+            ) => types.input.is_opaque() && is_reached_so(*cluster),
+            (Direction::Response, ClientEnd::R2p2 { .. }, _) => true,
+            _ => false,
+        }
+    }
+
     /// Whether the typed session this direction leads to has one message in it; `None` for other ends, which take
     /// items as they come.
-    fn has_one_message(&self, direction: Direction) -> Option<bool> {
+    pub fn has_one_message(&self, direction: Direction) -> Option<bool> {
         let typed =
             |types: &MethodTypes, streams: bool| (!types.of(direction).is_opaque()).then_some(!streams);
         match (direction, &self.client, &self.server) {
@@ -274,13 +194,14 @@ pub(crate) fn is_whole(item: &Item<'_>) -> bool {
     }
 }
 
-fn split(item: Item<'_>) -> Gathered<'_> {
+/// An end for a caller whose responses stream.
+pub(crate) fn split(item: Item<'_>) -> [Option<Item<'_>>; 2] {
     match item {
-        Item::Finish { code: Code::Ok, execution, body: Some(body), metadata } => Gathered::Two(
-            Item::Message { body, end: false },
-            Item::Finish { code: Code::Ok, execution, body: None, metadata },
-        ),
-        item => Gathered::One(item),
+        Item::Finish { code: Code::Ok, execution, body: Some(body), metadata } => [
+            Some(Item::Message { body, end: false }),
+            Some(Item::Finish { code: Code::Ok, execution, body: None, metadata }),
+        ],
+        item => [Some(item), None],
     }
 }
 
@@ -293,4 +214,81 @@ fn cardinality(direction: Direction, messages: usize) -> Fault {
         (Direction::Response, _) => ("more than one response, and the method gives one", Execution::Executed),
     };
     Fault::Cardinality { why, executed }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lists what becomes of items in a direction that has one message, and that nothing of them is lost on the way.
+    use super::*;
+    use std::borrow::Cow;
+    use trunkline_call::Encoding;
+
+    fn body() -> crate::item::Body<'static> {
+        crate::item::Body::Wire {
+            bytes: Cow::Borrowed(b"m"),
+            encoding: Encoding::Protobuf,
+            charged: 0,
+            compressed: false,
+        }
+    }
+
+    fn open(with: bool, end: bool) -> Item<'static> {
+        Item::Open { metadata: Cow::Borrowed(&[]), body: with.then(body), end }
+    }
+
+    fn message(end: bool) -> Item<'static> {
+        Item::Message { body: body(), end }
+    }
+
+    fn finish(code: Code) -> Item<'static> {
+        let metadata = Cow::Borrowed(&[][..]);
+        Item::Finish { code, execution: Execution::Executed, body: None, metadata }
+    }
+
+    fn headers() -> Item<'static> {
+        Item::Headers { metadata: Cow::Borrowed(&[]) }
+    }
+
+    /// Items one after another, and how each goes: kept, on, thrown away, and whether it ends the call.
+    fn said(direction: Direction, items: Vec<Item<'static>>) -> Vec<[usize; 4]> {
+        let mut kept = None;
+        let of = |items: &[Option<Item<'_>>; 2]| items.iter().flatten().count();
+        let step = |item| {
+            let gathered = gather(direction, kept.take(), item);
+            kept = gathered.kept.map(Item::into_owned);
+            let [goes, dropped] = [of(&gathered.goes), of(&gathered.dropped)];
+            [usize::from(kept.is_some()), goes, dropped, usize::from(gathered.fault.is_some())]
+        };
+        items.into_iter().map(step).collect()
+    }
+
+    const KEPT: [usize; 4] = [1, 0, 0, 0];
+    const GOES: [usize; 4] = [0, 1, 0, 0];
+
+    #[test]
+    fn a_request_of_one_message() {
+        for (items, expected) in [
+            (vec![open(false, false), message(true)], vec![KEPT, GOES]),
+            (vec![open(false, false), message(false), Item::HalfClose], vec![KEPT, KEPT, GOES]),
+            (vec![open(true, false), Item::HalfClose], vec![KEPT, GOES]),
+            (vec![open(false, true)], vec![[0, 0, 0, 1]]),
+            (vec![open(false, false), Item::HalfClose], vec![KEPT, [0, 0, 0, 1]]),
+            (vec![open(true, false), message(true)], vec![KEPT, [0, 0, 2, 1]]),
+        ] {
+            assert_eq!(said(Direction::Request, items), expected);
+        }
+    }
+
+    #[test]
+    fn a_response_of_one_message() {
+        for (items, expected) in [
+            (vec![message(false), finish(Code::Ok)], vec![KEPT, GOES]),
+            (vec![message(false), headers(), finish(Code::Ok)], vec![KEPT, [1, 1, 0, 0], GOES]),
+            (vec![finish(Code::Ok)], vec![GOES]),
+            (vec![message(false), finish(Code::Internal)], vec![KEPT, [0, 1, 1, 0]]),
+            (vec![message(false), message(false)], vec![KEPT, [0, 0, 2, 1]]),
+        ] {
+            assert_eq!(said(Direction::Response, items), expected);
+        }
+    }
 }

@@ -4,13 +4,13 @@ use crate::call::{Body, Call, Direction, Item};
 use crate::due::Due;
 use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_client, deliver_to_server};
 use crate::engine::{Engine, Turn};
-use crate::gather::Gathered;
+use crate::gather::{gather, is_whole, split};
 use crate::held::HeldFull;
-use crate::limits::{ANSWERS, CROSSING};
+use crate::limits::{ANSWERS, ARRIVING, CROSSING};
 use crate::receive_room::park;
 use crate::sampled::{sample_answer, sample_request};
 use crate::source::source_of;
-use crate::{CallKey, SessionKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::{Encoding, Fault, Instant};
 
@@ -79,6 +79,12 @@ impl Engine {
         self.advance(turn, key, direction, item);
     }
 
+    /// Whether this direction leads over R2P2, which expects items in another shape than they may come in.
+    fn joins_by_r2p2(&self, key: CallKey, direction: Direction) -> bool {
+        let by_r2p2 = |cluster| self.is_reached_by_r2p2(cluster);
+        self.calls.find(key).is_some_and(|call| call.leads_over_r2p2(direction, by_r2p2))
+    }
+
     #[inline(never)]
     fn pass_reshaped(
         &mut self,
@@ -87,15 +93,80 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let shaped = match self.gather(key, direction, item.take()) {
-            Ok(Gathered::Kept) => return,
-            Ok(Gathered::One(item)) => [Some(item), None],
-            Ok(Gathered::Two(first, second)) => [Some(first), Some(second)],
-            Err(fault) => return self.fail(turn, key, fault),
+        let Some(call) = self.calls.find(key) else { return self.drop_item(item) };
+        let is_all = call.half_of(direction).gathered.is_none() && is_whole(item);
+        let one_message = call.has_one_message(direction).unwrap_or(true);
+        let shaped = match one_message {
+            true if is_all => Ok([Some(item.take()), None]),
+            true => self.join(key, direction, item.take()),
+            false => Ok(split(item.take())),
         };
-        for mut item in shaped.into_iter().flatten() {
-            self.advance(turn, key, direction, &mut item);
+        match shaped {
+            Ok(shaped) => {
+                for mut item in shaped.into_iter().flatten() {
+                    self.advance(turn, key, direction, &mut item);
+                }
+            }
+            Err(fault) => self.fail(turn, key, fault),
         }
+    }
+
+    /// Joins an item with what is kept of its direction: what goes on, if it is whole.
+    ///
+    /// # Errors
+    /// What ends the call.
+    pub(crate) fn join<'a>(
+        &mut self,
+        key: CallKey,
+        direction: Direction,
+        item: Item<'a>,
+    ) -> Result<[Option<Item<'a>>; 2], Fault> {
+        let gathered = gather(direction, self.take_gathered(key, direction), item);
+        for mut item in gathered.dropped.into_iter().flatten() {
+            self.drop_item(&mut item);
+        }
+        if let Some(kept) = gathered.kept {
+            self.keep_gathered(key, direction, kept)?;
+        }
+        gathered.fault.map_or(Ok(gathered.goes), Err)
+    }
+
+    /// Keeps an item until the rest has come, charged to the connection it came from.
+    fn keep_gathered(&mut self, key: CallKey, direction: Direction, mut item: Item<'_>) -> Result<(), Fault> {
+        let (limit, bytes) = (self.limits.assembling_bytes_per_peer, item.parked_bytes());
+        let Self { calls, peers, grpc, held, .. } = self;
+        let Some(call) = calls.find_mut(key) else {
+            self.drop_item(&mut item);
+            return Ok(());
+        };
+        let native = call.native_sender(direction).and_then(|peer| peers.find_mut(peer));
+        let charged = match (native, call.grpc_sender(direction), item.body()) {
+            (Some(peer), ..) if peer.assembling_bytes + bytes > limit => {
+                Err(Fault::Limit { name: ARRIVING, limit: limit as u64 })
+            }
+            (Some(peer), ..) => peer.hold(held, bytes),
+            // Without what still takes of the stream's window, and what is counted with its stream.
+            (None, Some(at), Some(body)) => grpc.hold(at.peer, body.uncharged_bytes()),
+            _ => Ok(()),
+        };
+        match charged {
+            Ok(()) => call.half(direction).gathered = Some(Box::new(item.into_owned())),
+            Err(_) => self.drop_item(&mut item),
+        }
+        charged
+    }
+
+    /// What is kept of a direction; nobody is charged with it any more.
+    pub(crate) fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
+        let call = self.calls.find_mut(key)?;
+        let kept = call.half(direction).gathered.take()?;
+        let (native, web) = (call.native_sender(direction), call.grpc_sender(direction));
+        match (native, web, kept.body()) {
+            (Some(peer), ..) => self.holds_less(peer, kept.parked_bytes()),
+            (None, Some(at), Some(body)) => self.grpc.hold_less(at.peer, body.uncharged_bytes()),
+            _ => {}
+        }
+        Some(*kept)
     }
 
     // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
@@ -277,15 +348,15 @@ impl Engine {
     fn account(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
         let bytes = item.parked_bytes();
         if self.is_large(bytes)
-            && let Some(peer) = self.sending_peer(key, direction)
+            && let Some(peer) = self.calls.find(key).and_then(|call| call.native_sender(direction))
         {
             if let Some(session) =
                 self.destination(key, direction).filter(|_| direction == Direction::Response)
             {
                 return self.account_answer(key, session, bytes);
             }
-            let Some(held) = self.held_by(peer) else { return Ok(()) };
-            *held += bytes;
+            let Some(found) = self.peers.find_mut(peer) else { return Ok(()) };
+            found.assembling_bytes += bytes;
             if let Some(call) = self.calls.find_mut(key) {
                 call.half(direction).large_of = Some(peer);
             }
@@ -346,6 +417,15 @@ impl Engine {
         }
         if let Some(call) = self.calls.find_mut(key) {
             call.half(direction).backlog = waiting;
+        }
+    }
+
+    /// So many bytes of large messages are not held for a connection any more.
+    fn holds_less(&mut self, peer: PeerKey, bytes: usize) {
+        if let Some(peer) = self.peers.find_mut(peer) {
+            peer.assembling_bytes = peer.assembling_bytes.saturating_sub(bytes);
+            let held_bytes = peer.held_bytes();
+            self.held.settle(&mut peer.holding, held_bytes);
         }
     }
 

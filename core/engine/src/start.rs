@@ -4,7 +4,7 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::gather::{Gathered, is_whole};
+use crate::gather::is_whole;
 use crate::limits::MESSAGE_BYTES;
 use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
@@ -89,15 +89,15 @@ impl Engine {
 
     /// Another part: with the last one the call begins.
     pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: &mut Item<'_>) {
-        match self.gather_request(key, part.take()) {
-            Ok(Gathered::One(mut opening) | Gathered::Two(mut opening, _)) => {
+        match self.join(key, Direction::Request, part.take()) {
+            Ok([Some(mut opening), _]) => {
                 let Some(call) = self.calls.find_mut(key) else { return self.drop_item(&mut opening) };
                 let is_made_here = call.maker().is_some() || call.has_moved();
                 let kept = call.policies.as_mut().and_then(|policies| policies.begins_at.take());
                 let target = kept.unwrap_or(if is_made_here { Target::Anyone } else { Target::Here });
                 self.start(turn, key, target, &mut opening);
             }
-            Ok(Gathered::Kept) => {}
+            Ok(_) => {}
             Err(fault) => self.fail(turn, key, fault),
         }
     }
