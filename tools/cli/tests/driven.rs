@@ -85,10 +85,12 @@ fn each_cluster_makes_its_calls() {
     assert!(line.split_whitespace().any(|word| word == "2"), "{line}");
     assert!(!line.contains("out of reach"), "{line}");
     // Handlers took at least the processor time of those in the file, and say so also if their calls were cancelled.
+    // What it takes to answer is part of it, and not known before.
+    const ANSWER_NS: u64 = 8_000;
     let wanted = processor_times(&planned);
     for (method, told_ns) in files.iter().flat_map(|file| processor_times(file)) {
         let (least, most) = (told_ns.iter().min(), wanted[&method].iter().min());
-        assert!(least >= most, "{method}: {least:?} of {most:?}");
+        assert!(least.map(|ns| ns + ANSWER_NS) >= most.copied(), "{method}: {least:?} of {most:?}");
     }
     let cancelled = check.out.lines().find(|line| line.contains("CANCELLED: share of their cycles")).unwrap();
     assert!(!cancelled.contains("out of reach") && !cancelled.contains(" 0 "), "{cancelled}");
@@ -166,8 +168,7 @@ fn wires_stacks_and_queues_are_planted() {
         // has too little of, the stack has.
         for ((own, made), (_, wanted)) in made.iter().zip(&wanted) {
             assert!(["cluster-02", "cluster-09"].contains(&own.as_str()), "{own}");
-            // Between looking at the clock and entering the call some microseconds pass.
-            assert!(made[0] + 1_000_000 >= wanted[0], "{method}: {made:?} of {wanted:?}");
+            assert!(made[0] + 1_000 >= wanted[0], "{method}: {made:?} of {wanted:?}");
         }
         let sum =
             |calls: &[&(String, Times)], part: usize| calls.iter().map(|(_, times)| times[part]).sum::<u64>();

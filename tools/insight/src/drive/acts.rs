@@ -33,7 +33,7 @@ const REACH_MAX: Duration = Duration::from_secs(10);
 /// Calls that a handler of the file's methods makes itself, which cost it little processor time then; and one below it,
 /// one behind the other, unless none of them has any below: so a deep tree has few under way.
 const TOP_CALLS: u32 = 1;
-const TREE_CALLS: u32 = 16;
+const TREE_CALLS: u32 = 32;
 /// A daemon has another connection for requests of more than half of this.
 const LARGE_BYTES: usize = 64 << 10;
 /// What is left of its work when it begins to wait: what it takes to wake up and answer is part of it.
@@ -175,6 +175,8 @@ impl Acts {
     /// answer, whose handler answers so much sooner.
     async fn make_itself(&self, number: usize) -> Code {
         let plan = &self.calls[number];
+        let call = self.callers[plan.caller].across[plan.route].call(&plan.path);
+        // Not before it was entered: it would take less than it is to.
         let entered = Instant::now();
         let due = entered + plan.takes;
         let answer_due = due.checked_sub(plan.waits + plan.back).map_or(Duration::ZERO, |at| at - self.began);
@@ -183,8 +185,7 @@ impl Acts {
         request.extend(0_u16.to_le_bytes());
         request.extend(nanos(answer_due).to_le_bytes());
         request.resize(plan.request_bytes.max(request.len()), 0);
-        let client = &self.callers[plan.caller].across[plan.route];
-        let call = client.call(&plan.path).with_timeout(plan.takes + PATIENCE).with_message(request);
+        let call = call.with_timeout(plan.takes + PATIENCE).with_message(request);
         if !plan.holds.is_zero() {
             self.until(entered + plan.holds).await;
         }
@@ -192,7 +193,8 @@ impl Acts {
             Ok(opened) => opened,
             Err(status) => return status.code(),
         };
-        if !plan.waits.is_zero() {
+        let is_planted = !(plan.wire + plan.holds + plan.waits).is_zero();
+        if is_planted {
             self.until(due).await;
         }
         end_of(answers, plan.code == Code::Cancelled).await

@@ -3,6 +3,7 @@
 //! A relay accepts connections for one address, and carries bytes both ways, in each for a fixed time. Whoever calls
 //! chooses the relay whose time fits. One thread reads, another writes: each chunk when its time has come.
 
+use super::timer::wake_on_time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -81,7 +82,10 @@ impl Relays {
             return Ok(Self { addresses, shared });
         }
         let own = Arc::clone(&shared);
-        std::thread::spawn(move || own.write());
+        std::thread::spawn(move || {
+            wake_on_time();
+            own.write();
+        });
         let next = listeners.len() as u64;
         let mut reader =
             Reader { poller, listeners, to, ends: BTreeMap::new(), next, shared: Arc::clone(&shared) };
