@@ -1,5 +1,6 @@
 //! Binding: strings become numbers once, so that calls carry none.
 
+use crate::bound_methods::bound_method;
 use crate::bound_targets::Unbound;
 use crate::cluster::{ClusterKey, SERVICES_PER_ENDPOINT};
 use crate::due::Due;
@@ -161,7 +162,7 @@ impl Engine {
         self.check_owners(session, request)?;
         let targets = self.hold_targets(session, request.calls)?;
         if let Some(schema) = request.schema {
-            self.note_misnamed(schema);
+            self.admission.note_misnamed(&schema.schema);
         }
         let mut binding = Binding::default();
         for (types, target) in calls.into_iter().zip(targets) {
@@ -427,7 +428,7 @@ impl Engine {
         target: Target,
     ) -> Result<RouteIndex, BindError> {
         let method = self.intern(&types.path);
-        let plan = self.plan_for(Side::Client, session, &types);
+        let plan = self.admission.plan(&bound_method(&self.sessions, session, Side::Client, &types));
         let route = self.add_route(session, Route::Calls { method, types, target, plan })?;
         self.registry.hold(method);
         Ok(route)
@@ -442,7 +443,7 @@ impl Engine {
         let route = self.add_route(session, Route::Serves)?;
         let stands_by = self.sessions.find(session).is_some_and(|session| session.stands_by);
         let whole = types.whole_service;
-        let plan = self.plan_for(Side::Server, session, &types);
+        let plan = self.admission.plan(&bound_method(&self.sessions, session, Side::Server, &types));
         let server = Server { session, route, types, stands_by, plan };
         if whole {
             self.registry.serve_all(key, server);

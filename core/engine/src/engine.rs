@@ -1,8 +1,9 @@
 //! The engine's state, and what the host may ask of it.
 
-use crate::admission::AdmissionControl;
+use crate::admission::{AdmissionControl, ChainExchange};
 use crate::announcers::Announcers;
 use crate::attempts::AttemptControl;
+use crate::bound_methods::{bound_methods, put_plans};
 use crate::bound_targets::BoundTargets;
 use crate::call::Calls;
 use crate::cluster::Clusters;
@@ -18,16 +19,19 @@ use crate::held::HeldBudget;
 use crate::host_numbers::HostNumbers;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
+use crate::native_configs::NativeConfigs;
 use crate::nested::Nested;
 use crate::operator::DeniedChanges;
 use crate::owners::Owners;
 use crate::peer::{Lent, Peer};
+use crate::plant::Plant;
 use crate::r2p2::R2p2;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::samples::{SampleCounts, SampleRule, Samples, TakenSample};
 use crate::services::ServiceState;
 use crate::session::{Route, Session, ToldLimits};
+use crate::session_fault::SessionFault;
 use crate::shard::ShardLinks;
 use crate::spans::SpanIds;
 use crate::table::Table;
@@ -37,9 +41,10 @@ use crate::workers::Workers;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Entry, EntryError, Span, is_answer};
-use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
-use trunkline_native::{Config, Features};
+use trunkline_call::entry::{Completion, Entry, Span, is_answer};
+use trunkline_call::{CallId, Instant, Steps, TimerTable};
+use trunkline_native::Features;
+use trunkline_policy::{Chain, Modules, PolicyError};
 use trunkline_telemetry::Telemetry;
 
 /// What one turn of the host lends the engine: the time, and the heaps.
@@ -117,70 +122,6 @@ pub struct Engine {
     /// When the bytes being handled were first known to be there.
     pub(crate) arrived: Instant,
     pub(crate) invariants: Invariants,
-}
-
-/// The settings of connections: those that carry small calls, and the bulk lanes.
-pub(crate) struct NativeConfigs {
-    pub small: Arc<Config>,
-    pub bulk: Arc<Config>,
-}
-
-/// On a lane without small calls a segment may be as long as one turn writes.
-const BULK_SEGMENT_BYTES: u32 = 1 << 20;
-
-impl NativeConfigs {
-    fn new(limits: &Limits, node_name: &str, clock_id: u64) -> Self {
-        let mut small = Config { node_name: node_name.to_owned(), clock_id, ..Config::default() };
-        small.limits.stream_window_bytes = limits.stream_window_bytes;
-        small.limits.message_bytes_max = limits.message_bytes;
-        small.queue_bytes_max = limits.connection_queue_bytes as u64;
-        small.features = Features::CALLERS;
-        let bulk = Config { segment_bytes: BULK_SEGMENT_BYTES, ..small.clone() };
-        Self { small: Arc::new(small), bulk: Arc::new(bulk) }
-    }
-}
-
-/// What is planted on purpose, to see that telemetry finds it and what it costs (`[debug]` in the daemon's
-/// configuration).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plant {
-    /// Every call waits this long between its submission and its admission.
-    pub request_hold_ns: u64,
-    /// Every response waits this long between its submission and its hand-over.
-    pub response_hold_ns: u64,
-    /// Finished calls are not recorded: no histograms, no flight recorder. To see what recording costs.
-    pub unrecorded: bool,
-}
-
-/// How an application broke the ABI. The host detaches the session and tells it why.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionFault {
-    /// Not an entry of this version.
-    #[error("submission entry is malformed: {0:?}")]
-    Entry(EntryError),
-    /// A route that no `Bind` gave out.
-    #[error("route {} was never bound", .0.0)]
-    UnknownRoute(RouteIndex),
-    /// A call id that is in flight, or has the daemon's bit set.
-    #[error("call id {0:?} is in use or reserved")]
-    CallIdInUse(CallId),
-    /// A range that is not in the send heap, or larger than its kind allows.
-    #[error("range {}+{} is not a valid block of the send heap", .0.offset, .0.len)]
-    OutsideHeap(Span),
-    /// A release of something that is not a block of the receive heap.
-    #[error("release of {}+{}: not a block of the receive heap", .0.offset, .0.len)]
-    NotABlock(Span),
-    /// A message on a stream that has no credit left.
-    #[error("message on call {0:?} beyond the stream's window")]
-    OverWindow(CallId),
-    /// More calls than it may have, and as many again that were refused and that it has not released.
-    #[error(
-        "{0} calls in flight (limits.calls_made_per_session), and as many refused whose ends it does not take"
-    )]
-    TooManyCalls(usize),
-    /// The session is gone already.
-    #[error("session is gone")]
-    Gone,
 }
 
 impl Engine {
@@ -348,6 +289,53 @@ impl Engine {
             self.end_gone(turn, call, key);
         }
         self.retire_if_unlent(key);
+    }
+
+    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
+    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
+    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
+    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
+    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
+    pub fn exchange_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
+        let how = if dry_run { ChainExchange::Trial } else { ChainExchange::IfFits };
+        self.exchange_chain(chain, modules, how)
+    }
+
+    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
+    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a module does not take over from the one at work.
+    pub fn exchange_checked_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+    ) -> Result<Vec<String>, PolicyError> {
+        self.exchange_chain(chain, modules, ChainExchange::Found)
+    }
+
+    /// Exchanges policies for a chain without modules.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain, Modules::default(), false).map(drop)
+    }
+
+    /// Whether a chain without modules would be applied.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
     }
 
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
@@ -526,6 +514,26 @@ impl Engine {
     /// What the daemon has measured. Whoever asks has it counted: calls are pending until then.
     pub fn telemetry(&mut self) -> &mut Telemetry {
         &mut self.telemetry
+    }
+
+    fn exchange_chain(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        how: ChainExchange,
+    ) -> Result<Vec<String>, PolicyError> {
+        let Self { admission, sessions, registry, gateway, .. } = self;
+        let bound = bound_methods(sessions, registry, gateway);
+        let fits_told = |chain: &mut Chain| gateway.check(chain);
+        let (upgraded, plans) = admission.exchange(chain, modules, how, &bound, fits_told)?;
+        if let Some(plans) = plans {
+            put_plans(sessions, registry, plans);
+            // Plans of methods that are forwarded are made when they are called.
+            gateway.forget_plans();
+            self.reserve_workers();
+            self.rebalance();
+        }
+        Ok(upgraded)
     }
 
     pub(crate) fn session(&self, key: SessionKey) -> Result<&Session, SessionFault> {

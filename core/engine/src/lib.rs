@@ -6,16 +6,17 @@
 //! bytes to send.
 //!
 //! # Owners and joints
-//! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with
-//! values. `admission/` owns the policies and what they remember, `attempts/` what bounds further attempts,
-//! `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues
-//! (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them
-//! (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc/` and `r2p2.rs` one kind of end each,
-//! `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom, `shared_room.rs` what one source may
-//! have of a server's room (`source.rs`), `gateway.rs` what the gateway is told (`gateway_client.rs`) and knows of
-//! methods, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found broken.
-//! `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it. Above them [`Engine`] is
-//! made of owners, and the files that implement it join them: only they see two. Imports lead downwards.
+//! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with values.
+//! `admission/` owns the policies and what they remember (`bound_methods.rs` tells it what is bound), `attempts/` what
+//! bounds further attempts, `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers
+//! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
+//! connections to them (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc/` and `r2p2.rs`
+//! one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom,
+//! `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what the gateway is told
+//! (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others, `invariants.rs` which of our
+//! own rules was found broken. `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it.
+//! Above them [`Engine`] is made of owners, and the files that implement it join them: only they see two. Imports lead
+//! downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -31,7 +32,7 @@
 //!    needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
-//! about it and does what they say (`permit.rs` for those that only refuse; `chain.rs` exchanges them); `reach.rs`
+//! about it and does what they say (`permit.rs` for those that only refuse); `reach.rs`
 //! finds it an endpoint and a connection, `retry.rs` tries again. `finish.rs` ends calls in every way they can end,
 //! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
 //! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
@@ -58,10 +59,10 @@ mod assembly;
 mod attempts;
 mod bind;
 mod books;
+mod bound_methods;
 mod bound_targets;
 mod call;
 mod callers;
-mod chain;
 mod cluster;
 mod convert;
 mod convert_error;
@@ -88,6 +89,7 @@ mod method_key;
 mod method_types;
 mod methods;
 mod names;
+mod native_configs;
 mod nested;
 mod observe;
 mod opaque;
@@ -101,6 +103,7 @@ mod peer_end;
 mod peer_events;
 mod peer_io;
 mod permit;
+mod plant;
 mod r2p2;
 mod r2p2_end;
 mod r2p2_peer;
@@ -120,6 +123,7 @@ mod service_workers;
 mod services;
 mod session;
 mod session_end;
+mod session_fault;
 mod shard;
 mod shared_queue;
 mod shared_room;
@@ -143,7 +147,7 @@ mod workers;
 
 pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
-pub use engine::{Engine, Plant, SessionFault, Turn};
+pub use engine::{Engine, Turn};
 pub use gateway_client::{CallRights, CallRule, GatewaySettings};
 pub use grpc::{GrpcLeft, GrpcSettings, PeerIdentity};
 pub use handover::{Brought, Exported, HandoverError, LeftOutReason, LeftOutSession};
@@ -153,11 +157,13 @@ pub use observe::StateParts;
 pub use operator::{DeniedChange, Operator};
 pub use peer::PeerFault;
 pub use peer_io::{Piece, SentCall};
+pub use plant::Plant;
 pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
 pub use samples::{SampleAllowance, SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
+pub use session_fault::SessionFault;
 pub use shard::{
     Crossing, CrossingBatch, MovedSession, ShardIndex, Stays, adopt_session, ask_to_redial, audit_crossings,
     handle_crossings, has_crossings, join_shards, next_crossings, park_crossing, release_session,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use trunkline_balance::EndpointRow;
 use trunkline_call::Instant;
+use trunkline_policy::{Module, PolicyError, PolicyRow};
 
 /// Marks the numbers of rows that are no connection's, and of those the outgoing ones.
 const R2P2_ROW: u64 = 1 << 63;
@@ -97,6 +98,37 @@ impl Engine {
             None => (parts.table, parts.next) = (parts.table.next(), 0),
         }
         parts.table != StateTable::Done
+    }
+
+    /// The policies at work, in order, with their figures.
+    pub fn policy_rows(&self) -> Vec<PolicyRow> {
+        self.admission.rows()
+    }
+
+    /// Policies that do not fit a method bound since they were applied, for the host to log. Those methods' calls are
+    /// refused.
+    pub fn poll_policy_misfit(&mut self) -> Option<PolicyError> {
+        self.admission.poll_misfit()
+    }
+
+    /// A record of the access log.
+    pub fn poll_access_record(&mut self) -> Option<crate::AccessRecord> {
+        self.admission.poll_access_record()
+    }
+
+    /// A change of the daemon that an operator asked for who may not.
+    pub fn poll_denied_change(&mut self) -> Option<crate::DeniedChange> {
+        self.denied.poll()
+    }
+
+    /// A module that was ejected because it is faulty, for the host to log.
+    pub fn poll_ejected_module(&mut self) -> Option<PolicyError> {
+        self.admission.poll_ejected_module()
+    }
+
+    /// Modules nobody needs any more, to be dropped where it may take its time.
+    pub fn take_retired_modules(&mut self) -> Vec<Box<dyn Module>> {
+        self.admission.take_retired_modules()
     }
 
     /// Holds every count against what it counts. Walks everything several times: for tests.

@@ -578,7 +578,7 @@ fn ends(item: &Item<'_>) -> bool {
     }
 }
 
-impl crate::engine::Plant {
+impl crate::Plant {
     fn hold_until(self, now: Instant, item: &Item<'_>) -> Option<Instant> {
         let ns = match item {
             Item::Open { .. } => self.request_hold_ns,

@@ -1,6 +1,7 @@
 //! The owner of the chain of policies: judges calls, and remembers what outlives the moment.
 
 use super::access_log::{AccessLog, AccessRecord};
+use super::bound_plans::{BoundMethods, BoundPlans, ChainExchange, MethodSubject};
 use super::call_policies::{CallPolicies, Enqueued};
 use super::inspection::Inspection;
 use super::pacing::{Paced, Pacer};
@@ -19,6 +20,7 @@ use trunkline_policy::{
     Admission, Chain, Class, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits,
     PlaceNotice, Plan, Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
 };
+use trunkline_schema::Schema;
 use trunkline_share::{CountShare, HostLimits};
 
 /// What policies noted of calls that are over, kept for calls to come: 100 KiB. More than are at once is never kept.
@@ -159,31 +161,57 @@ impl AdmissionControl {
         self.policies.chain_mut()
     }
 
-    /// Puts a chain in the place of the one at work, if `plans` of everything that is bound can be made of it; or only
-    /// says whether it would do (`dry_run`). Returns which modules were upgraded, in words, and the plans.
+    /// Puts a chain in the place of the one at work, if it fits all that is `bound`, and what it is asked about by
+    /// `fits_told`. Returns which modules were upgraded, in words, and the plans that are to be put in their places;
+    /// none after a trial.
     ///
     /// # Errors
     /// [`PolicyError`]; nothing has changed then.
-    pub fn exchange<P>(
+    pub fn exchange(
         &mut self,
         chain: Chain,
         modules: Modules,
-        dry_run: bool,
-        plans: impl FnOnce(&mut Chain) -> Result<P, PolicyError>,
-    ) -> Result<(Vec<String>, Option<P>), PolicyError> {
+        how: ChainExchange,
+        bound: &BoundMethods<'_>,
+        fits_told: impl FnOnce(&mut Chain) -> Result<(), PolicyError>,
+    ) -> Result<(Vec<String>, Option<BoundPlans>), PolicyError> {
         let mut staged = self.policies.stage(chain, modules)?;
-        match plans(staged.chain_mut()) {
-            Ok(plans) if !dry_run => Ok((self.policies.commit(staged), Some(plans))),
-            Ok(_) => {
-                let upgraded = staged.upgraded().to_vec();
-                self.policies.abandon(staged);
-                Ok((upgraded, None))
+        let chain = staged.chain_mut();
+        let (plans, found) = bound.plan(chain);
+        let fits = match how {
+            ChainExchange::Found => Ok(()),
+            ChainExchange::IfFits | ChainExchange::Trial => {
+                let misnamed = chain.misnamed(&bound.schemas());
+                misnamed.map_or(Ok(()), Err).and_then(|()| fits_told(chain)).and_then(|()| found.refuse())
             }
-            Err(error) => {
-                self.policies.abandon(staged);
-                Err(error)
-            }
+        };
+        if fits.is_ok() && how != ChainExchange::Trial {
+            found.into_misfits().for_each(|misfit| self.note_misfit(Some(misfit)));
+            return Ok((self.policies.commit(staged), Some(plans)));
         }
+        let upgraded = staged.upgraded().to_vec();
+        self.policies.abandon(staged);
+        fits.map(|()| (upgraded, None))
+    }
+
+    /// What of the chain at work applies to a method that is bound. If a policy does not fit it, the host is told.
+    pub fn plan(&mut self, method: &MethodSubject<'_>) -> Option<Arc<Plan>> {
+        let (plan, misfit) = method.plan(self.policies.chain_mut());
+        self.note_misfit(misfit);
+        plan
+    }
+
+    /// What of it applies to each of these.
+    pub fn plan_all(&mut self, bound: &BoundMethods<'_>) -> BoundPlans {
+        let called = bound.called.iter().map(|method| self.plan(method)).collect();
+        let served = bound.served.iter().map(|method| self.plan(method)).collect();
+        BoundPlans { called, served }
+    }
+
+    /// Says for the host to log that a policy names a method that a service in `schema` does not have.
+    pub fn note_misnamed(&mut self, schema: &Schema) {
+        let misnamed = self.policies.chain().misnamed(&[schema]);
+        self.note_misfit(misnamed);
     }
 
     /// Notes for the host to log that a policy does not fit a method.

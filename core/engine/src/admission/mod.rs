@@ -4,11 +4,12 @@
 //! schedule of calls that have time, the bytes of copies under way, and the access log. It is given values (the plans
 //! that apply to a call, what its ends are called, its message) and answers with values: what an admitted call is bound
 //! to, or why it is denied. It knows neither sessions nor connections, and sends nothing: `admit.rs` joins it with
-//! those, and `chain.rs` exchanges the chain.
+//! those, and [`Engine::exchange_policies`](crate::Engine::exchange_policies) puts plans in the places of others.
 //!
 //! * `call_policies.rs`: what one call has to do with the chain, kept with the call;
 //! * `control.rs`: the owner; `inspection.rs`: messages made private and checked;
 //! * `pacing.rs`: when a call of class *batch* may move; `plans.rs`: which policies apply to a method;
+//! * `bound_plans.rs`: which apply to each method that is bound, and whether a chain fits them;
 //! * `access_log.rs`: lines for the host to write.
 //!
 //! # Limits
@@ -16,6 +17,7 @@
 //! [`Limits::mirror_bytes`](crate::Limits::mirror_bytes).
 
 mod access_log;
+mod bound_plans;
 mod call_policies;
 mod control;
 mod inspection;
@@ -23,6 +25,7 @@ mod pacing;
 mod plans;
 
 pub use access_log::AccessRecord;
+pub(crate) use bound_plans::{BoundMethods, BoundPlans, ChainExchange, MethodHolder, MethodSubject};
 pub(crate) use call_policies::{CallPolicies, Enqueued};
 pub(crate) use control::{AdmissionControl, CallFacts, Denied, add_metadata};
 pub(crate) use inspection::Inspection;

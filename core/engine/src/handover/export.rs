@@ -18,7 +18,7 @@ use crate::table::Table;
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 use trunkline_call::TimerTable;
-use trunkline_policy::Policies;
+use trunkline_policy::{ExportedModule, Policies, PolicyError};
 
 /// The state of an engine, to be read by [`Engine::take_over`].
 #[derive(Clone, Debug)]
@@ -96,6 +96,11 @@ impl Engine {
     fn owners_left(&self) -> Vec<(SessionKey, &str)> {
         let left = self.awaited.those_who_left();
         left.filter_map(|session| Some((session, self.owners.of_session(session)?))).collect()
+    }
+
+    /// The states of all modules, for a daemon that takes over from this one, and why some are not among them.
+    pub fn export_modules(&self) -> (Vec<ExportedModule>, Vec<PolicyError>) {
+        self.admission.export_modules()
     }
 
     /// Writes the state down, between two turns. Nothing changes here.

@@ -3,6 +3,7 @@
 use super::front::{ShardsOfState, Version};
 use super::sound::{Sound, clip};
 use super::types::{Known, TypesState, Using};
+use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::Calls;
 use crate::cluster::Clusters;
 use crate::due::Due;
@@ -23,7 +24,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use trunkline_call::{CallId, TimerTable};
-use trunkline_policy::{PoliciesState, PolicyError, Side};
+use trunkline_policy::{ExportedModule, PoliciesState, PolicyError};
 use trunkline_telemetry::PeerIndex;
 
 /// Why an engine does not go on with a state.
@@ -96,6 +97,12 @@ impl Engine {
         }
         let (_, arriving): (u32, Arriving) = ciborium::from_reader(state).map_err(malformed)?;
         self.fill(arriving, schemas)
+    }
+
+    /// Hands the states of another daemon's modules to those of this one, before its first call; returns which of them
+    /// did not take theirs.
+    pub fn import_modules(&mut self, exported: &[ExportedModule]) -> Vec<PolicyError> {
+        self.admission.import_modules(exported)
     }
 
     fn fill(mut self, arriving: Arriving, schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
@@ -232,28 +239,10 @@ impl Engine {
 
     /// Compiles the chain for everything that is bound.
     fn plan_again(&mut self) {
-        let mut routes = Vec::new();
-        for (key, session) in self.sessions.iter().filter(|(_, session)| !session.gone) {
-            for (index, route) in session.routes.iter().enumerate() {
-                if let Route::Calls { types, .. } = route {
-                    routes.push((key, index, Arc::clone(types)));
-                }
-            }
-        }
-        for (session, index, types) in routes {
-            let made = self.plan_for(Side::Client, session, &types);
-            let routes = self.sessions.find_mut(session).map(|session| &mut session.routes);
-            if let Some(Route::Calls { plan, .. }) = routes.and_then(|routes| routes.get_mut(index)) {
-                *plan = made;
-            }
-        }
-        let servers: Vec<_> =
-            self.registry.every_server().map(|(_, s)| (s.session, Arc::clone(&s.types))).collect();
-        let plans: Vec<_> =
-            servers.iter().map(|(session, types)| self.plan_for(Side::Server, *session, types)).collect();
-        for (server, plan) in self.registry.every_server_mut().zip(plans) {
-            server.plan = plan;
-        }
+        let Self { admission, sessions, registry, gateway, .. } = self;
+        let bound = bound_methods(sessions, registry, gateway);
+        let plans = admission.plan_all(&bound);
+        put_plans(sessions, registry, plans);
         let calls: Vec<CallKey> = self.calls.iter().map(|(key, _)| key).collect();
         calls.into_iter().for_each(|key| self.enlist_again(key));
     }
