@@ -23,9 +23,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The root of this work tree.
+    /// The root of this work tree: the one cargo runs this for, and without cargo the one it was built in. A target
+    /// folder that was copied from another tree says nothing about this one.
     pub fn root() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).join("../..")
     }
 
     /// Reads the work tree under `root`, without build output and hidden folders (but with `.ci`).
