@@ -116,9 +116,8 @@ impl Assembly {
         total: u32,
         place: AssemblyPlace,
         shape: Shape,
-        ahead: u32,
     ) -> Self {
-        Self { call, direction, encoding, total, place, shape, ahead, came: 0, looked: None, counted: 0 }
+        Self { call, direction, encoding, total, place, shape, ahead: 0, came: 0, looked: None, counted: 0 }
     }
 
     /// The whole message, as the item that takes it on has it.

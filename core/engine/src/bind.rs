@@ -20,6 +20,9 @@ use trunkline_policy::Side;
 use trunkline_schema::{Method, Service};
 use trunkline_telemetry::{MethodIndex, PeerIndex};
 
+/// Methods whose announcers are told at once when it has changed who serves them.
+const ANSWERED_AT_ONCE: usize = 8;
+
 /// What a session wants to call and serve.
 #[derive(Debug)]
 pub struct BindRequest<'a> {
@@ -364,9 +367,7 @@ impl Engine {
         self.workers.forget(|method| registry.knows(method));
         self.gateway.forget_methods(|method| registry.knows(method));
         self.remotes.forget_methods(|method| registry.knows(method));
-        for (_, peer) in self.peers.iter_mut() {
-            peer.forget_methods(|method| registry.knows(method));
-        }
+        self.peers.forget_methods(|method| registry.knows(method));
         self.forget_series();
     }
 
@@ -383,6 +384,48 @@ impl Engine {
         self.telemetry.forget(|method| methods.contains(&method), |host| hosts.contains(&host));
         let Self { registry, telemetry, .. } = self;
         registry.number_again(|path| telemetry.method(path));
+    }
+
+    /// It has changed who serves these: peers that announced a method of one are told what holds now. A method
+    /// announced before its server came would otherwise stay on protobuf as long as the connection lives.
+    ///
+    /// Some at once, and the rest one after the other: peers may have announced many, and who serves what may change
+    /// often.
+    pub(crate) fn answer_again(&mut self, services: &[impl AsRef<str>]) {
+        services.iter().for_each(|service| self.peers.announcers.changed(service.as_ref()));
+        (0..ANSWERED_AT_ONCE).for_each(|_| self.answer_next());
+    }
+
+    /// All peers are told what holds now of all they have announced.
+    pub(crate) fn answer_all_again(&mut self) {
+        self.peers.announcers.all_changed();
+        self.answer_again(&[""; 0]);
+    }
+
+    /// Those who have announced the next method are told what holds now.
+    pub(crate) fn answer_next(&mut self) {
+        let Some((path, announcers)) = self.peers.announcers.next() else { return };
+        let answer = self.answer_to(&path);
+        for (peer, index) in announcers {
+            self.peers.answer(peer, index, answer.clone());
+            self.peers.transmit(peer);
+        }
+    }
+
+    /// The method at a path a peer announced, and the types to answer with.
+    pub(crate) fn answer_to(&self, path: &str) -> (Option<MethodKey>, Option<Arc<MethodTypes>>) {
+        let method = self.registry.key_of(path);
+        (method, self.served_types(method))
+    }
+
+    /// What the sessions serving a method have, if they have all the same.
+    fn served_types(&self, method: Option<MethodKey>) -> Option<Arc<MethodTypes>> {
+        let of = |types: &MethodTypes| [types.input.fingerprint(), types.output.fingerprint()];
+        let method = method?;
+        let here = self.registry.servers(method).iter().map(|server| &server.types);
+        let mut all = here.chain(self.shards.types(method, self.registry.path(method)));
+        let first = all.next()?;
+        all.all(|types| of(types) == of(first)).then(|| Arc::clone(first))
     }
 
     /// A session serves these no more, and nothing else; the names stay its user's for those who come after it.

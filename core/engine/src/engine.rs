@@ -1,7 +1,6 @@
 //! The engine's state, and what the host may ask of it.
 
 use crate::admission::{AdmissionControl, ChainExchange};
-use crate::announcers::Announcers;
 use crate::attempts::AttemptControl;
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::bound_targets::BoundTargets;
@@ -19,11 +18,10 @@ use crate::held::HeldBudget;
 use crate::host_numbers::HostNumbers;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
-use crate::native_configs::NativeConfigs;
 use crate::nested::Nested;
 use crate::operator::DeniedChanges;
 use crate::owners::Owners;
-use crate::peer::{Lent, Peer};
+use crate::peers::PeerEnds;
 use crate::plant::Plant;
 use crate::r2p2::R2p2;
 use crate::registry::Registry;
@@ -40,10 +38,8 @@ use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use trunkline_call::entry::{Completion, Entry, Span, is_answer};
 use trunkline_call::{CallId, Instant, Steps, TimerTable};
-use trunkline_native::Features;
 use trunkline_policy::{Chain, Modules, PolicyError};
 use trunkline_telemetry::Telemetry;
 
@@ -58,13 +54,12 @@ pub struct Turn<'a> {
 /// One shard's state.
 pub struct Engine {
     pub(crate) limits: Limits,
-    pub(crate) native: NativeConfigs,
     pub(crate) plant: Plant,
     pub(crate) spans: SpanIds,
     pub(crate) samples: Samples,
     pub(crate) steps: Steps,
     pub(crate) sessions: Table<Session>,
-    pub(crate) peers: Table<Peer>,
+    pub(crate) peers: PeerEnds,
     pub(crate) grpc: GrpcEnds,
     pub(crate) gateway: Gateway,
     pub(crate) r2p2: R2p2,
@@ -83,8 +78,6 @@ pub struct Engine {
     /// The other shards of this host.
     pub(crate) shards: ShardLinks,
     pub(crate) owners: Owners,
-    /// The peers that are daemons of the operator's hosts.
-    pub(crate) hosts: Hosts,
     /// What those that come over the network may call.
     pub(crate) peer_rules: Vec<PeerRule>,
     /// Types of methods ever bound here: each has a number by which it is handed over.
@@ -102,15 +95,7 @@ pub struct Engine {
     pub(crate) retired: Vec<SessionKey>,
     /// Receive blocks nobody will fill any more.
     pub(crate) abandoned: Vec<(SessionKey, u32)>,
-    /// Send-heap ranges connections read from, by the token the connection knows.
-    pub(crate) lent: Table<Lent>,
-    /// What peers have announced, and which of them are to be told again who serves that.
-    pub(crate) announcers: Announcers,
-    /// Peers with something to transmit, or to be closed.
-    pub(crate) transmitting: VecDeque<PeerKey>,
     pub(crate) dials: VecDeque<Dial>,
-    /// Connections to be closed: nobody calls there any more.
-    pub(crate) unwanted: Vec<PeerKey>,
     pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
     /// Calls that ended before their handlers did.
@@ -130,13 +115,12 @@ impl Engine {
         let attempts = AttemptControl::new(&limits, clock_id);
         let held = HeldBudget::new(limits.held_bytes_per_source as u64, limits.held_bytes as u64);
         Self {
-            native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
             spans: SpanIds::default(),
             samples: Samples::default(),
             steps: Steps::default(),
             sessions: Table::new(),
-            peers: Table::new(),
+            peers: PeerEnds::new(&limits, node_name, clock_id),
             grpc: GrpcEnds::new(&limits),
             gateway: Gateway::default(),
             r2p2: R2p2::default(),
@@ -152,7 +136,6 @@ impl Engine {
             registry: Registry::default(),
             shards: ShardLinks::default(),
             owners: Owners::default(),
-            hosts: Hosts::default(),
             peer_rules: Vec::new(),
             types_bound: 0,
             timers: TimerTable::new(),
@@ -165,11 +148,7 @@ impl Engine {
             held,
             retired: Vec::new(),
             abandoned: Vec::new(),
-            lent: Table::new(),
-            announcers: Announcers::default(),
-            transmitting: VecDeque::new(),
             dials: VecDeque::new(),
-            unwanted: Vec::new(),
             attempts,
             draining: false,
             ended: EndedCalls::default(),
@@ -210,7 +189,7 @@ impl Engine {
     /// to them, and their word about callers is taken. Nobody is until this is called. To be called before anybody
     /// connects.
     pub fn configure_hosts(&mut self, patterns: &[String]) {
-        self.hosts = Hosts::new(patterns);
+        self.peers.know_hosts(Hosts::new(patterns));
     }
 
     /// Says who of the network may call what; a service that no rule names may be called by all of it.
@@ -355,15 +334,7 @@ impl Engine {
 
     /// Offers checksums on connections to other daemons made from now on; where both sides do, every frame has one.
     pub fn configure_integrity(&mut self, offered: bool) {
-        let NativeConfigs { small, bulk } = &mut self.native;
-        for config in [small, bulk] {
-            let features = &mut Arc::make_mut(config).features;
-            *features = if offered {
-                features.with(Features::CHECKSUM)
-            } else {
-                features.without(Features::CHECKSUM)
-            };
-        }
+        self.peers.offer_checksums(offered);
     }
 
     /// From now on calls that belong to a sampled trace have spans, and a trace begins with `share` (0…1) of
@@ -397,13 +368,7 @@ impl Engine {
     /// Those in flight go on. Peers are told.
     pub fn drain(&mut self, now: Instant) {
         self.draining = true;
-        let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
-        for key in peers {
-            if let Some(peer) = self.peers.find_mut(key) {
-                peer.connection.go_away(now, trunkline_call::Code::Unavailable);
-            }
-            self.transmit(key);
-        }
+        self.peers.go_away(now);
         self.grpc.turn_clients_away();
         if let Some(server) = &mut self.r2p2.server {
             server.leave(now);
@@ -498,12 +463,12 @@ impl Engine {
     /// A connection to be closed: nobody calls there any more. The host closes it and says so by
     /// [`Engine::peer_lost`].
     pub fn poll_unwanted(&mut self) -> Option<PeerKey> {
-        self.unwanted.pop()
+        self.peers.poll_unwanted()
     }
 
     /// Whether something waits for [`Engine::poll_dial`], [`Engine::poll_transmitting`] or [`Engine::poll_lookup`].
     pub fn has_to_connect_or_transmit(&self) -> bool {
-        !self.dials.is_empty() || !self.transmitting.is_empty() || !self.remotes.names.wanted.is_empty()
+        !self.dials.is_empty() || self.peers.has_to_transmit() || !self.remotes.names.wanted.is_empty()
     }
 
     /// Steps of calls that came soon, for a waiter on credit ([`Steps::take_quick`]).
@@ -565,6 +530,17 @@ impl Engine {
             if was_empty && !session.outbox.is_empty() {
                 self.completing.push_back(key);
             }
+        }
+    }
+
+    /// Receive blocks of messages that will never be complete go back to their heaps.
+    #[inline]
+    pub(crate) fn discard_abandoned(&mut self, turn: &mut Turn<'_>) {
+        if self.abandoned.is_empty() {
+            return;
+        }
+        for (session, offset) in self.abandoned.drain(..) {
+            turn.heaps.discard(session, offset);
         }
     }
 

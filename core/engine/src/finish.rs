@@ -51,10 +51,18 @@ impl Engine {
         call.is_some_and(is_elsewhere)
     }
 
+    /// The connection a call was to go on is not there any more.
+    pub(crate) fn connection_gone(&self, key: CallKey) -> Fault {
+        let Some(call) = self.calls.find(key) else { return Fault::Ended };
+        let remote = call.placed.and_then(|placed| self.remotes.find(placed.endpoint));
+        let endpoint = remote.map_or_else(|| "its endpoint".to_owned(), |remote| remote.endpoint.to_string());
+        Fault::ConnectionLost { endpoint, executed: call.execution() }
+    }
+
     /// A status made here for a caller elsewhere: who reads it there is to know which host speaks.
     pub(crate) fn said_here(&self, status: &Status) -> Status {
         const NAME_CHARS_MAX: usize = 64;
-        let name = &self.native.small.node_name;
+        let name = self.peers.node_name();
         if name.is_empty() {
             return status.clone();
         }

@@ -10,7 +10,7 @@
 //! `admission/` owns the policies and what they remember (`bound_methods.rs` tells it what is bound), `attempts/` what
 //! bounds further attempts, `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers
 //! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
-//! connections to them (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc/` and `r2p2.rs`
+//! connections to them (`names.rs`, `r2p2_remote.rs`), `session.rs`, `peers/` (`peer.rs`), `grpc/` and `r2p2.rs`
 //! one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom,
 //! `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what the gateway is told
 //! (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others, `invariants.rs` which of our
@@ -22,12 +22,11 @@
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
-//! 1. `submit.rs` (entries of sessions), `peer_events.rs` (events of native connections; `assemble.rs` long messages),
-//!    `grpc/joint.rs` (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what
-//!    came in into an item;
+//! 1. `submit.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs` (events of
+//!    HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
-//! 3. `ends.rs` says what every end can do and tells them apart; `session_end.rs`, `peer_end.rs`, `grpc/end.rs`,
+//! 3. `ends.rs` says what every end can do and tells them apart; `session_end.rs`, `peers/end.rs`, `grpc/end.rs`,
 //!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
 //!    needs.
 //!
@@ -54,7 +53,6 @@
 mod admission;
 mod admit;
 mod announcers;
-mod assemble;
 mod assembly;
 mod attempts;
 mod bind;
@@ -62,6 +60,7 @@ mod books;
 mod bound_methods;
 mod bound_targets;
 mod call;
+mod call_ends;
 mod callers;
 mod cluster;
 mod convert;
@@ -89,7 +88,6 @@ mod method_key;
 mod method_types;
 mod methods;
 mod names;
-mod native_configs;
 mod nested;
 mod observe;
 mod opaque;
@@ -99,9 +97,7 @@ mod packing;
 mod parked;
 mod pass;
 mod peer;
-mod peer_end;
-mod peer_events;
-mod peer_io;
+mod peers;
 mod permit;
 mod plant;
 mod r2p2;
@@ -156,7 +152,7 @@ pub use limits::Limits;
 pub use observe::StateParts;
 pub use operator::{DeniedChange, Operator};
 pub use peer::PeerFault;
-pub use peer_io::{Piece, SentCall};
+pub use peers::{Piece, SentCall};
 pub use plant::Plant;
 pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};

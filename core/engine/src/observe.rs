@@ -187,7 +187,7 @@ impl StateParts {
                 left
             }
             StateTable::Peers => {
-                let (peers, left) = engine.peers.part(from, SLOTS_PER_PART);
+                let (peers, left) = engine.peers.table.part(from, SLOTS_PER_PART);
                 for (key, peer) in peers {
                     bytes.assembling += peer.assembling_bytes as u64;
                     bytes.queued = bytes.queued.saturating_add(peer.connection.send_queue_bytes());

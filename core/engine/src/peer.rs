@@ -147,6 +147,43 @@ impl Offered {
 }
 
 impl Peer {
+    /// A connection of which nothing is known yet.
+    pub(crate) fn new(
+        connection: Connection,
+        label: String,
+        lane: Option<(RemoteKey, LaneIndex)>,
+        holding: Holding,
+    ) -> Self {
+        Self {
+            connection,
+            lane,
+            label,
+            identity: PeerIdentity::default(),
+            is_host: false,
+            rights: None,
+            is_corrupted: false,
+            closed_for: None,
+            callers_said: CallersSaid::default(),
+            callers_heard: CallersHeard::default(),
+            announced: KeyedMap::default(),
+            answers: KeyedMap::default(),
+            unproven: Unproven::default(),
+            renews_at: Instant::default(),
+            offered: KeyedMap::default(),
+            assemblies: KeyedMap::default(),
+            assembling_bytes: 0,
+            missing_bytes: 0,
+            is_looked_at: false,
+            holding,
+            blocked: VecDeque::new(),
+            is_asked_to_redial: false,
+            is_replaced: false,
+            in_line: false,
+            timer_at: None,
+            telemetry: PeerIndex::OTHER,
+        }
+    }
+
     /// A large message is complete, or will never be.
     pub(crate) fn take_assembly(&mut self, stream: StreamId) -> Option<Assembly> {
         let assembly = self.assemblies.remove(&stream)?;

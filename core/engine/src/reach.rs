@@ -64,7 +64,7 @@ impl Engine {
                 // What is being dialled is closed when it is there.
                 let LaneConnection::Open(peer) = lane else { continue };
                 if self.peers.find(*peer).is_some_and(|peer| peer.connection.stream_count() == 0) {
-                    self.unwanted.push(*peer);
+                    self.peers.close(*peer);
                 }
             }
             for open in remote.pool.open.clone() {
@@ -306,9 +306,7 @@ impl Engine {
         let remote = self.remotes.find_mut(remote_key)?;
         remote.speaks = Speaks::Grpc;
         remote.pool.dialling.get_or_insert(peer);
-        if let Some(peer) = self.peers.remove(key) {
-            self.announces_no_more(key, &peer);
-        }
+        self.peers.remove(key);
         self.lane_given_up(remote_key, lane, key);
         Some(peer)
     }
@@ -460,11 +458,11 @@ impl Engine {
         peer: PeerKey,
     ) {
         // Nobody has the endpoint any more.
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return self.unwanted.push(peer) };
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return self.peers.close(peer) };
         let before = std::mem::replace(&mut remote.lanes[lane as usize], LaneConnection::Open(peer));
         remote.connected(Speaks::Native);
         if let LaneConnection::Open(before) = before {
-            self.peer_replaced(before);
+            self.peers.replaced(before);
         }
         self.serve_line(turn, remote_key);
         self.forget_unwanted();
@@ -487,12 +485,16 @@ impl Engine {
         self.dials.push_back(Dial { connection, endpoint, is_known: true });
     }
 
-    /// Another connection has its place: it is closed with the last of its calls.
-    fn peer_replaced(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.find_mut(key) else { return };
-        peer.is_replaced = true;
-        if peer.has_left() {
-            self.unwanted.push(key);
+    fn new_outgoing_peer(&mut self, now: Instant, remote: RemoteKey, lane: LaneIndex) -> PeerKey {
+        let label = self.remotes.find(remote).map_or_else(String::new, |remote| remote.endpoint.to_string());
+        self.peers.insert(now, label, Some((remote, lane)))
+    }
+
+    /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
+    pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, connection: Dialled, why: &str) {
+        match connection {
+            Dialled::Native(key) => self.lose_peer(turn, key, why, false),
+            Dialled::Grpc(key) => self.grpc_lost(turn, key, why),
         }
     }
 

@@ -5,8 +5,9 @@
 //! the heap as is free there. The first quarter is not told apart, so one alone may have three quarters. What waits
 //! does so by source (`parked.rs`), and streams last.
 
+use crate::assembly::{AssemblyPlace, Shape, is_usual};
 use crate::call::{Body, Direction};
-use crate::ends::Blocker;
+use crate::ends::{Blocker, ItemWay};
 use crate::engine::{Engine, Turn};
 use crate::parked::ParkedLines;
 use crate::session::Session;
@@ -15,6 +16,7 @@ use crate::shares::{ReceiveHeap, Wait, block_bytes};
 use crate::source::source_of;
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
+use trunkline_call::Encoding;
 
 /// So many sources whose first has to go on waiting are looked at when room is made, and others when it is made again:
 /// as long as the heap is full, somebody holds it and releases it.
@@ -54,8 +56,37 @@ pub(crate) fn awaits_share(
     }
 }
 
+/// Where a message goes that is arriving: into the receive heap of the session it is meant for, if that takes it as it
+/// comes, it may and there is room.
+pub(crate) fn place_for(
+    engine: &Engine,
+    turn: &mut Turn<'_>,
+    ItemWay { key, direction }: ItemWay,
+    encoding: Encoding,
+    total: u32,
+    shape: &Shape,
+) -> AssemblyPlace {
+    let private = AssemblyPlace::Private(Vec::new());
+    let call = engine.calls.find(key);
+    let meant_for = call.and_then(|call| call.taken_as_it_comes(direction, encoding));
+    let Some((session, found)) = meant_for.and_then(|key| Some((key, engine.sessions.find(key)?))) else {
+        return private;
+    };
+    let header_bytes = Body::header_bytes(encoding);
+    let bytes = total.saturating_add(header_bytes);
+    let is_usual = is_usual(turn.heaps, session, bytes);
+    let has_room = !is_usual || found.may_arrive(bytes, turn.heaps.receive_usual(session));
+    let may = has_room
+        && match shape {
+            Shape::Message { .. } => has_share(engine, turn, key, session, direction, total),
+            Shape::Open { .. } => opening_may_have(engine, turn, key, session, total).is_some(),
+            Shape::Finish { .. } => true,
+        };
+    if may { AssemblyPlace::for_message(turn.heaps, session, header_bytes, total) } else { private }
+}
+
 /// Whether a message of a stream that is arriving may get a block in the receive heap of `to` now.
-pub(crate) fn has_share(
+fn has_share(
     engine: &Engine,
     turn: &Turn<'_>,
     key: CallKey,

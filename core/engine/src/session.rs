@@ -2,6 +2,7 @@
 
 use crate::CallKey;
 use crate::held::{HELD_CALL_BYTES, Holding};
+use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::parked::{ParkedCalls, ParkedLines};
 use crate::registry::{MethodKey, MethodTypes};
@@ -203,6 +204,29 @@ impl Session {
         };
         session.describe(Vec::new());
         session
+    }
+
+    /// Whether a message of which nothing has come yet may have so many bytes of its receive heap: of the `usual_bytes`
+    /// that usual messages share, those that are complete always have half.
+    pub(crate) fn may_arrive(&self, bytes: u32, usual_bytes: u32) -> bool {
+        u64::from(self.arriving_bytes) + u64::from(bytes) <= u64::from(usual_bytes / 2)
+    }
+
+    /// So many bytes of its receive heap are for a message that is not whole. How many of them are counted.
+    pub(crate) fn arrives(&mut self, bytes: u32) -> u32 {
+        self.arriving_bytes += bytes;
+        bytes
+    }
+
+    /// It is whole, or will never be.
+    pub(crate) fn arrives_no_more(&mut self, invariants: &mut Invariants, counted: u32) {
+        let left = self.arriving_bytes.checked_sub(counted);
+        self.arriving_bytes = invariants.left(left, "messages that arrive in a heap are counted");
+    }
+
+    /// A connection reads a block of its send heap no more.
+    pub(crate) fn lent_no_more(&mut self, invariants: &mut Invariants) {
+        self.lent = invariants.left(self.lent.checked_sub(1), "a block is lent before it comes back");
     }
 
     /// Puts together what is said of its calls elsewhere, with the services it serves.

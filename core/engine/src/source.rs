@@ -8,7 +8,7 @@ use crate::call::{Calls, ClientEnd};
 use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::held::source_of_peer;
-use crate::peer::Peer;
+use crate::peers::PeerEnds;
 use crate::r2p2::label_of;
 use crate::session::Session;
 use crate::shard::Origin;
@@ -23,7 +23,7 @@ const R2P2: &str = "r2p2";
 pub(crate) struct CallSources<'e> {
     pub calls: &'e Calls,
     pub sessions: &'e Table<Session>,
-    pub peers: &'e Table<Peer>,
+    pub peers: &'e PeerEnds,
     pub grpc: &'e GrpcEnds,
 }
 

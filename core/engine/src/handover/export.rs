@@ -83,7 +83,7 @@ impl Engine {
 
     fn types(&self) -> Known {
         let Self { sessions, registry, peers, calls, shards, .. } = self;
-        Using { sessions, registry, peers, calls, shards }.in_use()
+        Using { sessions, registry, peers: &peers.table, calls, shards }.in_use()
     }
 
     /// The largest window that any session was told of: programs of older versions count with one for all.
@@ -116,8 +116,8 @@ impl Engine {
             types_bound: self.types_bound,
             stream_window_bytes: self.stream_window_told(),
             sessions: &self.sessions,
-            peers: &self.peers,
-            lent: &self.lent,
+            peers: &self.peers.table,
+            lent: &self.peers.lent,
             calls: &self.calls,
             nested: &self.nested,
             registry: &self.registry,

@@ -164,7 +164,7 @@ impl Engine {
                 }
             }
         }
-        for (_, peer) in self.peers.iter_mut() {
+        for (_, peer) in self.peers.table.iter_mut() {
             peer.assemblies.values_mut().for_each(|assembly| assembly.rename(turn.heaps));
         }
     }
@@ -178,7 +178,7 @@ impl Engine {
             session.parked_bytes = SharedRoom::default();
             (session.answer_bytes, session.arriving_bytes) = (0, 0);
         }
-        for (_, peer) in peers.iter_mut() {
+        for (_, peer) in peers.table.iter_mut() {
             (peer.assembling_bytes, peer.missing_bytes) = (0, 0);
             for assembly in peer.assemblies.values_mut() {
                 peer.assembling_bytes += assembly.private_bytes();

@@ -13,11 +13,10 @@ use crate::nested::Nested;
 use crate::peer::{HostClaim, Lent, Peer, claim_of, reported_name};
 use crate::r2p2::R2p2State;
 use crate::registry::{BoundSchema, Registry};
-use crate::remote::{LaneIndex, Remotes};
+use crate::remote::Remotes;
 use crate::session::{Route, Session, ToldLimits};
 use crate::shard::ShardLinks;
 use crate::table::Table;
-use crate::vouching::CallersHeard;
 use crate::{CallKey, PeerKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
@@ -113,7 +112,7 @@ impl Engine {
             known.insert(types.number, Arc::new(types));
         }
         self.types_bound = arriving.types_bound;
-        (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
+        (self.sessions, self.calls, self.peers.lent) = (arriving.sessions, arriving.calls, arriving.lent);
         clip(&mut self.calls);
         self.know_told_limits(arriving.stream_window_bytes);
         self.nested = arriving.nested;
@@ -126,9 +125,11 @@ impl Engine {
         if self.shards.had_plain_ids() {
             self.keep_plain_ids();
         }
-        self.take_up_peers(arriving.peers);
+        for (key, why) in self.peers.take_up(arriving.peers) {
+            self.left_out.connection(key, why);
+        }
         let Self { sessions, registry, peers, calls, shards, .. } = &mut self;
-        if !(Using { sessions, registry, peers, calls, shards }).relink(&known) {
+        if !(Using { sessions, registry, peers: &mut peers.table, calls, shards }).relink(&known) {
             return Err(HandoverError::Types);
         }
         self.know_served_again();
@@ -141,11 +142,9 @@ impl Engine {
         }
         let Self { sessions, peers, registry, left_out, .. } = &mut self;
         left_out.untyped(&unknown, sessions, registry);
-        left_out.unsound(sessions, peers, registry);
-        for (_, peer) in peers.iter_mut() {
-            // Older programs forgot methods that connections had announced.
-            peer.forget_methods(|method| registry.knows(method));
-        }
+        left_out.unsound(sessions, &peers.table, registry);
+        // Older programs forgot methods that connections had announced.
+        peers.forget_methods(|method| registry.knows(method));
         self.count_routes();
         self.clusters.take_up(&self.remotes, arriving.clusters);
         for placed in self.calls.iter().filter_map(|(_, call)| call.placed) {
@@ -156,9 +155,9 @@ impl Engine {
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
         self.hold_targets_again();
-        let Self { calls, lent, registry, shards, .. } = &self;
-        Sound { calls, lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
-        for (_, peer) in self.peers.iter_mut() {
+        let Self { calls, peers, registry, shards, .. } = &self;
+        Sound { calls, lent: &peers.lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
+        for (_, peer) in self.peers.table.iter_mut() {
             peer.book_again(&mut self.held);
         }
         self.know_owners_again(&arriving.owners_left);
@@ -190,34 +189,12 @@ impl Engine {
         untold.for_each(|(_, session)| session.told = told);
     }
 
-    fn take_up_peers(&mut self, mut peers: Table<Peer>) {
-        for (key, peer) in peers.iter_mut() {
-            let config = match peer.lane {
-                Some((_, LaneIndex::Bulk)) => &self.native.bulk,
-                Some((_, LaneIndex::Small)) | None => &self.native.small,
-            };
-            let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(Arc::clone(config));
-            match taken {
-                Ok(connection) => peer.connection = connection,
-                Err(unsound) => self.left_out.connection(key, unsound.0),
-            }
-            peer.is_host = self.hosts.include(peer.identity.proven());
-            if !peer.is_host {
-                peer.callers_heard = CallersHeard::default();
-            }
-            for (index, offered) in &peer.offered {
-                self.announcers.enter(&offered.path, key, *index);
-            }
-        }
-        self.peers = peers;
-    }
-
     /// What follows from the rest is counted again instead of believed.
     fn recount(&mut self) {
         for (_, session) in self.sessions.iter_mut() {
             session.lent = 0;
         }
-        for (_, lent) in self.lent.iter() {
+        for (_, lent) in self.peers.lent.iter() {
             if let Some(session) = self.sessions.find_mut(lent.session) {
                 session.lent += 1;
             }
@@ -256,14 +233,17 @@ impl Engine {
 
     /// Numbers in reports are this engine's own.
     fn number_peers(&mut self) {
-        let own_clock = self.native.small.clock_id;
         let mut named: Vec<(PeerKey, String, bool)> = Vec::new();
         // Of each name two claims that differ are enough to tell a third apart.
         let mut before: HashMap<&str, Vec<HostClaim<'_>>> = HashMap::new();
         for (key, peer) in self.peers.iter() {
             let Some(claim) = claim_of(peer) else { continue };
             let same = before.entry(claim.name).or_default();
-            named.push((key, reported_name(claim, same.iter().copied()), claim.clock_id == own_clock));
+            named.push((
+                key,
+                reported_name(claim, same.iter().copied()),
+                self.peers.has_same_clock(claim.clock_id),
+            ));
             if same.len() < 2 && same.iter().all(|other| other.clock_id != claim.clock_id) {
                 same.push(claim);
             }
@@ -278,13 +258,6 @@ impl Engine {
             call.peer_index = self.peers.find(peer).map_or(PeerIndex::OTHER, |peer| peer.telemetry);
         }
     }
-}
-
-/// Stands where a connection is being looked at.
-fn placeholder() -> trunkline_native::Connection {
-    use trunkline_call::Instant;
-    use trunkline_native::{Config, Connection, Side};
-    Connection::new(Side::Acceptor, Arc::new(Config::default()), Instant::default())
 }
 
 fn malformed<E: std::fmt::Display + std::fmt::Debug>(error: CborError<E>) -> HandoverError {

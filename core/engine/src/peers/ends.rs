@@ -1,0 +1,353 @@
+//! Who is connected, who has something to send, and what they have announced.
+
+use crate::announcers::Announcers;
+use crate::gateway_client::CallRights;
+use crate::grpc::PeerIdentity;
+use crate::held::{HeldBudget, Holding, source_of_peer};
+use crate::limits::Limits;
+use crate::peer::{Lent, Offered, Peer, PeerFault, claim_of, reported_name};
+use crate::registry::{MethodKey, MethodTypes};
+use crate::remote::LaneIndex;
+use crate::table::{Key, Table};
+use crate::vouching::{CallersHeard, Hosts};
+use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trunkline_call::Instant;
+use trunkline_call::entry::Span;
+use trunkline_native::{Chunk, Config, Connection, Features, MethodIndex, SharedRange, Side};
+
+/// A piece of what a connection writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// The engine's own bytes.
+    Bytes(&'a [u8]),
+    /// A range of a session's send heap, for the kernel to read.
+    Shared {
+        /// Whose heap.
+        session: SessionKey,
+        /// The range.
+        span: Span,
+    },
+}
+
+/// A call whose request is at the socket, for [`crate::Engine::note_sent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentCall(pub(super) CallKey);
+
+/// All connections to other daemons.
+#[derive(Debug)]
+pub(crate) struct PeerEnds {
+    pub table: Table<Peer>,
+    /// Send-heap ranges connections read from, by the token the connection knows.
+    pub lent: Table<Lent>,
+    /// What peers have announced, and which of them are to be told again who serves that.
+    pub announcers: Announcers,
+    configs: NativeConfigs,
+    /// Those that are daemons of the operator's hosts.
+    hosts: Hosts,
+    /// Those with something to transmit, or to be closed.
+    transmitting: VecDeque<PeerKey>,
+    /// Those to be closed: nobody calls there any more.
+    unwanted: Vec<PeerKey>,
+}
+
+/// The settings of connections: those that carry small calls, and the bulk lanes.
+#[derive(Debug)]
+struct NativeConfigs {
+    small: Arc<Config>,
+    bulk: Arc<Config>,
+}
+
+/// On a lane without small calls a segment may be as long as one turn writes.
+const BULK_SEGMENT_BYTES: u32 = 1 << 20;
+
+impl NativeConfigs {
+    fn new(limits: &Limits, node_name: &str, clock_id: u64) -> Self {
+        let mut small = Config { node_name: node_name.to_owned(), clock_id, ..Config::default() };
+        small.limits.stream_window_bytes = limits.stream_window_bytes;
+        small.limits.message_bytes_max = limits.message_bytes;
+        small.queue_bytes_max = limits.connection_queue_bytes as u64;
+        small.features = Features::CALLERS;
+        let bulk = Config { segment_bytes: BULK_SEGMENT_BYTES, ..small.clone() };
+        Self { small: Arc::new(small), bulk: Arc::new(bulk) }
+    }
+
+    fn of(&self, lane: Option<LaneIndex>) -> Arc<Config> {
+        match lane {
+            Some(LaneIndex::Bulk) => Arc::clone(&self.bulk),
+            Some(LaneIndex::Small) | None => Arc::clone(&self.small),
+        }
+    }
+}
+
+impl Piece<'_> {
+    fn lent(lent: &Table<Lent>, range: SharedRange) -> Self {
+        let found = lent.find(Key::from_bits(range.token));
+        // A range lives until the connection says it is done with it, so it is always found.
+        let (session, base) = found.map_or((Key::from_bits(0), 0), |lent| (lent.session, lent.span.offset));
+        Self::Shared { session, span: Span { offset: base + range.offset, len: range.len } }
+    }
+}
+
+impl PeerEnds {
+    /// Nobody is connected. `node_name` and `clock_id` are what peers are told about this host.
+    pub fn new(limits: &Limits, node_name: &str, clock_id: u64) -> Self {
+        Self {
+            table: Table::new(),
+            lent: Table::new(),
+            announcers: Announcers::default(),
+            configs: NativeConfigs::new(limits, node_name, clock_id),
+            hosts: Hosts::default(),
+            transmitting: VecDeque::new(),
+            unwanted: Vec::new(),
+        }
+    }
+
+    /// Takes in a connection: accepted, or the lane of an endpoint that is being dialled.
+    pub fn insert(&mut self, now: Instant, label: String, lane: Option<(RemoteKey, LaneIndex)>) -> PeerKey {
+        let holding = Holding::of(source_of_peer(&label, lane.is_some()));
+        let side = if lane.is_some() { Side::Initiator } else { Side::Acceptor };
+        let config = self.configs.of(lane.map(|(_, lane)| lane));
+        let key = self.table.insert(Peer::new(Connection::new(side, config, now), label, lane, holding));
+        self.transmit(key);
+        key
+    }
+
+    /// Goes on with connections of another process, and with what they read. Those whose state cannot be that of a
+    /// connection, and why.
+    pub fn take_up(&mut self, mut table: Table<Peer>) -> Vec<(PeerKey, &'static str)> {
+        let mut left_out = Vec::new();
+        for (key, peer) in table.iter_mut() {
+            let config = self.configs.of(peer.lane.map(|(_, lane)| lane));
+            let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(config);
+            match taken {
+                Ok(connection) => peer.connection = connection,
+                Err(unsound) => left_out.push((key, unsound.0)),
+            }
+            peer.is_host = self.hosts.include(peer.identity.proven());
+            if !peer.is_host {
+                peer.callers_heard = CallersHeard::default();
+            }
+            for (index, offered) in &peer.offered {
+                self.announcers.enter(&offered.path, key, *index);
+            }
+        }
+        self.table = table;
+        left_out
+    }
+
+    /// Offers checksums on connections made from now on, or does not.
+    pub fn offer_checksums(&mut self, offered: bool) {
+        let NativeConfigs { small, bulk } = &mut self.configs;
+        for config in [small, bulk] {
+            let features = &mut Arc::make_mut(config).features;
+            *features = if offered {
+                features.with(Features::CHECKSUM)
+            } else {
+                features.without(Features::CHECKSUM)
+            };
+        }
+    }
+
+    /// Says which peers are daemons of the operator's hosts.
+    pub fn know_hosts(&mut self, hosts: Hosts) {
+        self.hosts = hosts;
+    }
+
+    /// A peer has proved who it is.
+    pub fn identified(&mut self, key: PeerKey, identity: PeerIdentity) {
+        if let Some(peer) = self.table.find_mut(key) {
+            peer.is_host = self.hosts.include(identity.proven());
+            peer.identity = identity;
+        }
+    }
+
+    /// Says what a peer may call as a user of this host.
+    pub fn has_rights(&mut self, key: PeerKey, rights: CallRights) {
+        if let Some(peer) = self.table.find_mut(key) {
+            peer.rights = Some(rights);
+        }
+    }
+
+    /// Takes a connection out that is over, with what it has announced.
+    pub fn remove(&mut self, key: PeerKey) -> Option<Peer> {
+        let peer = self.table.remove(key)?;
+        for (index, offered) in &peer.offered {
+            self.announcers.leave(&offered.path, key, *index);
+        }
+        Some(peer)
+    }
+
+    /// After every change of a connection: what is held for it, what it wants to send, and when it wants the clock, if
+    /// it is not booked for that.
+    pub fn settle(&mut self, held: &mut HeldBudget, now: Instant, key: PeerKey) -> Option<Instant> {
+        let peer = self.table.find_mut(key)?;
+        let held_bytes = peer.held_bytes();
+        held.settle(&mut peer.holding, held_bytes);
+        if peer.connection.wants_write() && !std::mem::replace(&mut peer.in_line, true) {
+            self.transmitting.push_back(key);
+        }
+        if peer.has_left() {
+            self.unwanted.push(key);
+        }
+        let at = peer.connection.next_timeout()?;
+        let is_booked = peer.timer_at.is_some_and(|set| set <= at && set > now);
+        (!is_booked).then(|| *peer.timer_at.insert(at))
+    }
+
+    /// Puts a connection in line for the host to transmit.
+    pub fn transmit(&mut self, key: PeerKey) {
+        if let Some(peer) = self.table.find_mut(key)
+            && !peer.in_line
+        {
+            peer.in_line = true;
+            self.transmitting.push_back(key);
+        }
+    }
+
+    /// The next in that line.
+    pub fn poll_transmitting(&mut self) -> Option<PeerKey> {
+        let key = self.transmitting.pop_front()?;
+        if let Some(peer) = self.table.find_mut(key) {
+            peer.in_line = false;
+        }
+        Some(key)
+    }
+
+    /// Whether somebody is in that line.
+    pub fn has_to_transmit(&self) -> bool {
+        !self.transmitting.is_empty()
+    }
+
+    /// What a connection writes next, in order: about `bytes_max`.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        bytes_max: usize,
+    ) -> impl Iterator<Item = Piece<'_>> {
+        let Self { table, lent, .. } = self;
+        let chunks = table.find_mut(key).map(|peer| peer.connection.poll_transmit(now, bytes_max));
+        chunks.into_iter().flatten().map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => Piece::Bytes(bytes),
+            Chunk::Shared(range) => Piece::lent(lent, range),
+        })
+    }
+
+    /// Nobody calls there any more: the host is to close it.
+    pub fn close(&mut self, key: PeerKey) {
+        self.unwanted.push(key);
+    }
+
+    /// The next to be closed.
+    pub fn poll_unwanted(&mut self) -> Option<PeerKey> {
+        self.unwanted.pop()
+    }
+
+    /// Another connection has its place: it is closed with the last of its calls.
+    pub fn replaced(&mut self, key: PeerKey) {
+        let Some(peer) = self.table.find_mut(key) else { return };
+        peer.is_replaced = true;
+        if peer.has_left() {
+            self.unwanted.push(key);
+        }
+    }
+
+    /// This side takes no new calls any more: all are told.
+    pub fn go_away(&mut self, now: Instant) {
+        let keys: Vec<PeerKey> = self.table.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(peer) = self.table.find_mut(key) {
+                peer.connection.go_away(now, trunkline_call::Code::Unavailable);
+            }
+            self.transmit(key);
+        }
+    }
+
+    /// A peer announces a method. `false`: it is gone, or is closed because its source may have no more of them.
+    pub fn take_offer(
+        &mut self,
+        held: &mut HeldBudget,
+        key: PeerKey,
+        index: MethodIndex,
+        offered: Offered,
+    ) -> bool {
+        let Some(peer) = self.table.find_mut(key) else { return false };
+        let (path, before) = (Arc::clone(&offered.path), peer.offered.get(&index));
+        let before = before.map(|before| Arc::clone(&before.path));
+        if let Err(full) = peer.take_offer(held, index, offered) {
+            let status = full.fault().status();
+            let why = format!("method {} announced: {}", index.0, status.message());
+            peer.connection.close(status.code(), &why);
+            peer.closed_for = Some(PeerFault(why));
+            return false;
+        }
+        before.into_iter().for_each(|before| self.announcers.leave(&before, key, index));
+        self.announcers.enter(&path, key, index);
+        true
+    }
+
+    /// Tells a peer what there is here for a method it has announced, if that is not what it was told last.
+    pub fn answer(
+        &mut self,
+        key: PeerKey,
+        index: MethodIndex,
+        (method, types): (Option<MethodKey>, Option<Arc<MethodTypes>>),
+    ) {
+        let fingerprints =
+            types.as_ref().map_or([0; 2], |types| [types.input.fingerprint(), types.output.fingerprint()]);
+        let Some(peer) = self.table.find_mut(key) else { return };
+        let Some(offered) = peer.offered.get_mut(&index) else { return };
+        offered.method = method;
+        // Those it holds are kept when they are gone here: what it sends by them can still be read.
+        offered.agreed = types
+            .filter(|types| types.input.fingerprint() == offered.fingerprints[0])
+            .or(offered.agreed.take());
+        // What was said last holds until it changes.
+        if offered.answered.replace(fingerprints) != Some(fingerprints) {
+            let [request, response] = fingerprints;
+            let _ = peer.connection.answer_schema(index, request != 0, request, response);
+        }
+    }
+
+    /// Forgets methods that are not known here any more.
+    pub fn forget_methods(&mut self, knows: impl Fn(MethodKey) -> bool) {
+        self.table.iter_mut().for_each(|(_, peer)| peer.forget_methods(&knows));
+    }
+
+    /// What reports call a peer that has said hello, and whether it reads the same clock.
+    pub fn reported_as(&self, key: PeerKey) -> Option<(String, bool)> {
+        let claim = self.table.find(key).and_then(claim_of)?;
+        let others = self.table.iter().filter(|(other, _)| *other != key);
+        let name = reported_name(claim, others.filter_map(|(_, other)| claim_of(other)));
+        Some((name, self.has_same_clock(claim.clock_id)))
+    }
+
+    /// Whether this is the clock of this host.
+    pub fn has_same_clock(&self, clock_id: u64) -> bool {
+        self.configs.small.clock_id == clock_id
+    }
+
+    /// What peers are told this host is called.
+    pub fn node_name(&self) -> &str {
+        &self.configs.small.node_name
+    }
+
+    pub fn find(&self, key: PeerKey) -> Option<&Peer> {
+        self.table.find(key)
+    }
+
+    pub fn find_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
+        self.table.find_mut(key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (PeerKey, &Peer)> {
+        self.table.iter()
+    }
+}
+
+/// Stands where a connection is being looked at.
+fn placeholder() -> Connection {
+    Connection::new(Side::Acceptor, Arc::new(Config::default()), Instant::default())
+}
