@@ -31,7 +31,6 @@ use crate::gateway_client::APPLICATION;
 use crate::permit::admit_as_sent;
 use crate::r2p2::label_of;
 use crate::registry::{Form, MessageType, MethodTypes};
-use crate::retry::keep_body;
 use crate::session::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -463,7 +462,7 @@ impl Engine {
         for mirror in wanted {
             let Some(copy) = self.copy_of(turn.now, key, &types, body.len(), &mirror) else { continue };
             if kept.is_none() {
-                kept = keep_body(turn, body);
+                kept = body.kept(&*turn.heaps);
             }
             // Outside the heap: the call itself ends for that reason.
             let Some(kept) = kept.clone() else { return Vec::new() };

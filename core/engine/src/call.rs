@@ -22,7 +22,7 @@ use trunkline_r2p2::{CallName, RequestKey};
 use trunkline_telemetry::{CallTrace, PeerIndex};
 
 pub(crate) use crate::half::Half;
-pub(crate) use crate::item::{Body, Direction, Item, KeptBody};
+pub(crate) use crate::item::{Body, Direction, Item};
 
 /// All calls. Each takes about a kilobyte, which goes with it.
 pub(crate) type Calls = Table<Call, Box<Call>>;

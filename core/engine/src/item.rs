@@ -1,6 +1,7 @@
 //! What travels along a call: items, and the bodies of messages in them.
 
 use crate::SessionKey;
+use crate::heaps::Heaps;
 use crate::packing::Packing;
 use crate::shard::CrossedBody;
 use std::borrow::Cow;
@@ -135,6 +136,28 @@ impl Body<'_> {
             Self::Crossed(crossed) => Some((crossed.encoding, &crossed.bytes)),
             _ => None,
         }
+    }
+
+    /// A private copy that may be sent several times; `None` if the message lies outside its heap, or cannot be sent
+    /// again.
+    pub fn kept(&self, heaps: &dyn Heaps) -> Option<KeptBody> {
+        let (bytes, encoding, packing): (Arc<[u8]>, _, _) = match self {
+            Self::Lent { session, payload } => {
+                let mut bytes = Vec::with_capacity(payload.span.len as usize);
+                let sealed = heaps.seal(*session, payload.span, &mut bytes);
+                (sealed.then_some(bytes)?.into(), payload.encoding, None)
+            }
+            Self::Sealed { payload, bytes, .. } => ((**bytes).into(), payload.encoding, None),
+            Self::Kept(kept) => return Some(kept.clone()),
+            Self::Crossed(crossed) => ((*crossed.bytes).into(), crossed.encoding, None),
+            Self::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
+                ((**bytes).into(), Encoding::Protobuf, None)
+            }
+            Self::Packed { bytes, packing, .. } => ((**bytes).into(), Encoding::Protobuf, Some(*packing)),
+            // Without its header, and of a type only its peer has told.
+            Self::Wire { .. } | Self::Placed { .. } => return None,
+        };
+        Some(KeptBody { bytes, encoding, packing, compression: self.compression() })
     }
 
     /// Bytes a linear body has before it that no peer sends.
@@ -288,6 +311,27 @@ impl<'a> Item<'a> {
             Self::Finish { code, execution, body, metadata } => {
                 Item::Finish { code, execution, body: body.map(Body::into_owned), metadata: own(metadata) }
             }
+        }
+    }
+
+    /// A finish without its message, to be handed over again if there is no room.
+    pub fn without_body(&self) -> Item<'static> {
+        match self {
+            Item::Finish { code, execution, metadata, .. } => {
+                let metadata = Cow::Owned(metadata.to_vec());
+                Item::Finish { code: *code, execution: *execution, body: None, metadata }
+            }
+            _ => Item::HalfClose,
+        }
+    }
+
+    /// A finish of code alone.
+    pub fn without_words(&self) -> Item<'static> {
+        match self {
+            Item::Finish { code, execution, .. } => {
+                Item::Finish { code: *code, execution: *execution, body: None, metadata: Cow::Borrowed(&[]) }
+            }
+            _ => Item::HalfClose,
         }
     }
 }

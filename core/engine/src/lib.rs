@@ -31,8 +31,8 @@
 //!    needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
-//! about it and does what they say (`permit.rs` for those that only refuse); `reach.rs`
-//! finds it an endpoint and a connection, `retry.rs` tries again. `finish.rs` ends calls in every way they can end,
+//! about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint and a
+//! connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end,
 //! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
 //! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
 //! `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages compressed between
@@ -54,6 +54,7 @@ mod admission;
 mod admit;
 mod announcers;
 mod assembly;
+mod attempt;
 mod attempts;
 mod bind;
 mod books;
@@ -109,7 +110,6 @@ mod receive_room;
 mod records;
 mod registry;
 mod remote;
-mod retry;
 mod sampled;
 mod samples;
 mod served_calls;

@@ -115,6 +115,17 @@ impl CallAttempts {
 }
 
 impl KeptItem {
+    /// An item of a request, with a private copy of its body.
+    pub fn of(item: &Item<'_>, body: Option<KeptBody>) -> Self {
+        match (item, body) {
+            (Item::Open { metadata, end, .. }, body) => {
+                Self::Open { metadata: (**metadata).into(), body, end: *end }
+            }
+            (Item::Message { end, .. }, Some(body)) => Self::Message { body, end: *end },
+            _ => Self::HalfClose,
+        }
+    }
+
     /// The item as an attempt sends it that has so many before it.
     pub fn item(&self, attempts_before: u32) -> Item<'static> {
         match self {

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_balance::{Backoff, Budget, Random, Settings, Throttle};
 use trunkline_call::{Code, Execution, Instant, TimerKey};
+use trunkline_grpc::Outcome;
 use trunkline_grpc::retry::{Pushback, pushback};
 use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig, RetryThrottling, ServiceConfig};
 use trunkline_share::{CountShare, HostLimits};
@@ -59,12 +60,21 @@ pub(crate) enum NextAttempt {
     Deliver,
     /// Others are under way, or will be.
     Wait,
-    /// Another, now; it does not count.
-    AgainUncounted,
-    /// Another, now.
-    Again,
+    /// Another, now. One that is not counted is the same, sent again.
+    Now { counted: bool },
     /// Another, in so many nanoseconds.
     After(u64),
+}
+
+/// What comes when the time for another attempt has.
+#[derive(Debug)]
+pub(crate) enum AttemptsDue {
+    /// Another.
+    Begin,
+    /// None: those under way go on.
+    Wait,
+    /// None, and none is under way: the call ends as the last one did.
+    End(Outcome<'static>),
 }
 
 /// gRFC A6: what a server has refused to see is sent again once, whatever the policy.
@@ -226,15 +236,26 @@ impl AttemptControl {
         }
     }
 
+    /// The time for another attempt has come.
+    pub fn due(&mut self, now: Instant, attempts: &mut CallAttempts) -> AttemptsDue {
+        attempts.timer = None;
+        // A retry was paid for when it was decided on.
+        if !attempts.hedges() || self.may_try(now, attempts) {
+            return AttemptsDue::Begin;
+        }
+        let last = if attempts.live.is_empty() { attempts.last.take() } else { None };
+        last.map_or(AttemptsDue::Wait, AttemptsDue::End)
+    }
+
     /// An attempt ended in vain: what now? A timer that is returned is not waited for any more.
     pub fn failed(
         &mut self,
         now: Instant,
         attempts: &mut CallAttempts,
-        end: AttemptEnd<'_>,
+        end: &mut AttemptEnd<'_>,
     ) -> (NextAttempt, Option<TimerKey>) {
         attempts.live.retain(|live| *live != end.attempt);
-        for endpoint in end.tried {
+        for endpoint in std::mem::take(&mut end.tried) {
             if !attempts.tried.contains(&endpoint) {
                 attempts.tried.push(endpoint);
             }
@@ -243,7 +264,8 @@ impl AttemptControl {
             end.handed_over && end.execution == Execution::NotExecuted && end.code == Code::Unavailable;
         if unseen && attempts.transparent < TRANSPARENT_MAX && self.budget.withdraw(now) {
             self.figures.unseen += 1;
-            return (NextAttempt::AgainUncounted, None);
+            attempts.transparent += 1;
+            return (NextAttempt::Now { counted: false }, None);
         }
         let said = pushback(end.trailers);
         self.figures.pushed_back += u64::from(said.is_some());
@@ -262,8 +284,14 @@ impl AttemptControl {
             return (NextAttempt::Deliver, None);
         }
         // With that there is nothing to wait for any more but those under way.
-        let dropped = if said == Some(Pushback::Never) { attempts.timer.take() } else { None };
-        (self.another(now, attempts, said), dropped)
+        let given_up = if said == Some(Pushback::Never) { attempts.timer.take() } else { None };
+        let next = self.another(now, attempts, said);
+        // Another takes the place of the one that was to come.
+        let replaced = match next {
+            NextAttempt::Now { .. } | NextAttempt::After(_) => attempts.timer.take(),
+            NextAttempt::Deliver | NextAttempt::Wait => None,
+        };
+        (next, given_up.or(replaced))
     }
 
     /// The attempt that follows one whose end is not the call's.
@@ -299,7 +327,7 @@ impl AttemptControl {
                 attempts.backed_off += 1;
                 NextAttempt::After(backoff.wait_ns(attempts.backed_off - 1, &mut self.random))
             }
-            _ => NextAttempt::Again,
+            _ => NextAttempt::Now { counted: true },
         }
     }
 }

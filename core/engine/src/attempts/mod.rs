@@ -2,8 +2,9 @@
 //!
 //! [`CallAttempts`] is the memory of one call: its request so far, the attempts under way, how the last one ended.
 //! [`AttemptControl`] owns what all calls share: what the users of services say about them, throttles, the host's
-//! budget, chance, and the bytes that are kept. It is told how an attempt ended and answers what comes next; it neither
-//! begins attempts nor knows what an attempt is made of. `retry.rs` does that.
+//! budget, chance, and the bytes that are kept. It is told how an attempt ended, or that it is time for another, and
+//! answers what comes next; it knows nothing of what an attempt is made of (`attempt.rs`), and `finish.rs` does what it
+//! says.
 //!
 //! # Limits
 //! Further attempts are bounded by the policy's number, the service's throttle, the server's pushback and the host's
@@ -13,4 +14,4 @@ mod call_attempts;
 mod control;
 
 pub(crate) use call_attempts::{CallAttempts, KeptItem};
-pub(crate) use control::{AttemptControl, AttemptEnd, NextAttempt};
+pub(crate) use control::{AttemptControl, AttemptEnd, AttemptsDue, NextAttempt};
