@@ -116,7 +116,7 @@ pub struct Bound {
 impl Engine {
     /// What a session has bound; nothing if it is gone.
     pub fn bound(&self, key: SessionKey) -> Bound {
-        let Ok(session) = self.session(key) else { return Bound::default() };
+        let Ok(session) = self.sessions.attached(key) else { return Bound::default() };
         let serves = self.registry.services_of(key);
         let calls = session.routes.iter().filter_map(|route| {
             let Route::Calls { types, target, .. } = route else { return None };
@@ -135,7 +135,7 @@ impl Engine {
     /// The schemas of what a session has bound, each once.
     pub fn schemas_of(&self, key: SessionKey) -> Vec<Arc<BoundSchema>> {
         let (mut schemas, mut known) = (Vec::new(), HashSet::new());
-        let Ok(session) = self.session(key) else { return schemas };
+        let Ok(session) = self.sessions.attached(key) else { return schemas };
         let called = session.routes.iter().filter_map(|route| match route {
             Route::Calls { types, .. } => Some(types),
             Route::Serves => None,
@@ -246,7 +246,7 @@ impl Engine {
         session: SessionKey,
         calls: &[(String, Option<String>)],
     ) -> Result<Vec<Target>, BindError> {
-        let user = self.session(session).map_err(|_| BindError::Gone)?.identity.clone();
+        let user = self.sessions.attached(session).map_err(|_| BindError::Gone)?.identity.clone();
         let mut targets = Vec::with_capacity(calls.len());
         for (path, endpoint) in calls {
             match endpoint.as_ref().map(|endpoint| self.hold_target(&user, path, endpoint)).transpose() {
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     fn check_owners(&self, session: SessionKey, request: &BindRequest<'_>) -> Result<(), BindError> {
-        let identity = &self.session(session).map_err(|_| BindError::Gone)?.identity;
+        let identity = &self.sessions.attached(session).map_err(|_| BindError::Gone)?.identity;
         let permitted: HashSet<&String> = request.permitted.iter().collect();
         for service in request.serves.iter().filter(|name| !permitted.contains(name)) {
             let here = self.owners.other_than(identity, service);
@@ -452,7 +452,7 @@ impl Engine {
     }
 
     fn check_room(&self, session: SessionKey, routes: usize) -> Result<(), BindError> {
-        let session = self.session(session).map_err(|_| BindError::Gone)?;
+        let session = self.sessions.attached(session).map_err(|_| BindError::Gone)?;
         let limit = self.limits.routes_per_session;
         if session.routes.len() + routes > limit {
             return Err(BindError::Routes(limit));

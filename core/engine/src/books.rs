@@ -178,7 +178,7 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     if session.delivered.used() > served as u64 {
         return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered.used())));
     }
-    let known: HashSet<CallKey> = engine.calls_of(key).into_iter().collect();
+    let known: HashSet<CallKey> = engine.sessions.calls_of(&engine.calls, key).into_iter().collect();
     let is_unknown = |call: &CallKey| !known.contains(call);
     let mut its = engine.calls.iter().filter(|(_, call)| call.is_of(key)).map(|(call, _)| call);
     if let Some(call) = its.find(is_unknown) {

@@ -5,13 +5,13 @@ use crate::admission::{BoundMethods, BoundPlans, MethodHolder, MethodSubject};
 use crate::gateway::Gateway;
 use crate::registry::{MethodTypes, Registry};
 use crate::session::{Route, Session};
-use crate::table::Table;
+use crate::sessions::SessionEnds;
 use std::sync::Arc;
 use trunkline_policy::{Plan, Side};
 
 /// A method as a session has it.
 pub(crate) fn bound_method<'e>(
-    sessions: &'e Table<Session>,
+    sessions: &'e SessionEnds,
     session: SessionKey,
     side: Side,
     types: &'e Arc<MethodTypes>,
@@ -21,7 +21,7 @@ pub(crate) fn bound_method<'e>(
 
 /// Everything that is bound, and what the gateway was told.
 pub(crate) fn bound_methods<'e>(
-    sessions: &'e Table<Session>,
+    sessions: &'e SessionEnds,
     registry: &'e Registry,
     gateway: &'e Gateway,
 ) -> BoundMethods<'e> {
@@ -42,7 +42,7 @@ pub(crate) fn bound_methods<'e>(
 }
 
 /// Puts plans where [`bound_methods`] found the methods; nothing was bound or has gone since.
-pub(crate) fn put_plans(sessions: &mut Table<Session>, registry: &mut Registry, plans: BoundPlans) {
+pub(crate) fn put_plans(sessions: &mut SessionEnds, registry: &mut Registry, plans: BoundPlans) {
     let attached = sessions.iter_mut().filter(|(_, session)| !session.gone);
     let places = attached.flat_map(|(_, session)| session.routes.iter_mut().filter_map(place));
     places.zip(plans.called).for_each(|(place, plan)| *place = plan);

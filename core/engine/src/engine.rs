@@ -29,16 +29,15 @@ use crate::remote::{Dial, Remotes, Speaks};
 use crate::samples::{SampleCounts, SampleRule, Samples, TakenSample};
 use crate::services::ServiceState;
 use crate::session::{Route, Session, ToldLimits};
-use crate::session_fault::SessionFault;
+use crate::sessions::{PartedSession, SessionEnds};
 use crate::shard::ShardLinks;
 use crate::spans::SpanIds;
-use crate::table::Table;
 use crate::unserved::UnservedCalls;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
-use trunkline_call::entry::{Completion, Entry, Span, is_answer};
+use trunkline_call::entry::{Completion, Entry, is_answer};
 use trunkline_call::{CallId, Instant, Steps, TimerTable};
 use trunkline_policy::{Chain, Modules, PolicyError};
 use trunkline_telemetry::Telemetry;
@@ -58,7 +57,8 @@ pub struct Engine {
     pub(crate) spans: SpanIds,
     pub(crate) samples: Samples,
     pub(crate) steps: Steps,
-    pub(crate) sessions: Table<Session>,
+    /// The applications of this host.
+    pub(crate) sessions: SessionEnds,
     pub(crate) peers: PeerEnds,
     pub(crate) grpc: GrpcEnds,
     pub(crate) gateway: Gateway,
@@ -87,14 +87,8 @@ pub struct Engine {
     pub(crate) telemetry: Telemetry,
     pub(crate) admission: AdmissionControl,
     pub(crate) denied: DeniedChanges,
-    /// Sessions with something in their outbox.
-    pub(crate) completing: VecDeque<SessionKey>,
     /// What is held for connections and sessions, by where they come from.
     pub(crate) held: HeldBudget,
-    /// Gone sessions whose heap no connection reads any more.
-    pub(crate) retired: Vec<SessionKey>,
-    /// Receive blocks nobody will fill any more.
-    pub(crate) abandoned: Vec<(SessionKey, u32)>,
     pub(crate) dials: VecDeque<Dial>,
     pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
@@ -119,7 +113,7 @@ impl Engine {
             spans: SpanIds::default(),
             samples: Samples::default(),
             steps: Steps::default(),
-            sessions: Table::new(),
+            sessions: SessionEnds::default(),
             peers: PeerEnds::new(&limits, node_name, clock_id),
             grpc: GrpcEnds::new(&limits),
             gateway: Gateway::default(),
@@ -144,10 +138,7 @@ impl Engine {
             telemetry: Telemetry::default(),
             admission: AdmissionControl::new(clock_id),
             denied: DeniedChanges::default(),
-            completing: VecDeque::new(),
             held,
-            retired: Vec::new(),
-            abandoned: Vec::new(),
             dials: VecDeque::new(),
             attempts,
             draining: false,
@@ -246,28 +237,23 @@ impl Engine {
     /// From now on a session gets nothing any more. Calls whose items were on their way to it; `None` if it had gone
     /// before.
     pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
-        let session = self.sessions.find_mut(key).filter(|session| !session.gone)?;
-        session.gone = true;
-        let (routes, user) = (std::mem::take(&mut session.routes), session.identity.clone());
-        self.targets.remove_routes(&user, routes.len());
+        let PartedSession { routes, identity, parked } = self.sessions.part_with(key)?;
+        self.targets.remove_routes(&identity, routes.len());
         for route in routes {
             if let Route::Calls { method, target, .. } = route {
                 self.registry.release(method);
-                self.release_target(&user, target);
+                self.release_target(&identity, target);
             }
         }
-        let session = self.sessions.find_mut(key)?;
-        session.outbox.clear();
-        let parked = session.parked.drain().into_iter().chain(session.parked_streams.drain());
-        Some(parked.map(|(call, _)| call).collect())
+        Some(parked)
     }
 
     /// Ends the calls of a session that has gone.
     pub(crate) fn end_calls_of(&mut self, turn: &mut Turn<'_>, key: SessionKey, parked: Vec<CallKey>) {
-        for call in self.calls_of(key).into_iter().chain(parked) {
+        for call in self.sessions.calls_of(&self.calls, key).into_iter().chain(parked) {
             self.end_gone(turn, call, key);
         }
-        self.retire_if_unlent(key);
+        self.sessions.retire_if_unlent(&mut self.held, key);
     }
 
     /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
@@ -373,10 +359,7 @@ impl Engine {
         if let Some(server) = &mut self.r2p2.server {
             server.leave(now);
         }
-        for (_, session) in self.sessions.iter_mut() {
-            session.complete(Completion::GoAway);
-        }
-        self.completing.extend(self.sessions.iter().map(|(key, _)| key));
+        self.sessions.go_away();
         // Nobody comes for whom they could wait.
         self.unserved.serve_all();
     }
@@ -419,34 +402,32 @@ impl Engine {
 
     /// A session whose outbox has something.
     pub fn poll_completing(&mut self) -> Option<SessionKey> {
-        self.completing.pop_front()
+        self.sessions.poll_completing()
     }
 
     /// The session's next completion; the host takes as many as its ring has room for.
     pub fn poll_completion(&mut self, session: SessionKey) -> Option<Completion> {
-        self.sessions.find_mut(session)?.outbox.pop_front()
+        self.sessions.poll_completion(session)
     }
 
     /// Puts the session back in line: its ring was full and its outbox is not empty.
     pub fn completion_blocked(&mut self, session: SessionKey, completion: Completion) {
-        if let Some(found) = self.sessions.find_mut(session) {
-            found.outbox.push_front(completion);
-        }
+        self.sessions.completion_blocked(session, completion);
     }
 
     /// Whether completions of this session wait.
     pub fn has_completions(&self, session: SessionKey) -> bool {
-        self.sessions.find(session).is_some_and(|session| !session.outbox.is_empty())
+        self.sessions.has_completions(session)
     }
 
     /// Completions of this session that wait for room in its ring.
     pub fn completions_waiting(&self, session: SessionKey) -> usize {
-        self.sessions.find(session).map_or(0, |session| session.outbox.len())
+        self.sessions.completions_waiting(session)
     }
 
     /// A session that is gone and whose heaps nobody reads any more.
     pub fn poll_retired(&mut self) -> Option<SessionKey> {
-        self.retired.pop()
+        self.sessions.poll_retired()
     }
 
     /// An endpoint to connect to.
@@ -499,69 +480,5 @@ impl Engine {
             self.rebalance();
         }
         Ok(upgraded)
-    }
-
-    pub(crate) fn session(&self, key: SessionKey) -> Result<&Session, SessionFault> {
-        self.sessions.find(key).filter(|session| !session.gone).ok_or(SessionFault::Gone)
-    }
-
-    pub(crate) fn session_mut(&mut self, key: SessionKey) -> Result<&mut Session, SessionFault> {
-        self.sessions.find_mut(key).filter(|session| !session.gone).ok_or(SessionFault::Gone)
-    }
-
-    /// Queues a completion and puts the session in line for the host.
-    #[inline(always)]
-    pub(crate) fn complete(&mut self, key: SessionKey, completion: Completion) {
-        if let Some(session) = self.sessions.find_mut(key) {
-            let was_empty = session.outbox.is_empty();
-            session.complete(completion);
-            if was_empty && !session.outbox.is_empty() {
-                self.completing.push_back(key);
-            }
-        }
-    }
-
-    /// Returns a send block to its session.
-    #[inline(always)]
-    pub(crate) fn give_back(&mut self, key: SessionKey, span: Span) {
-        if let Some(session) = self.sessions.find_mut(key) {
-            let was_empty = session.outbox.is_empty();
-            session.give_back(span);
-            if was_empty && !session.outbox.is_empty() {
-                self.completing.push_back(key);
-            }
-        }
-    }
-
-    /// Receive blocks of messages that will never be complete go back to their heaps.
-    #[inline]
-    pub(crate) fn discard_abandoned(&mut self, turn: &mut Turn<'_>) {
-        if self.abandoned.is_empty() {
-            return;
-        }
-        for (session, offset) in self.abandoned.drain(..) {
-            turn.heaps.discard(session, offset);
-        }
-    }
-
-    pub(crate) fn retire_if_unlent(&mut self, key: SessionKey) {
-        if self.sessions.find(key).is_some_and(|session| session.gone && session.lent == 0) {
-            if let Some(session) = self.sessions.remove(key) {
-                self.held.leave(session.holding);
-            }
-            self.retired.push(key);
-        }
-    }
-
-    /// Every call one of whose ends is this session, in the order of their slots: by the lists it has, whatever others
-    /// have.
-    pub(crate) fn calls_of(&self, key: SessionKey) -> Vec<CallKey> {
-        let Some(session) = self.sessions.find(key) else { return Vec::new() };
-        let known = session.made.values().copied().chain(session.served.iter());
-        let is_its = |call: &CallKey| self.calls.find(*call).is_some_and(|call| call.is_of(key));
-        let mut calls: Vec<CallKey> = known.filter(is_its).collect();
-        calls.sort_unstable_by_key(|call| call.index());
-        calls.dedup();
-        calls
     }
 }

@@ -21,7 +21,6 @@ use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, 
 use crate::engine::{Engine, Turn};
 use crate::limits::KEPT;
 use crate::nested::Nested;
-use crate::receive_room::streams_hold_less;
 use crate::records::{record_abandoned, record_attempt, record_made, take_stamps_of_attempt};
 use crate::sampled::sample_answer;
 use crate::shard::ShardStage;
@@ -574,7 +573,7 @@ impl Engine {
         let half = call.half(direction);
         let backlog = std::mem::take(&mut half.backlog);
         if let Some((session, bytes)) = half.share.end() {
-            streams_hold_less(self, session, bytes);
+            self.sessions.streams_hold_less(&mut self.invariants, session, bytes);
         }
         for mut item in backlog {
             self.unaccount(key, direction, &item);

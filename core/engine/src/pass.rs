@@ -512,7 +512,7 @@ impl Engine {
     /// A body was used: its send block goes back to its session, and who pays for one that has crossed may send more.
     pub(crate) fn used(&mut self, body: &Body<'_>) {
         if let Some((session, payload)) = body.lent() {
-            self.give_back(session, payload.span);
+            self.sessions.give_back(session, payload.span);
         } else if let Body::Crossed(crossed) = body {
             self.shards.used(crossed);
         }
@@ -523,9 +523,9 @@ impl Engine {
     pub(crate) fn drop_item(&mut self, item: &mut Item<'_>) {
         match item.take().body() {
             Some(&(Body::Lent { session, payload } | Body::Sealed { session, payload, .. })) => {
-                self.give_back(session, payload.span);
+                self.sessions.give_back(session, payload.span);
             }
-            Some(&Body::Placed { session, block, .. }) => self.abandoned.push((session, block.offset)),
+            Some(&Body::Placed { session, block, .. }) => self.sessions.abandon([(session, block.offset)]),
             Some(Body::Crossed(crossed)) => self.shards.used(crossed),
             Some(Body::Wire { .. } | Body::Packed { .. } | Body::Kept(_)) | None => {}
         }

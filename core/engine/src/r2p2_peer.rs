@@ -46,7 +46,7 @@ impl Engine {
         datagram: &[u8],
     ) {
         self.arrived = arrived;
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
         self.r2p2.handle_datagram(turn.now, port, came, from, datagram);
         self.handle_r2p2_events(turn);
         self.go_on(turn);

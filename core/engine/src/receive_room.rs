@@ -25,15 +25,6 @@ const SOURCES_LOOKED_MAX: usize = 64;
 /// One of the groups of lines in which calls wait for a session's receive heap.
 type Lines = fn(&mut Session) -> &mut ParkedLines;
 
-/// Messages of streams were released, or their calls have ended.
-pub(crate) fn streams_hold_less(engine: &mut Engine, session: SessionKey, bytes: u64) {
-    if let Some(session) = engine.sessions.find_mut(session) {
-        let stream_bytes = session.stream_bytes.checked_sub(bytes);
-        session.stream_bytes =
-            engine.invariants.left(stream_bytes, "a stream's messages lie in a heap counted");
-    }
-}
-
 /// What a message of a stream has to wait for before it may go into the receive heap of `to`, however much room
 /// there is. What lies there already, and what is no message of a stream, waits for nothing.
 pub(crate) fn awaits_share(

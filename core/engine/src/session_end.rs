@@ -8,9 +8,7 @@ use crate::ends::{
     Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
 };
 use crate::engine::{Engine, Turn};
-use crate::receive_room::{
-    awaits_share, opening_holds, opening_may_have, part_of_opening, streams_hold_less,
-};
+use crate::receive_room::{awaits_share, opening_holds, opening_may_have, part_of_opening};
 use crate::records::await_handler;
 use crate::registry::{Form, MethodTypes};
 use crate::session::credit;
@@ -42,7 +40,7 @@ impl SessionHandler<'_> {
             opening_holds(engine, key, to, source, [payload.block().len, placed.len]);
         }
         let completion = engine.delivered_call(turn.now, key, route, Some(payload), placed, true);
-        engine.complete(to, completion);
+        engine.sessions.complete(to, completion);
         Ok(())
     }
 }
@@ -86,14 +84,14 @@ impl EndOfCall for SessionHandler<'_> {
             (Item::Message { end, .. }, Some(payload)) => Completion::Message { call, payload, end: *end },
             _ => Completion::HalfClose { call },
         };
-        engine.complete(session, completion);
+        engine.sessions.complete(session, completion);
         Ok(())
     }
 
     fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
         if !over {
             let call = engine.delivered_id(key);
-            engine.complete(self.session, credit(call, bytes));
+            engine.sessions.complete(self.session, credit(call, bytes));
         }
     }
 
@@ -101,9 +99,11 @@ impl EndOfCall for SessionHandler<'_> {
     fn release(&self, engine: &mut Engine, key: CallKey) {
         let left = engine.calls.find_mut(key).map(|call| (call.known_as.take(), call.request.share.end()));
         let (known_as, share) = left.unwrap_or_default();
-        share.into_iter().for_each(|(session, bytes)| streams_hold_less(engine, session, bytes));
+        share.into_iter().for_each(|(session, bytes)| {
+            engine.sessions.streams_hold_less(&mut engine.invariants, session, bytes)
+        });
         if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(key, known_as)) {
-            engine.complete(self.session, Completion::Drained);
+            engine.sessions.complete(self.session, Completion::Drained);
         }
     }
 }
@@ -113,7 +113,7 @@ impl ServerSide for SessionHandler<'_> {
         if engine.calls.find(key).is_some_and(|call| call.handed_over) {
             await_handler(engine, key, self.session, code);
             let call = engine.delivered_id(key);
-            engine.complete(self.session, Completion::Cancelled { call, code });
+            engine.sessions.complete(self.session, Completion::Cancelled { call, code });
         }
     }
 }
@@ -136,7 +136,7 @@ impl EndOfCall for SessionMaker<'_> {
             engine.place_item(turn, key, session, Direction::Response, types, item)?;
         match (&*item, payload) {
             (Item::Message { end, .. }, Some(payload)) => {
-                engine.complete(session, Completion::Message { call: id, payload, end: *end })
+                engine.sessions.complete(session, Completion::Message { call: id, payload, end: *end })
             }
             (Item::Finish { code, execution, .. }, payload) => {
                 let finish = Finish {
@@ -152,19 +152,19 @@ impl EndOfCall for SessionMaker<'_> {
                 };
                 engine.deliver_finish(turn, key, session, finish)
             }
-            _ => engine.complete(session, Completion::Headers { call: id, metadata }),
+            _ => engine.sessions.complete(session, Completion::Headers { call: id, metadata }),
         }
         Ok(())
     }
 
     fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, over: bool) {
         if !over {
-            engine.complete(self.session, credit(self.id, bytes));
+            engine.sessions.complete(self.session, credit(self.id, bytes));
         }
     }
 
     fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.release_call(self.session, self.id);
+        engine.sessions.release_call(&mut engine.held, self.session, self.id);
     }
 }
 
@@ -179,16 +179,6 @@ impl ClientSide for SessionMaker<'_> {
 }
 
 impl Engine {
-    /// A session serves a call from now on.
-    #[inline]
-    pub(crate) fn note_served(&mut self, key: CallKey, session: SessionKey) {
-        let Self { sessions, calls, .. } = self;
-        if let Some(found) = sessions.find_mut(session) {
-            let is_its = |call| calls.find(call).is_some_and(|call| call.handler() == Some(session));
-            found.served.enter(key, is_its);
-        }
-    }
-
     fn was_handed_over(&self, key: CallKey) -> bool {
         self.calls.find(key).is_some_and(|call| call.handed_over)
     }
@@ -253,7 +243,7 @@ impl Engine {
         if less > 0
             && let Some((session, _)) = holder
         {
-            streams_hold_less(self, session, less);
+            self.sessions.streams_hold_less(&mut self.invariants, session, less);
         }
         if credit > 0 {
             self.credit_sender(key, direction, credit);
@@ -314,7 +304,7 @@ impl Engine {
         }
         match item.body() {
             // Nearly always.
-            Some(&Body::Lent { session, payload }) => self.give_back(session, payload.span),
+            Some(&Body::Lent { session, payload }) => self.sessions.give_back(session, payload.span),
             Some(Body::Crossed(_)) => self.used_up(item),
             Some(body) => self.used(body),
             None => {}
@@ -490,7 +480,7 @@ impl Engine {
         }
         self.leave_server(key);
         self.end_policies(turn.now, key, finish.code);
-        self.complete(session, Completion::Finish(finish));
+        self.sessions.complete(session, Completion::Finish(finish));
     }
 
     /// The form of the client end's messages; linear ones of a peer have the type this host told it of.

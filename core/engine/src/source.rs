@@ -10,9 +10,8 @@ use crate::grpc::GrpcEnds;
 use crate::held::source_of_peer;
 use crate::peers::PeerEnds;
 use crate::r2p2::label_of;
-use crate::session::Session;
+use crate::sessions::SessionEnds;
 use crate::shard::Origin;
-use crate::table::Table;
 use std::sync::Arc;
 use trunkline_balance::key_of;
 
@@ -22,7 +21,7 @@ const R2P2: &str = "r2p2";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallSources<'e> {
     pub calls: &'e Calls,
-    pub sessions: &'e Table<Session>,
+    pub sessions: &'e SessionEnds,
     pub peers: &'e PeerEnds,
     pub grpc: &'e GrpcEnds,
 }

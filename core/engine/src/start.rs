@@ -190,7 +190,7 @@ impl Engine {
     #[inline]
     fn count_delivered(&mut self, key: CallKey, session: SessionKey) {
         let limit = self.limits.calls_delivered_per_session as u64;
-        self.note_served(key, session);
+        self.sessions.note_served(&self.calls, key, session);
         let Some(found) = self.sessions.find_mut(session) else { return };
         if found.delivered.take_of_anybodys(1, limit) {
             return;

@@ -18,7 +18,7 @@ impl Engine {
     /// Does what is due at `turn.now`. If that is very much, some of it is left for the next time, which
     /// [`Engine::next_timeout`] then wants at once.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
         for _ in 0..TIMERS_PER_STEP_MAX {
             let Some(due) = self.timers.due(turn.now) else { break };
             match due {

@@ -10,13 +10,10 @@ use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Execution, Fault, Metadata};
+use trunkline_call::{CallId, Execution, Metadata};
 
 /// Refused calls that wait for their release, where a session may have fewer calls than this.
 const REFUSED_MIN: usize = 64;
-
-/// Calls of a session that are booked at once.
-const CALLS_BOOKED: usize = 64;
 
 impl Engine {
     /// Takes one submission of a session.
@@ -29,7 +26,7 @@ impl Engine {
         session: SessionKey,
         raw: &entry::Entry,
     ) -> Result<(), SessionFault> {
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
         let submission = Submission::decode(raw).map_err(SessionFault::Entry)?;
         self.submit(turn, session, submission)?;
         self.go_on(turn);
@@ -68,7 +65,7 @@ impl Engine {
     ) -> Result<(), SessionFault> {
         let metadata = self.take_metadata(turn, session, made.metadata)?;
         self.claim(turn, session, made.payload)?;
-        let from = self.session(session)?;
+        let from = self.sessions.attached(session)?;
         let Some(Route::Calls { method, types, target, plan }) = from.routes.get(made.route.0 as usize)
         else {
             return Err(SessionFault::UnknownRoute(made.route));
@@ -84,7 +81,7 @@ impl Engine {
             // that they are could have any number kept.
             return Err(SessionFault::TooManyCalls(limit));
         }
-        let may_be = self.hold_call(session, full.then_some(limit));
+        let may_be = self.sessions.hold_call(&mut self.held, session, full.then_some(limit));
         let client = ClientEnd::Session { session, id: made.call, types };
         let (key, call) = self.calls.renew();
         call.begin(method, client, made.deadline);
@@ -92,7 +89,7 @@ impl Engine {
         call.client_stamps.a0 = lately(made.entered, turn.now);
         call.client_stamps.a1 = lately(made.published, turn.now);
         call.client_stamps.d2 = turn.now;
-        match self.session_mut(session)?.made.entry(made.call) {
+        match self.sessions.attached_mut(session)?.made.entry(made.call) {
             Entry::Vacant(entry) => {
                 entry.insert(key);
             }
@@ -118,39 +115,6 @@ impl Engine {
         }
         self.start(turn, key, target, &mut item);
         Ok(())
-    }
-
-    /// Whether a session may make another call: not where it has as many as it may, nor where its user or the host has
-    /// as much held as they may.
-    #[inline]
-    fn hold_call(&mut self, session: SessionKey, full: Option<usize>) -> Result<(), Fault> {
-        if let Some(limit) = full {
-            let name = "calls in flight per session (limits.calls_made_per_session)";
-            return Err(Fault::Limit { name, limit: limit as u64 });
-        }
-        let Some(found) = self.sessions.find_mut(session) else { return Ok(()) };
-        if found.made.len() < found.calls_booked {
-            return Ok(());
-        }
-        let booked = std::mem::replace(&mut found.calls_booked, found.made.len() + CALLS_BOOKED);
-        let held_bytes = found.held_bytes();
-        self.held.book(&mut found.holding, held_bytes).map_err(|full| {
-            found.calls_booked = booked;
-            full.fault()
-        })
-    }
-
-    /// A session has a call less. What is booked for many more than it makes is given back.
-    #[inline]
-    pub(crate) fn release_call(&mut self, session: SessionKey, id: CallId) {
-        let Some(found) = self.sessions.find_mut(session) else { return };
-        found.made.remove(&id);
-        let needed = found.made.len() + CALLS_BOOKED;
-        if found.calls_booked > needed + CALLS_BOOKED || found.made.is_empty() {
-            found.calls_booked = if found.made.is_empty() { 0 } else { needed };
-            let held_bytes = found.held_bytes();
-            self.held.settle(&mut found.holding, held_bytes);
-        }
     }
 
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.
@@ -213,7 +177,7 @@ impl Engine {
         id: CallId,
         payload: Payload,
     ) -> Result<(), SessionFault> {
-        let window = i64::from(self.session(session)?.told.stream_window_bytes(&self.limits));
+        let window = i64::from(self.sessions.attached(session)?.told.stream_window_bytes(&self.limits));
         let (key, direction) = self.sends_on(session, id);
         let Some(call) = key.and_then(|key| self.calls.find_mut(key)) else { return Ok(()) };
         let half = call.half(direction);
@@ -229,7 +193,7 @@ impl Engine {
     fn sends_on(&self, session: SessionKey, id: CallId) -> (Option<CallKey>, Direction) {
         match id.is_delivered() {
             true => (self.delivered_key(session, id), Direction::Response),
-            false => (self.made_key(session, id), Direction::Request),
+            false => (self.sessions.made_key(session, id), Direction::Request),
         }
     }
 
@@ -312,7 +276,7 @@ impl Engine {
         session: SessionKey,
         id: CallId,
     ) -> Result<(), SessionFault> {
-        if let Some(key) = self.made_key(session, id) {
+        if let Some(key) = self.sessions.made_key(session, id) {
             self.cancel(turn, key);
         }
         Ok(())
@@ -334,7 +298,7 @@ impl Engine {
         }
         let (key, direction) = match id.is_delivered() {
             true => (self.delivered_key(session, id), Direction::Request),
-            false => (self.made_key(session, id), Direction::Response),
+            false => (self.sessions.made_key(session, id), Direction::Response),
         };
         if let Some(key) = key {
             if direction == Direction::Request {
@@ -353,8 +317,8 @@ impl Engine {
 
     fn submit_drain(&mut self, session: SessionKey, answer: bool) -> Result<(), SessionFault> {
         self.withdraw(session);
-        if self.session_mut(session)?.drain(answer) {
-            self.complete(session, Completion::Drained);
+        if self.sessions.attached_mut(session)?.drain(answer) {
+            self.sessions.complete(session, Completion::Drained);
         }
         Ok(())
     }
@@ -404,25 +368,14 @@ impl Engine {
         if span.len as usize > Metadata::BYTES_MAX || !turn.heaps.seal(session, span, &mut metadata) {
             return Err(SessionFault::OutsideHeap(span));
         }
-        self.session(session)?;
-        self.give_back(session, span);
+        self.sessions.attached(session)?;
+        self.sessions.give_back(session, span);
         Ok(metadata)
-    }
-
-    /// The call a session made under `id`, while it is not concluded.
-    pub(crate) fn made_key(&self, session: SessionKey, id: CallId) -> Option<CallKey> {
-        self.sessions.find(session)?.made.get(&id).copied()
     }
 
     /// The call delivered to `session` under `id`, if it still is.
     pub(crate) fn delivered_key(&self, session: SessionKey, id: CallId) -> Option<CallKey> {
-        if !id.is_delivered() {
-            return None;
-        }
-        let brought = self.sessions.find(session)?.brought.get(&id);
-        let key = brought.copied().unwrap_or_else(|| delivered_by(self.shards.own(), id));
-        let call = self.calls.find(key)?;
-        (call.handler() == Some(session)).then_some(key)
+        self.sessions.delivered_key(&self.calls, self.shards.own(), session, id)
     }
 
     /// The id by which its handler knows a call.

@@ -164,7 +164,6 @@ mod tests {
     //! nobody.
     use super::*;
     use crate::session::Session;
-    use crate::table::Table;
     use trunkline_call::Instant;
     use trunkline_native::{Config, Features, INPUT_BYTES_MIN, Input, Side};
 
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_caller_has_one_number_and_numbers_are_given_anew() {
-        let mut sessions: Table<Session> = Table::new();
+        let mut sessions = crate::sessions::SessionEnds::default();
         let mut said = CallersSaid::default();
         let mut connection = connection();
         let named = |name: &str| Arc::new(VouchedCaller { name: name.into(), ..VouchedCaller::default() });

@@ -117,7 +117,7 @@ impl Engine {
         event: Event,
     ) -> Result<(), PeerFault> {
         self.arrived = arrived;
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
         let at = |tag| WebStream { peer, tag };
         match event {
             Event::Ready { streams_max } => {

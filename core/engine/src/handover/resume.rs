@@ -83,8 +83,7 @@ impl Engine {
         for key in self.remotes.keys() {
             self.serve_line(turn, key);
         }
-        let waiting = self.sessions.iter().filter(|(_, session)| !session.outbox.is_empty());
-        self.completing = waiting.map(|(key, _)| key).collect();
+        self.sessions.line_up_all();
         self.answer_all_again();
         self.go_on(turn);
     }

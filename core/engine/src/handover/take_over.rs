@@ -112,13 +112,13 @@ impl Engine {
             known.insert(types.number, Arc::new(types));
         }
         self.types_bound = arriving.types_bound;
-        (self.sessions, self.calls, self.peers.lent) = (arriving.sessions, arriving.calls, arriving.lent);
+        self.sessions.adopt(arriving.sessions, arriving.retired, arriving.abandoned);
+        (self.calls, self.peers.lent) = (arriving.calls, arriving.lent);
         clip(&mut self.calls);
         self.know_told_limits(arriving.stream_window_bytes);
         self.nested = arriving.nested;
         self.grpc.come_after(arriving.grpc_generations);
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
-        (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
         if !self.shards.take_up(arriving.shards) {
             return Err(HandoverError::Unsound("it is of another shard".to_owned()));
         }
@@ -228,7 +228,7 @@ impl Engine {
     fn know_served_again(&mut self) {
         let handlers = self.calls.iter().filter_map(|(key, call)| Some((key, call.handler()?)));
         let handlers: Vec<(CallKey, SessionKey)> = handlers.collect();
-        handlers.into_iter().for_each(|(key, session)| self.note_served(key, session));
+        handlers.into_iter().for_each(|(key, session)| self.sessions.note_served(&self.calls, key, session));
     }
 
     /// Numbers in reports are this engine's own.

@@ -4,7 +4,8 @@ use crate::call::{Call, Calls, ClientEnd, ServerEnd};
 use crate::handover::left_out::LeftOutReason;
 use crate::peer::Peer;
 use crate::registry::{BoundSchema, Form, MessageType, MethodTypes, Registry};
-use crate::session::{Route, Session};
+use crate::session::Route;
+use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
 use crate::table::Table;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -115,7 +116,7 @@ pub(super) struct Using<S, R, P, C, L> {
     pub shards: L,
 }
 
-impl Using<&Table<Session>, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
+impl Using<&SessionEnds, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
     /// Every types somebody here uses.
     pub fn in_use(&self) -> Known {
         let mut known = Known::new();
@@ -139,7 +140,7 @@ impl Using<&Table<Session>, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
     }
 }
 
-impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Calls, &mut ShardLinks> {
+impl Using<&mut SessionEnds, &mut Registry, &mut Table<Peer>, &mut Calls, &mut ShardLinks> {
     /// Puts types in the place of their numbers. `false`: a number nobody has.
     pub fn relink(&mut self, known: &Known) -> bool {
         let mut whole = true;

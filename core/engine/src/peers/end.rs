@@ -194,7 +194,7 @@ fn note_lent(engine: &mut Engine, body: &Body<'_>) {
 /// Where it was is free again, and its sender may send as much more.
 fn note_copied(engine: &mut Engine, key: CallKey, direction: Direction, body: &Body<'_>) {
     if let Some((session, payload)) = body.lent() {
-        engine.give_back(session, payload.span);
+        engine.sessions.give_back(session, payload.span);
         engine.credit_sender(key, direction, payload.window_bytes());
     } else if let Body::Wire { charged, .. } = body {
         engine.credit_sender(key, direction, *charged);

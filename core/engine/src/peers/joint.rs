@@ -69,7 +69,7 @@ impl Engine {
         bytes: &[u8],
     ) -> Result<(), PeerFault> {
         self.arrived = arrived;
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
         let mut input = Input::new(bytes);
         loop {
             let Some(peer) = self.peers.find_mut(key) else { return Ok(()) };
@@ -175,7 +175,7 @@ impl Engine {
         let Some(mut peer) = self.peers.remove(key) else { return };
         for (_, assembly) in peer.assemblies.drain() {
             self.arrives_no_more(&assembly);
-            self.abandoned.extend(assembly.block());
+            self.sessions.abandon(assembly.block());
         }
         self.held.leave(std::mem::take(&mut peer.holding));
         // A call that waited to be opened there has sent nothing: it goes elsewhere, by another connection.
@@ -188,7 +188,7 @@ impl Engine {
             let executed = self.calls.find(call).map_or(Execution::Unknown, Call::execution);
             self.fail(turn, call, peer.lost_with(executed));
         }
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
         if let Some((remote, lane)) = lane {
             self.lane_lost(turn, remote, lane, key, why, silent);
         }
@@ -254,12 +254,12 @@ impl Engine {
     /// A connection no longer reads a send-heap range: its block goes back, and the sender may send as much again.
     fn body_done(&mut self, token: u64) {
         let Some(lent) = self.peers.body_done(token) else { return };
-        self.give_back(lent.session, lent.block);
+        self.sessions.give_back(lent.session, lent.block);
         self.credit_sender(lent.call, lent.direction, lent.window_bytes);
         if let Some(session) = self.sessions.find_mut(lent.session) {
             session.lent_no_more(&mut self.invariants);
         }
-        self.retire_if_unlent(lent.session);
+        self.sessions.retire_if_unlent(&mut self.held, lent.session);
     }
 
     /// Does what the peer said.
@@ -558,7 +558,7 @@ impl Engine {
     pub(crate) fn abandon_assembly(&mut self, peer: PeerKey, stream: StreamId) {
         let Some(assembly) = self.peers.take_assembly(peer, stream) else { return };
         self.arrives_no_more(&assembly);
-        self.abandoned.extend(assembly.block());
+        self.sessions.abandon(assembly.block());
     }
 
     /// What it takes of its session's receive heap is not counted as arriving any more.
@@ -586,6 +586,6 @@ impl Engine {
         for call in stalled {
             self.fail(turn, call, Fault::Limit { name: STALLED, limit });
         }
-        self.discard_abandoned(turn);
+        self.sessions.discard_abandoned(turn.heaps);
     }
 }

@@ -67,7 +67,7 @@ fn cross_lent(
     }
     (copy.encoding, copy.compression) = (payload.encoding, payload.compression);
     (copy.charged, copy.from, copy.payer) = (payload.window_bytes(), engine.shards.own(), payer);
-    engine.give_back(session, payload.span);
+    engine.sessions.give_back(session, payload.span);
     Ok(copy)
 }
 
@@ -96,7 +96,7 @@ fn cross_other(
                 engine.invariants.note("a message crosses with the bytes its sender is charged");
             }
             if let Some((session, payload)) = lent {
-                engine.give_back(session, payload.span);
+                engine.sessions.give_back(session, payload.span);
             }
             Ok(crossed)
         }

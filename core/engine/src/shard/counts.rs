@@ -3,11 +3,10 @@
 
 use super::links::ShardLinks;
 use crate::call::ClientEnd;
-use crate::session::Session;
-use crate::table::Table;
+use crate::sessions::SessionEnds;
 
 /// A call is served on its own shard.
-pub(crate) fn note_stays(sessions: &mut Table<Session>, links: &mut ShardLinks, client: &ClientEnd) {
+pub(crate) fn note_stays(sessions: &mut SessionEnds, links: &mut ShardLinks, client: &ClientEnd) {
     match client {
         ClientEnd::Session { session, .. } => {
             let maker = sessions.find_mut(*session);

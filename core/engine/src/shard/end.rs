@@ -59,7 +59,7 @@ pub fn handle_crossings(
             (turn.now, until_asked) = (clock(), PER_CLOCK);
         }
         until_asked -= 1;
-        engine.discard_abandoned(turn);
+        engine.sessions.discard_abandoned(turn.heaps);
         if engine.shards.has_parked() {
             engine.shards.park_crossing(from, crossing);
         } else {

@@ -29,7 +29,6 @@ use crate::convert::private;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::held::Holding;
-use crate::receive_room::streams_hold_less;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::session::{Route, Session};
 use crate::target::Target;
@@ -123,8 +122,8 @@ pub fn release_session(
     key: SessionKey,
     to: ShardIndex,
 ) -> Result<MovedSession, Stays> {
-    engine.discard_abandoned(turn);
-    let calls = engine.calls_of(key);
+    engine.sessions.discard_abandoned(turn.heaps);
+    let calls = engine.sessions.calls_of(&engine.calls, key);
     may_leave(engine, key, to, &calls)?;
     for call in &calls {
         for direction in [Direction::Request, Direction::Response] {
@@ -196,9 +195,7 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
     for call in brought {
         relate(engine, call, &now_is);
     }
-    if engine.has_completions(key) {
-        engine.completing.push_back(key);
-    }
+    engine.sessions.line_up(key);
     engine.answer_again(&services);
     // Before it is said that it is here.
     tell_offers(engine);
@@ -274,7 +271,7 @@ fn privatize(
         let copy = CrossedBody { bytes, encoding, compression, charged, from, payer };
         *body = Body::Crossed(Box::new(copy));
     }
-    freed.into_iter().for_each(|span| engine.give_back(session, span));
+    freed.into_iter().for_each(|span| engine.sessions.give_back(session, span));
     Ok(())
 }
 
@@ -395,7 +392,7 @@ fn split_delivered(
     (moved.known_as, moved.served_as) = (Some(known_as), call.served_as);
     (call.known_as, call.place) = (None, None);
     if !is_there && let Some((_, bytes)) = moved.request.share.end() {
-        streams_hold_less(engine, session, bytes);
+        engine.sessions.streams_hold_less(&mut engine.invariants, session, bytes);
     }
     engine.change_end(key, Direction::Request, |call| {
         call.server = ServerEnd::Shard { shard: to, types, stage, late: false };
@@ -481,7 +478,7 @@ fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: Move
         engine.shards.bring(from, was.to_bits() | BROUGHT, key);
     }
     if is_served {
-        engine.note_served(key, session);
+        engine.sessions.note_served(&engine.calls, key, session);
     }
     let Some(found) = engine.sessions.find_mut(session) else { return key };
     if let Some((_, id)) = made {

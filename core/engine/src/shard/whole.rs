@@ -87,7 +87,7 @@ pub(super) fn serve_as_it_came(
     (call.admitted, call.request.ended) = (true, true);
     (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
     engine.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
-    engine.note_served(key, session);
+    engine.sessions.note_served(&engine.calls, key, session);
     engine.shards.enter(from, number, key);
     let metadata = std::mem::take(&mut opening.metadata);
     engine.shards.spent_opening(from, opening);
@@ -128,6 +128,6 @@ pub(super) fn leave(
     engine.calls.put_by(key);
     engine.shards.forget(shard, number);
     if engine.sessions.find_mut(session).is_some_and(|session| session.undeliver(key, None)) {
-        engine.complete(session, Completion::Drained);
+        engine.sessions.complete(session, Completion::Drained);
     }
 }

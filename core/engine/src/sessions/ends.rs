@@ -1,0 +1,370 @@
+//! The owner of the sessions.
+
+use crate::call::Calls;
+use crate::heaps::Heaps;
+use crate::held::HeldBudget;
+use crate::invariants::Invariants;
+use crate::session::{Route, Session, delivered_by};
+use crate::session_fault::SessionFault;
+use crate::shard::ShardIndex;
+use crate::table::Table;
+use crate::{CallKey, SessionKey};
+use std::collections::VecDeque;
+use trunkline_call::entry::{Completion, Span};
+use trunkline_call::{CallId, Fault};
+
+/// Calls of a session that are booked at once.
+const CALLS_BOOKED: usize = 64;
+
+/// The sessions attached to this shard.
+#[derive(Debug, Default)]
+pub(crate) struct SessionEnds {
+    table: Table<Session>,
+    /// Those with something in their outbox.
+    completing: VecDeque<SessionKey>,
+    /// Those that are gone and whose heap no connection reads any more.
+    retired: Vec<SessionKey>,
+    /// Receive blocks nobody will fill any more.
+    abandoned: Vec<(SessionKey, u32)>,
+}
+
+/// What a session had that has gone.
+#[derive(Debug)]
+pub(crate) struct PartedSession {
+    pub routes: Vec<Route>,
+    pub identity: Box<str>,
+    /// Calls whose items were on their way to it.
+    pub parked: Vec<CallKey>,
+}
+
+impl SessionEnds {
+    /// Goes on with what was handed over. Who has completions is found by [`SessionEnds::line_up_all`].
+    pub fn adopt(
+        &mut self,
+        table: Table<Session>,
+        retired: Vec<SessionKey>,
+        abandoned: Vec<(SessionKey, u32)>,
+    ) {
+        *self = Self { table, completing: VecDeque::new(), retired, abandoned };
+    }
+
+    /// Takes a session in.
+    pub fn insert(&mut self, session: Session) -> SessionKey {
+        self.table.insert(session)
+    }
+
+    /// Takes a session out.
+    pub fn remove(&mut self, key: SessionKey) -> Option<Session> {
+        self.table.remove(key)
+    }
+
+    /// From now on a session gets nothing any more. `None` if it had gone before.
+    pub fn part_with(&mut self, key: SessionKey) -> Option<PartedSession> {
+        let session = self.table.find_mut(key).filter(|session| !session.gone)?;
+        session.gone = true;
+        session.outbox.clear();
+        let parked = session.parked.drain().into_iter().chain(session.parked_streams.drain());
+        Some(PartedSession {
+            routes: std::mem::take(&mut session.routes),
+            identity: session.identity.clone(),
+            parked: parked.map(|(call, _)| call).collect(),
+        })
+    }
+
+    /// Takes a session out that is gone, unless a connection reads its heap.
+    pub fn retire_if_unlent(&mut self, held: &mut HeldBudget, key: SessionKey) {
+        if self.table.find(key).is_some_and(|session| session.gone && session.lent == 0) {
+            if let Some(session) = self.table.remove(key) {
+                held.leave(session.holding);
+            }
+            self.retired.push(key);
+        }
+    }
+
+    /// Whether a session may make another call: not where it has as many as it may (`full`), nor where its user or the
+    /// host has as much held as they may.
+    #[inline]
+    pub fn hold_call(
+        &mut self,
+        held: &mut HeldBudget,
+        key: SessionKey,
+        full: Option<usize>,
+    ) -> Result<(), Fault> {
+        if let Some(limit) = full {
+            let name = "calls in flight per session (limits.calls_made_per_session)";
+            return Err(Fault::Limit { name, limit: limit as u64 });
+        }
+        let Some(found) = self.table.find_mut(key) else { return Ok(()) };
+        if found.made.len() < found.calls_booked {
+            return Ok(());
+        }
+        let booked = std::mem::replace(&mut found.calls_booked, found.made.len() + CALLS_BOOKED);
+        let held_bytes = found.held_bytes();
+        held.book(&mut found.holding, held_bytes).map_err(|full| {
+            found.calls_booked = booked;
+            full.fault()
+        })
+    }
+
+    /// A session has a call less. What is booked for many more than it makes is given back.
+    #[inline]
+    pub fn release_call(&mut self, held: &mut HeldBudget, key: SessionKey, id: CallId) {
+        let Some(found) = self.table.find_mut(key) else { return };
+        found.made.remove(&id);
+        let needed = found.made.len() + CALLS_BOOKED;
+        if found.calls_booked > needed + CALLS_BOOKED || found.made.is_empty() {
+            found.calls_booked = if found.made.is_empty() { 0 } else { needed };
+            let held_bytes = found.held_bytes();
+            held.settle(&mut found.holding, held_bytes);
+        }
+    }
+
+    /// A session serves a call from now on.
+    #[inline]
+    pub fn note_served(&mut self, calls: &Calls, call: CallKey, session: SessionKey) {
+        if let Some(found) = self.table.find_mut(session) {
+            let is_its = |call| calls.find(call).is_some_and(|call| call.handler() == Some(session));
+            found.served.enter(call, is_its);
+        }
+    }
+
+    /// Messages of streams were released, or their calls have ended.
+    pub fn streams_hold_less(&mut self, invariants: &mut Invariants, key: SessionKey, bytes: u64) {
+        if let Some(session) = self.table.find_mut(key) {
+            let stream_bytes = session.stream_bytes.checked_sub(bytes);
+            session.stream_bytes = invariants.left(stream_bytes, "a stream's messages lie in a heap counted");
+        }
+    }
+
+    /// Queues a completion and puts the session in line for the host.
+    #[inline(always)]
+    pub fn complete(&mut self, key: SessionKey, completion: Completion) {
+        if let Some(session) = self.table.find_mut(key) {
+            let was_empty = session.outbox.is_empty();
+            session.complete(completion);
+            if was_empty && !session.outbox.is_empty() {
+                self.completing.push_back(key);
+            }
+        }
+    }
+
+    /// Returns a send block to its session.
+    #[inline(always)]
+    pub fn give_back(&mut self, key: SessionKey, span: Span) {
+        if let Some(session) = self.table.find_mut(key) {
+            let was_empty = session.outbox.is_empty();
+            session.give_back(span);
+            if was_empty && !session.outbox.is_empty() {
+                self.completing.push_back(key);
+            }
+        }
+    }
+
+    /// Tells all that no new calls are taken.
+    pub fn go_away(&mut self) {
+        for (_, session) in self.table.iter_mut() {
+            session.complete(Completion::GoAway);
+        }
+        self.completing.extend(self.table.iter().map(|(key, _)| key));
+    }
+
+    /// Puts a session in line that has brought completions along.
+    pub fn line_up(&mut self, key: SessionKey) {
+        if self.has_completions(key) {
+            self.completing.push_back(key);
+        }
+    }
+
+    /// Puts every session in line that has completions, and no other.
+    pub fn line_up_all(&mut self) {
+        let waiting = self.table.iter().filter(|(_, session)| !session.outbox.is_empty());
+        self.completing = waiting.map(|(key, _)| key).collect();
+    }
+
+    /// Nobody will fill these receive blocks any more.
+    pub fn abandon(&mut self, blocks: impl IntoIterator<Item = (SessionKey, u32)>) {
+        self.abandoned.extend(blocks);
+    }
+
+    /// Gives blocks back to their heaps that nobody will fill any more.
+    #[inline]
+    pub fn discard_abandoned(&mut self, heaps: &mut dyn Heaps) {
+        if self.abandoned.is_empty() {
+            return;
+        }
+        for (session, offset) in self.abandoned.drain(..) {
+            heaps.discard(session, offset);
+        }
+    }
+
+    /// A session whose outbox has something.
+    pub fn poll_completing(&mut self) -> Option<SessionKey> {
+        self.completing.pop_front()
+    }
+
+    /// A session's next completion.
+    pub fn poll_completion(&mut self, key: SessionKey) -> Option<Completion> {
+        self.table.find_mut(key)?.outbox.pop_front()
+    }
+
+    /// A completion had no room in the ring.
+    pub fn completion_blocked(&mut self, key: SessionKey, completion: Completion) {
+        if let Some(found) = self.table.find_mut(key) {
+            found.outbox.push_front(completion);
+        }
+    }
+
+    /// A session that is gone and whose heaps nobody reads any more.
+    pub fn poll_retired(&mut self) -> Option<SessionKey> {
+        self.retired.pop()
+    }
+
+    /// A session that has not gone.
+    ///
+    /// # Errors
+    /// It has.
+    #[inline]
+    pub fn attached(&self, key: SessionKey) -> Result<&Session, SessionFault> {
+        self.table.find(key).filter(|session| !session.gone).ok_or(SessionFault::Gone)
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn attached_mut(&mut self, key: SessionKey) -> Result<&mut Session, SessionFault> {
+        self.table.find_mut(key).filter(|session| !session.gone).ok_or(SessionFault::Gone)
+    }
+
+    /// A session, gone or not.
+    #[inline]
+    pub fn find(&self, key: SessionKey) -> Option<&Session> {
+        self.table.find(key)
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn find_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.table.find_mut(key)
+    }
+
+    /// Every session, in the order of slots.
+    pub fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
+        self.table.iter()
+    }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (SessionKey, &mut Session)> {
+        self.table.iter_mut()
+    }
+
+    /// Sessions in the next slots, and the first slot behind them.
+    pub fn part(
+        &self,
+        from: usize,
+        slots: usize,
+    ) -> (impl Iterator<Item = (SessionKey, &Session)>, Option<usize>) {
+        self.table.part(from, slots)
+    }
+
+    /// Completions of a session that wait for room in its ring.
+    pub fn completions_waiting(&self, key: SessionKey) -> usize {
+        self.table.find(key).map_or(0, |session| session.outbox.len())
+    }
+
+    /// Whether there are any.
+    pub fn has_completions(&self, key: SessionKey) -> bool {
+        self.completions_waiting(key) > 0
+    }
+
+    /// The call a session made under `id`, while it is not concluded.
+    #[inline]
+    pub fn made_key(&self, key: SessionKey, id: CallId) -> Option<CallKey> {
+        self.table.find(key)?.made.get(&id).copied()
+    }
+
+    /// The call this shard (`own`) has delivered to a session under `id`, if it still is.
+    #[inline]
+    pub fn delivered_key(
+        &self,
+        calls: &Calls,
+        own: ShardIndex,
+        session: SessionKey,
+        id: CallId,
+    ) -> Option<CallKey> {
+        if !id.is_delivered() {
+            return None;
+        }
+        let brought = self.table.find(session)?.brought.get(&id);
+        let key = brought.copied().unwrap_or_else(|| delivered_by(own, id));
+        let call = calls.find(key)?;
+        (call.handler() == Some(session)).then_some(key)
+    }
+
+    /// Every call one of whose ends is this session, in the order of their slots: by the lists it has, whatever others
+    /// have.
+    pub fn calls_of(&self, calls: &Calls, key: SessionKey) -> Vec<CallKey> {
+        let Some(session) = self.table.find(key) else { return Vec::new() };
+        let known = session.made.values().copied().chain(session.served.iter());
+        let is_its = |call: &CallKey| calls.find(*call).is_some_and(|call| call.is_of(key));
+        let mut found: Vec<CallKey> = known.filter(is_its).collect();
+        found.sort_unstable_by_key(|call| call.index());
+        found.dedup();
+        found
+    }
+
+    /// What is handed over.
+    pub fn table(&self) -> &Table<Session> {
+        &self.table
+    }
+
+    /// Those that are gone, for whoever takes over.
+    pub fn retired(&self) -> &[SessionKey] {
+        &self.retired
+    }
+
+    /// Blocks nobody will fill, for whoever takes over.
+    pub fn abandoned(&self) -> &[(SessionKey, u32)] {
+        &self.abandoned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a session is in line once for all it has to be told, and what stays of it when it has gone.
+    use super::*;
+
+    #[test]
+    fn a_session_is_in_line_once() {
+        let mut ends = SessionEnds::default();
+        let key = ends.insert(Session::new("a[1]".into(), 4096));
+        ends.complete(key, Completion::Drained);
+        ends.complete(key, Completion::GoAway);
+        assert_eq!((ends.poll_completing(), ends.poll_completing()), (Some(key), None));
+        assert_eq!(ends.completions_waiting(key), 2);
+        assert!(ends.poll_completion(key).is_some());
+        ends.line_up(key);
+        assert_eq!(ends.poll_completing(), Some(key));
+        ends.line_up_all();
+        assert_eq!((ends.poll_completing(), ends.poll_completing()), (Some(key), None));
+    }
+
+    #[test]
+    fn a_heap_is_dropped_once_nobody_reads_it() {
+        let mut ends = SessionEnds::default();
+        let mut held = HeldBudget::new(1 << 20, 1 << 20);
+        let key = ends.insert(Session::new("a[1]".into(), 4096));
+        ends.retire_if_unlent(&mut held, key);
+        assert_eq!(ends.poll_retired(), None, "it has not gone");
+        ends.find_mut(key).unwrap().lent = 1;
+        ends.complete(key, Completion::Drained);
+        assert!(ends.part_with(key).is_some_and(|parted| parted.routes.is_empty()));
+        assert!(ends.part_with(key).is_none() && ends.attached(key).is_err());
+        ends.complete(key, Completion::Drained);
+        assert!(!ends.has_completions(key), "nobody hears it");
+        ends.retire_if_unlent(&mut held, key);
+        assert_eq!(ends.poll_retired(), None, "its heap is read");
+        ends.find_mut(key).unwrap().lent = 0;
+        ends.retire_if_unlent(&mut held, key);
+        assert_eq!((ends.poll_retired(), ends.poll_retired()), (Some(key), None));
+        assert!(ends.find(key).is_none());
+    }
+}
