@@ -36,7 +36,7 @@ use crate::unserved::UnservedCalls;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
 use crate::{CallKey, PeerKey, SessionKey};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use trunkline_call::entry::{Completion, Entry, is_answer};
 use trunkline_call::{CallId, Instant, Steps, TimerTable};
 use trunkline_policy::{Chain, Modules, PolicyError};
@@ -89,7 +89,6 @@ pub struct Engine {
     pub(crate) denied: DeniedChanges,
     /// What is held for connections and sessions, by where they come from.
     pub(crate) held: HeldBudget,
-    pub(crate) dials: VecDeque<Dial>,
     pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
     /// Calls that ended before their handlers did.
@@ -139,7 +138,6 @@ impl Engine {
             admission: AdmissionControl::new(clock_id),
             denied: DeniedChanges::default(),
             held,
-            dials: VecDeque::new(),
             attempts,
             draining: false,
             ended: EndedCalls::default(),
@@ -432,7 +430,7 @@ impl Engine {
 
     /// An endpoint to connect to.
     pub fn poll_dial(&mut self) -> Option<Dial> {
-        self.dials.pop_front()
+        self.remotes.poll_dial()
     }
 
     /// An invariant of the engine that was found broken, each once: for the log. What it concerned was ended or set
@@ -449,7 +447,7 @@ impl Engine {
 
     /// Whether something waits for [`Engine::poll_dial`], [`Engine::poll_transmitting`] or [`Engine::poll_lookup`].
     pub fn has_to_connect_or_transmit(&self) -> bool {
-        !self.dials.is_empty() || self.peers.has_to_transmit() || !self.remotes.names.wanted.is_empty()
+        self.remotes.has_to_connect() || self.peers.has_to_transmit()
     }
 
     /// Steps of calls that came soon, for a waiter on credit ([`Steps::take_quick`]).

@@ -1,27 +1,25 @@
 //! A call on its way to an endpoint: the joint between calls, clusters, endpoints and their connections.
 //!
-//! `cluster.rs` chooses the endpoint at the moment of hand-over, `remote.rs` knows what there is of connections to it,
-//! `names.rs` what names stand for. What was chosen is noted with the call until its outcome is known, and told to the
-//! balancer then.
+//! `cluster.rs` chooses the endpoint at the moment of hand-over, `remote.rs` knows what there is of connections to it
+//! (`connecting.rs` what follows when one comes or goes), `names.rs` what names stand for. What was chosen is noted
+//! with the call until its outcome is known, and told to the balancer then.
 
 use crate::admission::AdmissionControl;
 use crate::attempts::AttemptControl;
 use crate::call::{Call, Calls, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::{ClusterChoice, ClusterKey, Placed};
+use crate::connecting::{LaneLost, LaneOpened};
 use crate::due::Due;
 use crate::ends::{Blocker, Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::grpc::PeerIdentity;
 use crate::limits::WAITING;
-use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Remote, Speaks};
+use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, LineLimits, Remote, Speaks};
 use crate::source::source_of;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use std::sync::Arc;
 use trunkline_balance::Settings;
 use trunkline_call::{Code, Fault, Instant};
-
-/// An endpoint's wish for other connections is heard again after so long.
-const REDIAL_NS: u64 = 100_000_000;
 
 impl Engine {
     /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
@@ -121,18 +119,12 @@ impl Engine {
         let Some(choice) = self.choose_endpoint(turn.now, key, cluster, item) else {
             return Err(Refusal::Fault(Fault::Ended));
         };
-        let limit = self.limits.calls_waiting_per_endpoint;
-        let has_room = |name| self.may_wait(key, name, limit);
         let fault = match choice {
             ClusterChoice::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
-            ClusterChoice::Wait(name) if has_room(name) => {
-                return Err(Refusal::Blocked(Blocker::Remote(name)));
-            }
-            ClusterChoice::Wait(_) => Fault::Limit { name: WAITING, limit: limit as u64 },
+            ClusterChoice::Wait(name) => return Err(self.wait_in_line(key, name)),
             ClusterChoice::Nowhere(name, why) => {
                 // The next answer may be better, and who is ready to wait gets it.
-                let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
-                let ready = waits && has_room(name);
+                let ready = self.waits_for_ready(key) && self.may_wait(key, name).is_ok();
                 self.remotes.ask_name(name);
                 if ready {
                     return Err(Refusal::Blocked(Blocker::Remote(name)));
@@ -156,18 +148,17 @@ impl Engine {
         cluster: ClusterKey,
         item: &Item<'_>,
     ) -> Option<ClusterChoice> {
-        let placed = self.calls.find(key)?.placed;
         let lane = self.lane_of(item);
-        if let Some(placed) = placed.filter(|placed| placed.cluster == cluster)
-            && self.remotes.find(placed.endpoint).is_some_and(|remote| remote.is_reachable(now, lane))
-        {
-            return Some(ClusterChoice::To(placed.endpoint));
-        }
-        if placed.is_some() {
-            self.tell_balancer(now, key, None, &[]);
-        }
         let Self { clusters, remotes, calls, .. } = self;
         let call = calls.find_mut(key)?;
+        if let Some(placed) = call.placed.take() {
+            let is_reachable = |key| remotes.find(key).is_some_and(|remote| remote.is_reachable(now, lane));
+            if placed.cluster == cluster && is_reachable(placed.endpoint) {
+                call.placed = Some(placed);
+                return Some(ClusterChoice::To(placed.endpoint));
+            }
+            clusters.finished(now, placed, None, &[]);
+        }
         let metadata: &[u8] = match item {
             Item::Open { metadata, .. } => metadata,
             _ => &[],
@@ -179,30 +170,28 @@ impl Engine {
         Some(choice)
     }
 
-    /// Whether one more call may wait for an endpoint or a name, of which about `limit` may for each source. What a
-    /// policy says is for all together.
-    fn may_wait(&self, key: CallKey, remote: RemoteKey, limit: usize) -> bool {
-        self.remotes.in_line(remote) < self.pending_max_of_policy(key)
-            && self.remotes.has_room_in_line(remote, (key, limit), || source_of(self, key))
-    }
-
-    /// A call waits for a connection to its endpoint, or fails where too many do.
+    /// A call waits for a connection to its endpoint, or for a name, or fails where too many do.
     pub(crate) fn wait_in_line(&self, key: CallKey, remote: RemoteKey) -> Refusal {
-        let limit = self.pending_max(key);
-        if self.may_wait(key, remote, limit) {
-            return Refusal::Blocked(Blocker::Remote(remote));
+        match self.may_wait(key, remote) {
+            Ok(()) => Refusal::Blocked(Blocker::Remote(remote)),
+            Err(fault) => Refusal::Fault(fault),
         }
-        Refusal::Fault(Fault::Limit { name: WAITING, limit: limit as u64 })
     }
 
-    /// Calls of this one that may wait for a connection to one endpoint.
-    fn pending_max(&self, key: CallKey) -> usize {
-        self.limits.calls_waiting_per_endpoint.min(self.pending_max_of_policy(key))
-    }
-
-    fn pending_max_of_policy(&self, key: CallKey) -> usize {
+    /// Whether one more call may wait for an endpoint or a name.
+    fn may_wait(&self, key: CallKey, remote: RemoteKey) -> Result<(), Fault> {
         let placed = self.calls.find(key).and_then(|call| call.placed);
-        placed.and_then(|placed| self.clusters.pending_max(placed)).map_or(usize::MAX, |max| max as usize)
+        let of_policy = placed.and_then(|placed| self.clusters.pending_max(placed));
+        let all = of_policy.map_or(usize::MAX, |max| max as usize);
+        let each = self.limits.calls_waiting_per_endpoint.min(all);
+        if self.remotes.has_room_in_line(remote, key, LineLimits { each, all }, || source_of(self, key)) {
+            return Ok(());
+        }
+        Err(Fault::Limit { name: WAITING, limit: each as u64 })
+    }
+
+    fn waits_for_ready(&self, key: CallKey) -> bool {
+        self.calls.find(key).is_some_and(|call| call.waits_for_ready)
     }
 
     /// A call was answered elsewhere before its endpoint did: that is slow.
@@ -251,7 +240,11 @@ impl Engine {
             LaneConnection::Idle if remote.not_before > turn.now => {
                 return Err(self.unreachable(key, remote_key));
             }
-            LaneConnection::Idle => self.dial(turn.now, remote_key, lane),
+            LaneConnection::Idle => {
+                let label = remote.endpoint.to_string();
+                let peer = self.peers.insert(turn.now, label, Some((remote_key, lane)));
+                self.remotes.dial_lane(remote_key, lane, peer);
+            }
         }
         Err(Refusal::Blocked(Blocker::Remote(remote_key)))
     }
@@ -284,17 +277,9 @@ impl Engine {
     /// Dials one more connection, one at a time, if the limit and the last failure allow it.
     fn grow_pool(&mut self, now: Instant, remote_key: RemoteKey) {
         let connections_max = self.limits.grpc_connections_per_endpoint;
-        let Some(remote) = self.remotes.find(remote_key) else { return };
-        let pool = &remote.pool;
-        if pool.dialling.is_some() || pool.open.len() >= connections_max || remote.not_before > now {
-            return;
-        }
-        let endpoint = Arc::clone(&remote.endpoint);
+        let Some(endpoint) = self.remotes.grow_pool(now, remote_key, connections_max) else { return };
         let peer = self.insert_grpc(endpoint.to_string(), PeerIdentity::default(), Some(remote_key));
-        self.dials.push_back(Dial { connection: Dialled::Grpc(peer), endpoint, is_known: true });
-        if let Some(remote) = self.remotes.find_mut(remote_key) {
-            remote.pool.dialling = Some(peer);
-        }
+        self.remotes.dial_pooled(remote_key, endpoint, peer);
     }
 
     /// A connection that was dialled as native turns out to speak HTTP/2 (TLS has agreed on `h2`): from here on it is
@@ -303,31 +288,22 @@ impl Engine {
         let (remote_key, lane) = self.peers.find(key)?.lane?;
         let label = self.remotes.find(remote_key)?.endpoint.to_string();
         let peer = self.insert_grpc(label, identity, Some(remote_key));
-        let remote = self.remotes.find_mut(remote_key)?;
-        remote.speaks = Speaks::Grpc;
-        remote.pool.dialling.get_or_insert(peer);
+        self.remotes.handle_lane_speaks_grpc(remote_key, lane, (key, peer));
         self.peers.remove(key);
-        self.lane_given_up(remote_key, lane, key);
         Some(peer)
     }
 
     /// A dialled connection is up, and the first to show that of its endpoint.
     pub(crate) fn pooled_ready(&mut self, remote: Option<RemoteKey>, key: GrpcKey) {
-        if let Some(remote) = remote.and_then(|remote| self.remotes.find_mut(remote)) {
-            remote.connected(Speaks::Grpc);
-            remote.pool.dialled(key);
+        if let Some(remote) = remote {
+            self.remotes.handle_pooled_ready(remote, key);
         }
         self.forget_unwanted();
     }
 
     /// A connection of a pool takes no new calls: those go elsewhere.
     pub(crate) fn pooled_leaving(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey, key: GrpcKey) {
-        if let Some(remote) = self.remotes.find_mut(remote_key) {
-            remote.pool.open.retain(|open| *open != key);
-            if remote.pool.dialling == Some(key) && !remote.pool.excuse_dialling() {
-                self.remotes.dial_failed(turn.now, remote_key, "it takes connections and leaves at once");
-            }
-        }
+        self.remotes.handle_pooled_leaving(turn.now, remote_key, key);
         if self.unlearn_unused(remote_key) {
             self.serve_line(turn, remote_key);
         }
@@ -341,31 +317,17 @@ impl Engine {
         key: GrpcKey,
         why: &str,
     ) {
-        self.remotes.ask_names_of(remote_key);
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        remote.pool.open.retain(|open| *open != key);
-        if remote.pool.dialling == Some(key) {
-            remote.pool.dialling = None;
-            self.remotes.dial_failed(turn.now, remote_key, why);
+        if self.remotes.handle_pooled_lost(turn.now, remote_key, key, why) {
+            self.unlearn_unused(remote_key);
+            self.serve_line(turn, remote_key);
+            self.forget_unwanted();
         }
-        self.unlearn_unused(remote_key);
-        self.serve_line(turn, remote_key);
-        self.forget_unwanted();
     }
 
-    /// Forgets that an endpoint speaks gRPC when no connection shows it any more: a daemon that answered nothing when
-    /// it was asked, or was older then, is found out when it is dialled next. Whether that was so.
+    /// An endpoint of which no connection shows any more that it speaks gRPC is asked anew. Whether that was so.
     fn unlearn_unused(&mut self, remote_key: RemoteKey) -> bool {
         // Calls held for the daemon that takes over are its own to dial for.
-        if self.grpc.is_held() {
-            return false;
-        }
-        let is_unused = |remote: &Remote| remote.speaks == Speaks::Grpc && remote.pool.is_unused();
-        let unused = self.remotes.find(remote_key).is_some_and(is_unused);
-        if unused {
-            self.remotes.unlearn(remote_key);
-        }
-        unused
+        !self.grpc.is_held() && self.remotes.unlearn_unused(remote_key)
     }
 
     /// Calls in line take the room there is. Every call touches its connection several times; there is seldom a line.
@@ -414,21 +376,19 @@ impl Engine {
 
     /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
     pub(crate) fn unreachable(&mut self, key: CallKey, remote_key: RemoteKey) -> Refusal {
-        let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
-        let limit = self.pending_max(key);
-        let has_room = waits && self.may_wait(key, remote_key, limit);
-        let fault = match self.remotes.find_mut(remote_key) {
-            Some(remote) if has_room => {
+        let full = if self.waits_for_ready(key) { Some(self.may_wait(key, remote_key)) } else { None };
+        let fault = match (self.remotes.find_mut(remote_key), full) {
+            (Some(remote), Some(Ok(()))) => {
                 if !std::mem::replace(&mut remote.wakes, true) {
                     self.timers.insert(remote.not_before, Due::Remote(remote_key));
                 }
                 return Refusal::Blocked(Blocker::Remote(remote_key));
             }
-            Some(_) if waits => Fault::Limit { name: WAITING, limit: limit as u64 },
-            Some(remote) => {
+            (Some(_), Some(Err(full))) => full,
+            (Some(remote), None) => {
                 Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
             }
-            None => Fault::NoRoute { what: "endpoint".into() },
+            (None, _) => Fault::NoRoute { what: "endpoint".into() },
         };
         Refusal::Fault(fault)
     }
@@ -441,14 +401,6 @@ impl Engine {
         self.serve_line(turn, remote_key);
     }
 
-    fn dial(&mut self, now: Instant, remote_key: RemoteKey, lane: LaneIndex) {
-        let peer = self.new_outgoing_peer(now, remote_key, lane);
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        remote.lanes[lane as usize] = LaneConnection::Dialling(peer);
-        let (connection, is_known) = (Dialled::Native(peer), remote.is_open_natively());
-        self.dials.push_back(Dial { connection, endpoint: Arc::clone(&remote.endpoint), is_known });
-    }
-
     /// A dialled connection said hello: those in line go on.
     pub(crate) fn lane_open(
         &mut self,
@@ -457,12 +409,10 @@ impl Engine {
         lane: LaneIndex,
         peer: PeerKey,
     ) {
-        // Nobody has the endpoint any more.
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return self.peers.close(peer) };
-        let before = std::mem::replace(&mut remote.lanes[lane as usize], LaneConnection::Open(peer));
-        remote.connected(Speaks::Native);
-        if let LaneConnection::Open(before) = before {
-            self.peers.replaced(before);
+        match self.remotes.handle_lane_open(remote_key, lane, peer) {
+            LaneOpened::Unwanted => return self.peers.close(peer),
+            LaneOpened::Replaces(before) => self.peers.replaced(before),
+            LaneOpened::First => {}
         }
         self.serve_line(turn, remote_key);
         self.forget_unwanted();
@@ -470,24 +420,15 @@ impl Engine {
 
     /// A peer would rather have new calls on another connection: one is dialled, and takes this one's place when it is
     /// up. Until then, and if it never is, everything goes on here. However often a peer asks, each connection is
-    /// replaced by one other, and an endpoint is dialled for it no more often than [`REDIAL_NS`] allows.
+    /// replaced by one other, and an endpoint is dialled for it once in a while ([`crate::remote::Remotes::redial`]).
     pub(crate) fn redial(&mut self, now: Instant, key: PeerKey) {
         let Some(peer) = self.peers.find_mut(key).filter(|peer| !peer.is_asked_to_redial) else { return };
         let Some((remote_key, lane)) = peer.lane else { return };
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        if remote.lanes[lane as usize] != LaneConnection::Open(key) || remote.redial_not_before > now {
-            return;
-        }
+        let Some(endpoint) = self.remotes.redial(now, remote_key, lane, key) else { return };
         peer.is_asked_to_redial = true;
-        remote.redial_not_before = now.plus_ns(REDIAL_NS);
-        let endpoint = Arc::clone(&remote.endpoint);
-        let connection = Dialled::Native(self.new_outgoing_peer(now, remote_key, lane));
-        self.dials.push_back(Dial { connection, endpoint, is_known: true });
-    }
-
-    fn new_outgoing_peer(&mut self, now: Instant, remote: RemoteKey, lane: LaneIndex) -> PeerKey {
-        let label = self.remotes.find(remote).map_or_else(String::new, |remote| remote.endpoint.to_string());
-        self.peers.insert(now, label, Some((remote, lane)))
+        let connection =
+            Dialled::Native(self.peers.insert(now, endpoint.to_string(), Some((remote_key, lane))));
+        self.remotes.dial(Dial { connection, endpoint, is_known: true });
     }
 
     /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
@@ -511,38 +452,12 @@ impl Engine {
         why: &str,
         silent: bool,
     ) {
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        let lost = remote.lanes[lane as usize];
-        if lost != LaneConnection::Open(peer) && lost != LaneConnection::Dialling(peer) {
-            return;
+        match self.remotes.handle_lane_lost(turn.now, (remote_key, lane, peer), why, silent) {
+            LaneLost::Replaced => return,
+            LaneLost::WasOpen => {}
+            LaneLost::WasDialled => self.serve_line(turn, remote_key),
         }
-        remote.lanes[lane as usize] = LaneConnection::Idle;
-        let is_daemon = remote.is_open_natively();
-        self.remotes.ask_names_of(remote_key);
-        if lost == LaneConnection::Open(peer) {
-            // Another program may listen there by now. To ask again costs nothing.
-            if !is_daemon {
-                self.remotes.unlearn(remote_key);
-            }
-            return self.forget_unwanted();
-        }
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        if silent && !is_daemon {
-            remote.speaks = Speaks::Grpc;
-        } else {
-            self.remotes.dial_failed(turn.now, remote_key, why);
-        }
-        self.serve_line(turn, remote_key);
         self.forget_unwanted();
-    }
-
-    /// The lane's connection turned out to be something else. Another than the one it goes by is none of its affair.
-    pub(crate) fn lane_given_up(&mut self, remote_key: RemoteKey, lane: LaneIndex, peer: PeerKey) {
-        if let Some(remote) = self.remotes.find_mut(remote_key)
-            && remote.dials(lane, peer)
-        {
-            remote.lanes[lane as usize] = LaneConnection::Idle;
-        }
     }
 
     /// Tries every call in line once: each goes, fails, or joins the line again.

@@ -8,7 +8,7 @@ use crate::table::Table;
 use crate::waiting_line::{WaitingLine, may_join};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use core::net::SocketAddrV4;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::Instant;
 
@@ -82,6 +82,15 @@ pub struct Remote {
     /// It is among those that may go.
     #[serde(skip)]
     is_unwanted: bool,
+}
+
+/// How many calls may wait in a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineLimits {
+    /// About so many of each source, by the limits of the host.
+    pub each: usize,
+    /// So many of all, by policy.
+    pub all: usize,
 }
 
 /// The connections of an endpoint that speaks gRPC.
@@ -158,6 +167,9 @@ pub(crate) struct Remotes {
     /// Passing ones that may have nobody any more.
     #[serde(skip)]
     unwanted: Vec<RemoteKey>,
+    /// To be dialled by the host.
+    #[serde(skip)]
+    dials: VecDeque<Dial>,
     /// Addresses reached over R2P2 that are endpoints no more, for as long as it takes to say so.
     #[serde(skip)]
     forgotten: Vec<SocketAddrV4>,
@@ -207,6 +219,7 @@ impl Remotes {
             }
         }
         moved.names.take_up(|key| moved.table.find(key).map(|remote| Arc::clone(&remote.endpoint)));
+        moved.dials = std::mem::take(&mut self.dials);
         *self = moved;
         true
     }
@@ -371,20 +384,32 @@ impl Remotes {
         self.going_on = Some(call);
     }
 
-    /// Whether one more call may wait in a line in which about `limit` of each source may.
+    /// Whether one more call may wait in a line.
     pub fn has_room_in_line(
         &self,
         remote: RemoteKey,
-        (call, limit): (CallKey, usize),
+        call: CallKey,
+        limits: LineLimits,
         source: impl FnOnce() -> Arc<str>,
     ) -> bool {
         let line = self.table.find(remote).map(|remote| &remote.waiting);
-        line.is_some_and(|line| may_join(line, limit, self.going_on == Some(call), source))
+        line.filter(|line| line.len() < limits.all)
+            .is_some_and(|line| may_join(line, limits.each, self.going_on == Some(call), source))
     }
 
-    /// Calls that wait in a line.
-    pub fn in_line(&self, remote: RemoteKey) -> usize {
-        self.table.find(remote).map_or(0, |remote| remote.waiting.len())
+    /// The host is to dial.
+    pub fn dial(&mut self, dial: Dial) {
+        self.dials.push_back(dial);
+    }
+
+    /// What the host is to dial next.
+    pub fn poll_dial(&mut self) -> Option<Dial> {
+        self.dials.pop_front()
+    }
+
+    /// Whether the host is to dial, or to look a name up.
+    pub fn has_to_connect(&self) -> bool {
+        !self.dials.is_empty() || !self.names.wanted.is_empty()
     }
 
     /// Asks for a name, if it is one and nobody has been asked.

@@ -9,13 +9,11 @@ use crate::handover::awaited::WAIT_NS;
 use crate::handover::left_out::{LeftOutSession, calls_over};
 use crate::receive_room::unpark;
 use crate::registry::{MethodKey, Server};
-use crate::remote::{Dial, Dialled};
 use crate::shard::Origin;
 use crate::shared_room::SharedRoom;
 use crate::target::Target;
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
 use std::collections::HashSet;
-use std::sync::Arc;
 use trunkline_call::{Execution, Fault, Pattern};
 
 /// What the host could bring along.
@@ -242,16 +240,9 @@ impl Engine {
     /// A connection without a socket. While it was being dialled nothing was said on it, so it may be dialled again.
     fn dial_again(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
         let Some(peer) = self.peers.find(key) else { return };
-        let dialled = peer.lane.and_then(|(remote, lane)| {
-            let remote = self.remotes.find(remote)?;
-            remote.dials(lane, key).then(|| Arc::clone(&remote.endpoint))
-        });
-        match dialled {
-            // Whatever was known of it, to ask again costs nothing.
-            Some(endpoint) => {
-                self.dials.push_back(Dial { connection: Dialled::Native(key), endpoint, is_known: false });
-            }
-            None => self.peer_lost(turn, key, "connection could not be handed over"),
+        let lane = peer.lane;
+        if !lane.is_some_and(|(remote, lane)| self.remotes.dial_lane_anew(remote, lane, key)) {
+            self.peer_lost(turn, key, "connection could not be handed over");
         }
     }
 
