@@ -11,9 +11,9 @@
 //! bounds further attempts, `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers
 //! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
 //! connections to them (`connecting.rs`, `names.rs`, `r2p2_remote.rs`), `sessions/` (`session.rs` is one), `peers/`
-//! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what may
-//! be held for whom, `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what the
-//! gateway is told (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others,
+//! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what
+//! may be held for whom, `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what
+//! the gateway is told (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others,
 //! `invariants.rs` which of our own rules was found broken. `call.rs` is one call, `half.rs` one of its directions,
 //! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them:
 //! only they see two. Imports lead downwards.
