@@ -23,19 +23,19 @@ fn not_told() -> Drawing {
 }
 
 pub(super) fn tails(fleet: &Fleet) -> Drawing {
-    by_cluster(fleet, None, 0.95, "Calls around P95 of each cluster, divided.")
+    by_cluster(fleet, None, 0.95, "P95 of each cluster, divided as the calls around it are.")
 }
 
 pub(super) fn callers(fleet: &Fleet) -> Drawing {
     let most = service_shares(fleet, |_| Some(1.0)).first().map(|(name, _)| (*name).to_owned());
     let Some(service) = most else { return not_told() };
     let said = format!(
-        "{service}, which has most calls: calls around the median of each cluster of callers, divided."
+        "{service}, which has most calls: the median of each cluster of callers, divided as the calls around it are."
     );
     by_cluster(fleet, Some(&service), 0.5, &said)
 }
 
-/// Calls of each cluster within a tenth of the calls around a percentile, divided into components.
+/// A percentile of each cluster, divided into components as all the time of the calls around it is.
 fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Drawing {
     let mut found: BTreeMap<&str, Vec<&FleetCall>> = BTreeMap::new();
     for call in fleet.whole() {
@@ -51,15 +51,7 @@ fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Dr
     let mut rows: Vec<_> = found
         .into_iter()
         .map(|(cluster, calls)| {
-            let totals = WeightedValues::of(calls.iter().map(|call| (call.total_s(), call.weight)).collect());
-            let (low, high) = (totals.quantile(part - 0.04), totals.quantile(part + 0.04));
-            let around = || calls.iter().filter(|call| (low..=high).contains(&call.total_s()));
-            let mean = |component| {
-                let part = |call: &&FleetCall| (call.part_s(component), call.weight);
-                WeightedValues::of(around().map(part).collect()).mean()
-            };
-            let value = totals.quantile(part);
-            let parts: Vec<f64> = Component::ALL.into_iter().map(mean).collect();
+            let (value, parts) = divided(&calls, part);
             (value, (cluster.to_owned(), parts, format!("{} ({})", time(value), calls.len())))
         })
         .collect();
@@ -71,4 +63,40 @@ fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Dr
     let chart = StackChart { title: "clusters".into(), titled: false, parts, rows, whole: false }.svg();
     let spread = format!("The slowest cluster takes {ratio:.2} times as long as the fastest.");
     Drawing::Charts(vec![chart], vec![said.to_owned(), spread])
+}
+
+/// A percentile of calls, and what of it is each component's: as of all the time of the calls within a tenth around it.
+fn divided(calls: &[&FleetCall], part: f64) -> (f64, Vec<f64>) {
+    let totals = WeightedValues::of(calls.iter().map(|call| (call.total_s(), call.weight)).collect());
+    let (low, value, high) =
+        (totals.quantile(part - 0.04), totals.quantile(part), totals.quantile(part + 0.04));
+    let around = || calls.iter().filter(|call| (low..=high).contains(&call.total_s()));
+    let means = Component::ALL.map(|component| {
+        WeightedValues::of(around().map(|call| (call.part_s(component), call.weight)).collect()).mean()
+    });
+    let all: f64 = means.iter().sum();
+    let share = |mean: f64| if all > 0.0 { mean / all * value } else { 0.0 };
+    (value, means.into_iter().map(share).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that what is drawn of a cluster is as long as the time that stands beside it.
+    use super::*;
+    use crate::{Published, Synthetic, synth};
+
+    #[test]
+    fn the_parts_of_a_percentile_come_to_it() {
+        let published = Published::parse(include_str!("../../../../tools/insight/data/fleet.toml")).unwrap();
+        let mut fleet = Fleet::default();
+        let blocks = synth(&published, &Synthetic { methods: 10, calls: 100, seed: 1 });
+        blocks.into_iter().for_each(|block| fleet.add(block));
+        let calls: Vec<&FleetCall> = fleet.whole().collect();
+        for part in [0.5, 0.95] {
+            let (value, parts) = divided(&calls, part);
+            let all: f64 = parts.iter().sum();
+            assert!(value > 0.0 && (all / value - 1.0).abs() < 1e-9, "{all} s of {value} s");
+        }
+        assert_eq!(divided(&[], 0.5).1, [0.0; 9]);
+    }
 }
