@@ -106,6 +106,8 @@ impl Relays {
 
 impl Drop for Relays {
     fn drop(&mut self) {
+        // Between its look at this and its sleep the writer has the lock: it misses nothing.
+        let _looks = self.shared.carried();
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.shared.changed.notify_one();
     }
@@ -226,12 +228,20 @@ impl Reader {
     fn accept(&mut self, number: usize) {
         let (listener, times) = &self.listeners[number];
         let times = *times;
-        let Ok((near, _)) = listener.accept() else { return };
+        let Ok((near, _)) = listener.accept() else {
+            // No descriptor may be left: it is still in line, and would be tried again at once.
+            return std::thread::sleep(AGAIN);
+        };
+        let first = self.next;
         if self.ends.len() < 2 * CONNECTIONS_MAX
             && let Ok(far) = TcpStream::connect_timeout(&self.to, CONNECT_MAX)
+            && self.join(near, far, times).is_err()
         {
-            // Whoever has connected sees that it is closed.
-            let _is_there = self.join(near, far, times);
+            // Whoever has connected sees that it is closed: nothing of it stays open.
+            for number in first..self.next {
+                self.ends.remove(&number);
+                self.shared.carried().pipes.remove(&number);
+            }
         }
     }
 

@@ -38,19 +38,14 @@ impl WireLengths {
 
     /// The times of relays, in the order of their numbers.
     pub fn times(&self) -> Vec<WireTimes> {
-        (1..=self.relays).map(|route| [0.0, 1.0].map(|back| part(route, back))).collect()
+        (1..=self.relays).map(times).collect()
     }
 
     /// The one whose time is nearest.
     pub fn nearest(&self, wire: Duration) -> Carried {
         let route = route(wire).min(self.relays);
-        Carried { route, time: self.time(route), back: part(route, 1.0) }
-    }
-
-    /// How long one takes, there and back.
-    #[expect(clippy::unused_self, reason = "numbers are of these wires")]
-    pub fn time(&self, route: usize) -> Duration {
-        part(route, 0.0) + part(route, 1.0)
+        let [there, back] = times(route);
+        Carried { route, time: there + back, back }
     }
 }
 
@@ -61,11 +56,11 @@ fn route(wire: Duration) -> usize {
     ((steps + 1.5).floor().max(0.0) as usize).min(RELAYS_MAX)
 }
 
-/// The way there (0) or back (1).
-fn part(route: usize, back: f64) -> Duration {
-    let Some(steps) = route.checked_sub(1) else { return Duration::ZERO };
-    let part = back * (1.0 - THERE) + (1.0 - back) * THERE;
-    Duration::from_secs_f64(SHORTEST_S * STEP.powf(steps as f64) * part)
+/// The way there and the way back by this number.
+fn times(route: usize) -> WireTimes {
+    let Some(steps) = route.checked_sub(1) else { return WireTimes::default() };
+    let both = SHORTEST_S * STEP.powf(steps as f64);
+    [THERE, 1.0 - THERE].map(|part| Duration::from_secs_f64(both * part))
 }
 
 #[cfg(test)]
