@@ -44,7 +44,7 @@ impl Gateway {
         engine.configure_service("bench.v1.Bench", &["tcp://127.0.0.1:1".to_owned()]).unwrap();
         let client = CallRights { who: "somebody".into(), rules: [].into() };
         let (now, label) = (Instant(1_000_000), "tcp://127.0.0.1:2".to_owned());
-        let client = engine.accept_at_gateway(now, label, PeerIdentity::default(), client);
+        let client = engine.accept_at_gateway(label, PeerIdentity::default(), client);
         let of = |prefix: [u8; 5]| Bytes::from([&prefix[..], &vec![7; usize::from(prefix[4])]].concat());
         let (request, answer) = (of(REQUEST), of(ANSWER));
         Self { engine, now, client, server: None, streams: 0, request, answer, answered: 0 }

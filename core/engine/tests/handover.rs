@@ -346,7 +346,7 @@ fn connections_of_http_2_that_stayed_behind_share_no_key_with_later_ones() {
     for _ in 0..3 {
         for _ in 0..3 {
             let engine = &mut world.hosts[0].engine;
-            let key = engine.accept_grpc(world.now, "10.0.0.9:1".into(), PeerIdentity::default());
+            let key = engine.accept_grpc("10.0.0.9:1".into(), PeerIdentity::default());
             assert!(!seen.contains(&key), "{key:?}");
             seen.push(key);
         }

@@ -272,7 +272,7 @@ impl Shard {
                     tracing::info!(peer = %label(&stream), why = GAVE_WAY, "connection over");
                     return;
                 }
-                let key = take_in(&mut self.engine, now(), &stream, client, &self.pending.call_rules);
+                let key = take_in(&mut self.engine, &stream, client, &self.pending.call_rules);
                 self.with_https(|https, lent| https.begin_server(lent, key, stream, &first));
             }
             (step, _) => self.follow_step(stream, step),

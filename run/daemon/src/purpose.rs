@@ -3,7 +3,6 @@
 use crate::config::{Address, Admin, Config, OpenTo, ServiceRule};
 use std::io;
 use std::sync::Arc;
-use trunkline_call::Instant;
 use trunkline_engine::{CallRights, CallRule, Engine, GrpcKey, Operator, PeerIdentity, PeerKey};
 use trunkline_net::{Endpoint, PeerCredentials, Stream};
 
@@ -166,25 +165,24 @@ impl GatewayConnection {
 /// host, for whom `[[call]]` holds.
 pub(crate) fn take_in(
     engine: &mut Engine,
-    now: Instant,
     stream: &Stream,
     client: Option<RestrictedClient>,
     rules: &[ServiceRule],
 ) -> GrpcKey {
     match client {
         None => match stream.peer_credentials() {
-            Ok(None) => engine.accept_grpc(now, label(stream), identity(stream)),
+            Ok(None) => engine.accept_grpc(label(stream), identity(stream)),
             Ok(Some(user)) => {
                 let (label, identity) = of_user(user.uid);
-                engine.accept_user(now, label, identity, rights_of(rules, &user))
+                engine.accept_user(label, identity, rights_of(rules, &user))
             }
             // The kernel does not say who it is, and it has gone.
-            Err(_) => engine.accept_user(now, label(stream), identity(stream), nobody()),
+            Err(_) => engine.accept_user(label(stream), identity(stream), nobody()),
         },
-        Some(RestrictedClient::Operator(operator)) => engine.accept_operator(now, operator),
+        Some(RestrictedClient::Operator(operator)) => engine.accept_operator(operator),
         Some(RestrictedClient::Gateway(client)) => {
             let (label, identity, client) = client.into_parts(stream);
-            engine.accept_at_gateway(now, label, identity, client)
+            engine.accept_at_gateway(label, identity, client)
         }
     }
 }

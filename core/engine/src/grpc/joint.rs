@@ -45,8 +45,7 @@ impl Engine {
     }
 
     /// Takes in an HTTP/2 connection somebody made to us. `label` is its address, for operators.
-    pub fn accept_grpc(&mut self, now: Instant, label: String, identity: PeerIdentity) -> GrpcKey {
-        let _ = now;
+    pub fn accept_grpc(&mut self, label: String, identity: PeerIdentity) -> GrpcKey {
         let key = self.insert_grpc(label, identity, None);
         if self.draining {
             self.grpc.command(key, Command::GoAway);
@@ -55,9 +54,9 @@ impl Engine {
     }
 
     /// Takes in an HTTP/2 connection of an operator.
-    pub fn accept_operator(&mut self, now: Instant, operator: Operator) -> GrpcKey {
+    pub fn accept_operator(&mut self, operator: Operator) -> GrpcKey {
         let label = format!("operator {}", operator.identity);
-        let key = self.accept_grpc(now, label, PeerIdentity::default());
+        let key = self.accept_grpc(label, PeerIdentity::default());
         self.grpc.note_operator(key, operator);
         key
     }
@@ -65,25 +64,18 @@ impl Engine {
     /// Takes in an HTTP/2 connection of a client of the gateway. `label` is its address, for operators.
     pub fn accept_at_gateway(
         &mut self,
-        now: Instant,
         label: String,
         identity: PeerIdentity,
         client: CallRights,
     ) -> GrpcKey {
-        let key = self.accept_grpc(now, label, identity);
+        let key = self.accept_grpc(label, identity);
         self.grpc.note_client(key, client, true);
         key
     }
 
     /// Takes in an HTTP/2 connection of a user of this host, for what its applications serve.
-    pub fn accept_user(
-        &mut self,
-        now: Instant,
-        label: String,
-        identity: PeerIdentity,
-        client: CallRights,
-    ) -> GrpcKey {
-        let key = self.accept_grpc(now, label, identity);
+    pub fn accept_user(&mut self, label: String, identity: PeerIdentity, client: CallRights) -> GrpcKey {
+        let key = self.accept_grpc(label, identity);
         self.grpc.note_client(key, client, false);
         key
     }
@@ -292,9 +284,7 @@ impl Engine {
         call.server_stamps.d8 = turn.now;
         if let Some(forward) = forward {
             forward.mark(&mut call, self.arrived, turn.now, (head.encoding, head.accepts));
-            if forward.plan.is_some() {
-                self.admission.apply(&mut call.policies, 0, forward.plan);
-            }
+            self.admission.apply(&mut call.policies, 0, forward.plan);
             head.metadata = forward.metadata;
         }
         let key = self.calls.insert(call);

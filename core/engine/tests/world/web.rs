@@ -5,12 +5,11 @@ use super::{Host, World};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::collections::{BTreeMap, VecDeque};
-use trunkline_call::Instant;
 use trunkline_engine::{CallRights, CallRule, Engine, GrpcKey, PeerIdentity, Turn};
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
 
 /// How an engine takes in a client whose user is known.
-pub type Accept = fn(&mut Engine, Instant, String, PeerIdentity, CallRights) -> GrpcKey;
+pub type Accept = fn(&mut Engine, String, PeerIdentity, CallRights) -> GrpcKey;
 
 /// One connection.
 pub struct Web {
@@ -214,7 +213,7 @@ impl World {
 
     /// One that comes from this address.
     pub fn web_from(&mut self, host: usize, label: String) -> usize {
-        let key = self.hosts[host].engine.accept_grpc(self.now, label, PeerIdentity::default());
+        let key = self.hosts[host].engine.accept_grpc(label, PeerIdentity::default());
         self.webs.push(Web::new(host, key));
         self.webs.len() - 1
     }
@@ -231,7 +230,7 @@ impl World {
             rules.iter().map(|(service, permits)| CallRule { service: (*service).into(), permits: *permits });
         let client = CallRights { who: "uid 7, gid 7".into(), rules: rules.collect() };
         let identity = PeerIdentity { names: vec!["uid:7".into()], ..PeerIdentity::default() };
-        let key = accept(&mut self.hosts[host].engine, self.now, label, identity, client);
+        let key = accept(&mut self.hosts[host].engine, label, identity, client);
         self.webs.push(Web::new(host, key));
         self.webs.len() - 1
     }
