@@ -3,7 +3,6 @@
 use crate::attempts::{AttemptControl, AttemptEnd, NextAttempt};
 use crate::call::{Call, ClientEnd, Direction, ServerEnd};
 use crate::{CallKey, RemoteKey};
-
 use std::borrow::Cow;
 use trunkline_call::{Execution, Instant, TimerKey};
 use trunkline_grpc::Outcome;

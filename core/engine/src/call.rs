@@ -149,12 +149,12 @@ pub(crate) enum ClientEnd {
         id: CallId,
         types: Arc<MethodTypes>,
     },
-    /// From another call, of which this is an attempt (`attempts.rs`).
+    /// From another call, of which this is an attempt (`attempt.rs`).
     Attempt {
         call: CallKey,
         types: Arc<MethodTypes>,
     },
-    /// From nobody: a copy of another call (`mirror.rs`), with its message bytes.
+    /// From nobody: a copy of another call, with its message bytes.
     Mirror {
         types: Arc<MethodTypes>,
         bytes: u32,

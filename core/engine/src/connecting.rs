@@ -25,8 +25,8 @@ pub(crate) enum LaneOpened {
 /// What is to be done about a native connection that ended or never came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneLost {
-    /// Nothing: another has the lane.
-    Replaced,
+    /// Nothing: it does not have the lane, or nobody has the endpoint any more.
+    NotItsLane,
     /// Nobody was in line for it; the endpoint may go.
     WasOpen,
     /// Calls in line go another way.
@@ -54,10 +54,10 @@ impl Remotes {
         why: &str,
         silent: bool,
     ) -> LaneLost {
-        let Some(remote) = self.find_mut(key) else { return LaneLost::Replaced };
+        let Some(remote) = self.find_mut(key) else { return LaneLost::NotItsLane };
         let lost = remote.lanes[lane as usize];
         if lost != LaneConnection::Open(peer) && lost != LaneConnection::Dialling(peer) {
-            return LaneLost::Replaced;
+            return LaneLost::NotItsLane;
         }
         remote.lanes[lane as usize] = LaneConnection::Idle;
         let is_daemon = remote.is_open_natively();
@@ -212,8 +212,8 @@ mod tests {
         assert!(remotes.redial(now, remote, lane, first).is_none(), "too soon");
         assert_eq!(remotes.handle_lane_open(remote, lane, second), LaneOpened::Replaces(first));
         let mut lost = |peer, silent| remotes.handle_lane_lost(now, (remote, lane, peer), "gone", silent);
-        assert_eq!((lost(first, false), lost(second, false)), (LaneLost::Replaced, LaneLost::WasOpen));
-        assert_eq!(lost(second, false), LaneLost::Replaced, "once");
+        assert_eq!((lost(first, false), lost(second, false)), (LaneLost::NotItsLane, LaneLost::WasOpen));
+        assert_eq!(lost(second, false), LaneLost::NotItsLane, "once");
         remotes.dial_lane(remote, lane, third);
         assert!(!remotes.dial_lane_anew(remote, lane, second) && remotes.dial_lane_anew(remote, lane, third));
         let lost = remotes.handle_lane_lost(now, (remote, lane, third), "silent", true);

@@ -15,7 +15,7 @@ pub(crate) struct Half {
     pub gathered: Option<Box<Item<'static>>>,
     /// Since when the backlog's head waits.
     pub waiting_since: Option<Instant>,
-    /// The backlog's head waits for its turn until then, or has had it (`pace.rs`).
+    /// The backlog's head waits for its turn until then, or has had it (`admission/pacing.rs`).
     pub paced_until: Option<Instant>,
     /// No more messages come.
     pub ended: bool,

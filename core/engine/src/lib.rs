@@ -15,8 +15,9 @@
 //! may be held for whom, `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what
 //! the gateway is told (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others,
 //! `invariants.rs` which of our own rules was found broken. `call.rs` is one call, `half.rs` one of its directions,
-//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them:
-//! only they see two. Imports lead downwards.
+//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them.
+//! An owner may be lent the accounts that all have (`held.rs`, `invariants.rs`) and calls to look at; otherwise only
+//! the joints see two. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item

@@ -293,7 +293,8 @@ impl Engine {
         Some(peer)
     }
 
-    /// A dialled connection is up, and the first to show that of its endpoint.
+    /// A connection of an endpoint is up, whose calls it takes from now on; `None` if that is not new, or there is no
+    /// endpoint.
     pub(crate) fn pooled_ready(&mut self, remote: Option<RemoteKey>, key: GrpcKey) {
         if let Some(remote) = remote {
             self.remotes.handle_pooled_ready(remote, key);
@@ -453,7 +454,7 @@ impl Engine {
         silent: bool,
     ) {
         match self.remotes.handle_lane_lost(turn.now, (remote_key, lane, peer), why, silent) {
-            LaneLost::Replaced => return,
+            LaneLost::NotItsLane => return,
             LaneLost::WasOpen => {}
             LaneLost::WasDialled => self.serve_line(turn, remote_key),
         }

@@ -369,8 +369,8 @@ impl Connection {
     /// all: there is nothing to drain then, close.
     pub fn go_away(&mut self, now: Instant, code: Code) {
         let newest = self.streams.ids.newest_taken;
-        let is_said = self.ending.leave(newest, now.plus_ns(self.config.drain_timeout_ns));
-        if is_said && self.peer().is_some() {
+        let is_new = self.ending.leave(newest, now.plus_ns(self.config.drain_timeout_ns));
+        if is_new && self.peer().is_some() {
             self.outgoing.control(FrameType::GoAway, code.number(), 0, &newest.to_le_bytes());
         }
     }

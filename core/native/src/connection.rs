@@ -272,7 +272,7 @@ impl Connection {
 
     /// Whether everything has ended after GO-AWAY: no stream is open and nothing waits to be sent.
     pub fn is_drained(&self) -> bool {
-        self.ending.is_said() && self.streams.len() == 0 && self.send_queue_bytes() == 0
+        self.ending.is_going_away() && self.streams.len() == 0 && self.send_queue_bytes() == 0
     }
 
     /// Whether no new call will be taken here.

@@ -68,18 +68,18 @@ impl Ending {
     }
 
     /// Whether this side has said that it takes no new calls.
-    pub fn is_leaving(&self) -> bool {
+    pub fn has_said_go_away(&self) -> bool {
         self.said.is_some()
     }
 
     /// Whether one of the two has said that it takes no new calls.
-    pub fn is_said(&self) -> bool {
+    pub fn is_going_away(&self) -> bool {
         self.said.is_some() || self.heard
     }
 
     /// Whether no new call is opened or taken.
     pub fn is_draining(&self) -> bool {
-        self.failed.is_some() || self.closed || self.is_said()
+        self.failed.is_some() || self.closed || self.is_going_away()
     }
 
     /// When the streams that are open must have ended.

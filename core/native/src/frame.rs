@@ -130,7 +130,7 @@ impl Arrival<'_> {
 
     /// Whether a message begins with it, or is in it.
     pub fn has_message(&self) -> bool {
-        self.header.frame != FrameType::Call || self.header.has(flag::MESSAGE)
+        has_message(&self.header)
     }
 
     /// What the last byte of its message means for the stream.
@@ -145,6 +145,10 @@ impl Arrival<'_> {
     pub fn encoding(&self) -> Encoding {
         if self.header.has(flag::PROTOBUF) { Encoding::Protobuf } else { Encoding::Linear }
     }
+}
+
+fn has_message(header: &Header) -> bool {
+    header.frame != FrameType::Call || header.has(flag::MESSAGE)
 }
 
 /// Lengths of a message frame, before anything is looked up.
@@ -166,8 +170,7 @@ fn check_message(
     if frame == FrameType::Segment && body_bytes == 0 {
         return Err(field(header, "length", 0, "at least 1"));
     }
-    let has_message = frame != FrameType::Call || header.has(flag::MESSAGE);
-    if !has_message && (body_bytes > 0 || blocks.total.is_some()) {
+    if !has_message(header) && (body_bytes > 0 || blocks.total.is_some()) {
         return Err(field(header, "body length", body_bytes.into(), "0 without MESSAGE, and no TOTAL"));
     }
     Ok(())

@@ -7,11 +7,12 @@
 //! docs/native-protocol.md; tests read the examples there.
 //!
 //! # Who owns what
-//! A [`Connection`] joins owners that do not know each other; only `connection.rs`, `receive.rs` and `command.rs` see
-//! two of them. `handshake.rs`: whether the sides have met, and on what. `announced.rs`: methods and callers that one
-//! side has named, a value for each direction. `table.rs`: the streams (`stream.rs`) and their ids. `reader.rs`: what
-//! the bytes to come are. `window.rs`: what the peer may send on the connection. `outgoing.rs`: what waits to be sent,
-//! and what became of it. `keepalive.rs`, `ending.rs`: silence, and the way out.
+//! A [`Connection`] joins owners; only `connection.rs`, `receive.rs` and `command.rs` see two of them, and
+//! `handover.rs`, which writes all of them down. `handshake.rs`: whether the sides have met, and on what.
+//! `announced.rs`: methods and callers that one side has named, a value for each direction. `table.rs`: the streams
+//! (`stream.rs`) and their ids. `reader.rs`: what the bytes to come are. `window.rs`: what the peer may send on the
+//! connection. `outgoing.rs`: what waits to be sent, and what became of it; the streams are lent to it, whose turn it
+//! is. `keepalive.rs`, `ending.rs`: silence, and the way out.
 //!
 //! # The way of the data
 //! In: `frame.rs` takes a frame apart and says what is wrong with it by itself; `receive.rs` asks the owners whether it

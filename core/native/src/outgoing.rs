@@ -105,7 +105,7 @@ impl Outgoing {
         result.expect("append calls its writer")
     }
 
-    /// Whether a command that carries a message is taken. If not, a notice will say when.
+    /// Whether a call may be opened, or a message sent, by what waits already. If not, a notice will say when.
     pub fn check_room(&mut self, bytes_max: u64) -> Result<(), Refused> {
         if self.bytes() < bytes_max {
             return Ok(());

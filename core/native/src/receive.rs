@@ -159,7 +159,7 @@ impl Connection {
             self.check_agreed(header, header.code, false)?;
         }
         self.streams.ids.newest_taken = header.stream;
-        if self.ending.is_leaving() {
+        if self.ending.has_said_go_away() {
             return Ok(false);
         }
         if self.streams.taken() >= self.limits.streams_max {

@@ -38,7 +38,7 @@ pub(crate) struct HeldAccounts<'e> {
     pub invariants: &'e mut Invariants,
 }
 
-/// How far that is.
+/// How far gRPC connections have been emptied before a hand-over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrpcLeft {
     /// What the step waits for: calls of clients that were told first; then connections of clients, and calls made.

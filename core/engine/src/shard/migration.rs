@@ -224,12 +224,11 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
     for call in calls.iter().filter_map(|call| engine.calls.find(*call)) {
         let made = call.maker().is_some_and(|(session, _)| session == key);
         let looks = matches!(call.server, ServerEnd::Cluster { .. } | ServerEnd::Attempts);
-        let is_copy = matches!(call.client, ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. });
         // Where its call crosses anew it would be judged anew.
         let is_judged = call.handler() == Some(key)
             && !call.handed_over
             && engine.admission.chain().stands_on(Side::Server);
-        if made && looks || is_copy && !call.handed_over || is_judged {
+        if made && looks || call.is_made_for_another() && !call.handed_over || is_judged {
             return Err(Stays::Begins);
         }
         for half in [&call.request, &call.response] {
