@@ -268,7 +268,7 @@ impl Engine {
     fn types_to_read(&self, key: CallKey, item: &Item<'_>) -> Result<[Option<MessageType>; 2], Fault> {
         let call = self.calls.find(key).ok_or(Fault::Ended)?;
         if let ServerEnd::Session { types, .. } = &call.server
-            && !self.bridgeable(key, types, item)
+            && !call.bridgeable(types, item)
         {
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Fault::SchemaMismatch { why });
@@ -282,7 +282,7 @@ impl Engine {
             _ => None,
         };
         // What comes from an end that knows no type is protobuf, and of the server's type if of any.
-        let sent = self.request_form(key).and_then(typed).or_else(|| served.clone());
+        let sent = self.gateway.request_form(call).and_then(typed).or_else(|| served.clone());
         Ok([sent, served])
     }
 

@@ -386,6 +386,20 @@ impl Call {
         types.is_some_and(|types| types.output.is_opaque())
     }
 
+    /// Whether a request's message can become one of the serving session's type. A linear message of a peer can only if
+    /// it has this very type: peers may send what was agreed with a server that is gone since, and nobody here can read
+    /// it.
+    pub fn bridgeable(&self, types: &MethodTypes, item: &Item<'_>) -> bool {
+        let (Some(Body::Wire { encoding, .. } | Body::Placed { encoding, .. }), Some([request, _])) =
+            (item.body(), self.offered)
+        else {
+            return true;
+        };
+        *encoding != trunkline_call::Encoding::Linear
+            || request == types.input.fingerprint()
+            || self.agreed.is_some()
+    }
+
     /// The fingerprint of linear requests from a peer, if this host told it one.
     pub fn agreed_input(&self) -> Option<u64> {
         self.agreed.as_ref().map(|types| types.input.fingerprint())

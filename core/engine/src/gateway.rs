@@ -13,11 +13,11 @@
 //! A header counts the gateways on the way. Endpoints that lead back to a gateway end as a refusal, not as a circle.
 
 use crate::admission::AdmissionControl;
-use crate::call::{Call, ServerEnd};
+use crate::call::{Call, ClientEnd, Direction, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::gateway_client::{APPLICANT, GatewaySettings};
 use crate::opaque::shown;
-use crate::registry::{Called, MessageType, MethodKey, MethodTypes, Registry, service_of};
+use crate::registry::{Called, Form, MessageType, MethodKey, MethodTypes, Registry, service_of};
 use crate::unproven::{Unproven, Whose};
 use std::sync::Arc;
 use trunkline_call::{
@@ -129,6 +129,19 @@ impl Gateway {
     pub fn message_of(&self, call: &Call) -> Option<MessageType> {
         let known = call.is_forwarded() && call.path.is_none();
         known.then(|| self.methods.get(&call.method)).flatten()?.message.clone()
+    }
+
+    /// The form of a message that comes through the gateway, if the operator has told its type: requests are told.
+    #[inline]
+    pub fn form_sent(&self, call: &Call, direction: Direction) -> Option<Form> {
+        let is_told = direction == Direction::Request && matches!(call.client, ClientEnd::Grpc { .. });
+        is_told.then(|| self.message_of(call)).flatten().map(Form::Typed)
+    }
+
+    /// The form of the client end's messages; linear ones of a peer have the type this host told it of.
+    pub fn request_form(&self, call: &Call) -> Option<Form> {
+        let sent = call.form_sent(Direction::Request).cloned();
+        sent.or_else(|| self.form_sent(call, Direction::Request))
     }
 
     /// The method a client names, told apart from others if it may be: so many of a service are.

@@ -23,11 +23,12 @@
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
-//! 1. `submit.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs` (events of
-//!    HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what came in into an item;
+//! 1. `sessions/joint.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs`
+//!    (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what came in into an
+//!    item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
-//! 3. `ends.rs` says what every end can do and tells them apart; `session_end.rs`, `peers/end.rs`, `grpc/end.rs`,
+//! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
 //!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
 //!    needs.
 //!
@@ -120,7 +121,6 @@ mod servers;
 mod service_workers;
 mod services;
 mod session;
-mod session_end;
 mod session_fault;
 mod sessions;
 mod shard;
@@ -132,7 +132,6 @@ mod source;
 mod spans;
 mod start;
 mod step;
-mod submit;
 mod table;
 mod target;
 mod trace;

@@ -442,6 +442,13 @@ impl Registry {
         self.methods.servers(self.methods.get(method))
     }
 
+    /// The route by which a session serves a method with types of this number.
+    pub fn route_of(&self, method: MethodKey, session: SessionKey, number: u64) -> Option<RouteIndex> {
+        let mut servers = self.servers(method).iter();
+        let server = servers.find(|server| server.session == session && server.types.number == number);
+        server.map(|server| server.route)
+    }
+
     /// Those of them that get calls: those who stand by are not among them while anybody else is.
     #[inline]
     pub fn in_line(&self, method: MethodKey) -> Servers<'_> {

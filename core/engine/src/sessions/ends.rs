@@ -128,6 +128,14 @@ impl SessionEnds {
         }
     }
 
+    /// Messages of streams were placed in a session's receive heap.
+    #[inline]
+    pub fn streams_hold_more(&mut self, key: SessionKey, bytes: u64) {
+        if let Some(session) = self.table.find_mut(key) {
+            session.stream_bytes += bytes;
+        }
+    }
+
     /// Messages of streams were released, or their calls have ended.
     pub fn streams_hold_less(&mut self, invariants: &mut Invariants, key: SessionKey, bytes: u64) {
         if let Some(session) = self.table.find_mut(key) {

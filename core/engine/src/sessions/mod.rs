@@ -2,8 +2,12 @@
 //!
 //! [`SessionEnds`] owns what is there of them and nobody else's: the sessions, who of them has completions for the host
 //! to write, whose heaps nobody reads any more, and the receive blocks that nobody will fill. It is asked with values
-//! and answers with values; `submit.rs` and `session_end.rs` join it with calls, policies and methods.
+//! and answers with values; `joint.rs` joins it with calls, policies and methods.
+//! `end.rs` is a session as the end of a call, `placing.rs` what is noted of items in its heap.
 
+mod end;
 mod ends;
+mod joint;
+mod placing;
 
 pub(crate) use ends::{PartedSession, SessionEnds};

@@ -1,16 +1,25 @@
-//! Entries from applications: the beginning of a call's way.
+//! Entries from applications, the beginning of a call's way, and what comes to them: the joint between [`SessionEnds`]
+//! and calls, methods and policies.
+//!
+//! [`SessionEnds`]: super::SessionEnds
 
-use crate::call::{Body, ClientEnd, Direction, Item};
+use super::placing::{PlacedItem, awaits_room, note_passed, place_metadata, publish, unplaced};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::callers::words;
+use crate::convert::place;
+use crate::ends::{Blocker, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
+use crate::nested::{nest, subtree};
 use crate::operator::introduced;
-use crate::receive_room::{opening_is_released, unpark};
+use crate::receive_room::{awaits_share, opening_holds, opening_is_released, part_of_opening, unpark};
 use crate::records::{lately, note_late_handler};
+use crate::registry::{Form, MethodTypes};
 use crate::session::{Route, delivered_by, delivered_id};
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Execution, Metadata};
+use trunkline_call::{CallId, Execution, Instant, Metadata, RouteIndex};
 
 /// Refused calls that wait for their release, where a session may have fewer calls than this.
 const REFUSED_MIN: usize = 64;
@@ -120,7 +129,7 @@ impl Engine {
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.
     fn inherit(&mut self, key: CallKey, session: SessionKey, parent: CallId, metadata: Vec<u8>) -> Vec<u8> {
         let Some(parent_key) = self.delivered_key(session, parent) else { return metadata };
-        self.nest(parent_key, key);
+        nest(&mut self.calls, parent_key, key);
         let Some(parent) = self.calls.find_mut(parent_key) else { return metadata };
         let (deadline, trace) = (parent.deadline, parent.trace.clone());
         if let Some(call) = self.calls.find_mut(key) {
@@ -128,24 +137,6 @@ impl Engine {
             call.deadline = call.deadline.earlier(deadline);
         }
         trace.map_or_else(|| metadata.clone(), |trace| trace.inherited(&metadata))
-    }
-
-    /// Notes that a call is another's child. Those of a call that are over go when the list is full, and it doubles
-    /// where half of them are not: a handler may have thousands at once, and each that ends is not to be looked for.
-    fn nest(&mut self, parent: CallKey, child: CallKey) {
-        let Some(call) = self.calls.find_mut(parent) else { return };
-        if call.children.len() < call.children.capacity() {
-            return call.children.push(child);
-        }
-        let mut children = std::mem::take(&mut call.children);
-        children.retain(|child| self.calls.find(*child).is_some());
-        if children.len() >= children.capacity() / 2 {
-            children.reserve_exact(children.capacity().max(4));
-        }
-        children.push(child);
-        if let Some(call) = self.calls.find_mut(parent) {
-            call.children = children;
-        }
     }
 
     /// Tells the daemon's own services who calls them.
@@ -244,7 +235,7 @@ impl Engine {
             return Ok(());
         };
         let mut has_place = false;
-        let subtree = self.subtree(key).max(finish.subtree.saturating_add(1));
+        let subtree = subtree(&self.calls, key).max(finish.subtree.saturating_add(1));
         if let Some(call) = self.calls.find_mut(key) {
             has_place = call.place.is_some();
             call.server_measured = true;
@@ -259,15 +250,6 @@ impl Engine {
         }
         self.pass(turn, key, Direction::Response, &mut item);
         Ok(())
-    }
-
-    /// A delivered call and all calls below it, as far as those that serve them told.
-    fn subtree(&self, key: CallKey) -> u32 {
-        let Some(call) = self.calls.find(key) else { return 1 };
-        let open = call.children.iter().filter_map(|child| self.calls.find(*child));
-        let below = open
-            .fold(call.subtree_below, |sum, child| sum.saturating_add(child.server_stamps.subtree.max(1)));
-        below.saturating_add(1)
     }
 
     fn submit_cancel(
@@ -288,7 +270,7 @@ impl Engine {
         session: SessionKey,
         id: CallId,
         blocks: [Span; 2],
-        a18: trunkline_call::Instant,
+        a18: Instant,
     ) -> Result<(), SessionFault> {
         let [block, metadata] = blocks;
         for span in [block, metadata] {
@@ -383,30 +365,199 @@ impl Engine {
         let known = self.calls.find(key).and_then(|call| call.known_as);
         known.unwrap_or_else(|| delivered_id(self.shards.own(), key))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    //! Shows that a call knows its children for as long as they are there, and not much longer.
-    use super::*;
-    use crate::limits::Limits;
-
-    #[test]
-    fn children_that_are_over_are_not_kept() {
-        let mut engine = Engine::new(Limits::default(), "n", 1);
-        let parent = engine.calls.renew().0;
-        for _ in 0..1000 {
-            let child = engine.calls.renew().0;
-            engine.nest(parent, child);
-            engine.calls.put_by(child);
+    /// The application is through with a message: its sender may send as much again.
+    pub(crate) fn released(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, bytes: u32) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let half = call.half(direction);
+        let credit = half.release(bytes);
+        let holder = half.share.held();
+        let less = half.share.release(bytes);
+        let awaited = half.share.was_awaited();
+        if less > 0
+            && let Some((session, _)) = holder
+        {
+            self.sessions.streams_hold_less(&mut self.invariants, session, less);
         }
-        let of = |engine: &Engine| engine.calls.find(parent).unwrap().children.clone();
-        assert!(of(&engine).len() <= 4, "{}", of(&engine).len());
-        let open: Vec<CallKey> = (0..1000).map(|_| engine.calls.renew().0).collect();
-        open.iter().for_each(|child| engine.nest(parent, *child));
-        assert!(open.iter().all(|child| of(&engine).contains(child)));
-        open.iter().for_each(|child| engine.calls.put_by(*child));
-        (0..3000).for_each(|_| engine.nest(parent, CallKey::NOTHING));
-        assert!(of(&engine).len() <= 2000, "{}", of(&engine).len());
+        if credit > 0 {
+            self.credit_sender(key, direction, credit);
+        }
+        if awaited {
+            self.unblock(turn, key, direction);
+        }
+    }
+
+    /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
+    #[inline(always)]
+    pub(super) fn place_item(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        types: &MethodTypes,
+        item: &mut Item<'_>,
+    ) -> Result<PlacedItem, Refusal> {
+        let told = match &*item {
+            Item::Open { body, .. } => {
+                part_of_opening(self, turn, key, to, body.as_ref()).map_err(Refusal::Blocked)?
+            }
+            Item::Message { body, .. } => match awaits_share(self, turn, key, to, direction, body) {
+                Some(blocker) => return Err(Refusal::Blocked(blocker)),
+                None => None,
+            },
+            Item::Headers { .. } | Item::HalfClose | Item::Finish { .. } => None,
+        };
+        // The message of an end was thrown away with what waited before it, and that of another is not waited for.
+        if item.body().is_some()
+            && let Some(call) = self.calls.find_mut(key)
+            && awaits_room(turn.heaps, to, call.half(direction))
+        {
+            return Err(Refusal::Blocked(Blocker::Session(to)));
+        }
+        // Before the message, which may be long to convert: that is not to have been in vain.
+        let (metadata, is_end) = match &*item {
+            Item::Open { metadata, .. } => {
+                (place_metadata(turn, to, &words(self, key, to, types, metadata)), false)
+            }
+            Item::Finish { metadata, .. } => (place_metadata(turn, to, metadata), true),
+            Item::Headers { metadata } => (place_metadata(turn, to, metadata), false),
+            Item::Message { .. } | Item::HalfClose => (Some(Span::default()), false),
+        };
+        let metadata = metadata.ok_or(Refusal::Blocked(Blocker::Session(to)))?;
+        let payload = match item.body() {
+            Some(body) => {
+                let (way, placed) = (ItemWay { key, direction }, (metadata, is_end));
+                Some(self.place_message(turn, way, to, types.of(direction), body, placed)?)
+            }
+            None => {
+                publish(turn, to, metadata);
+                None
+            }
+        };
+        if let Some(source) = told {
+            let bytes = payload.map_or(0, |payload| payload.block().len);
+            opening_holds(self, key, to, source, [bytes, metadata.len]);
+        }
+        match item.body() {
+            // Nearly always.
+            Some(&Body::Lent { session, payload }) => self.sessions.give_back(session, payload.span),
+            Some(Body::Crossed(_)) => self.used_up(item),
+            Some(body) => self.used(body),
+            None => {}
+        }
+        Ok(PlacedItem { payload, metadata })
+    }
+
+    /// Moves the message of an item into the session's receive heap, whose metadata lies there; `is_end`: nothing comes
+    /// behind it.
+    #[inline(always)]
+    pub(super) fn place_message(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ItemWay { key, direction }: ItemWay,
+        to: SessionKey,
+        wanted: &Form,
+        body: &Body<'_>,
+        (metadata, is_end): (Span, bool),
+    ) -> Result<Payload, Refusal> {
+        let Self { calls, scratch, gateway, sessions, .. } = self;
+        let call = calls.find_mut(key);
+        let sent = call.as_deref().and_then(|call| call.form_sent(direction));
+        let told = match sent {
+            Some(_) => None,
+            None => call.as_deref().and_then(|call| gateway.form_sent(call, direction)),
+        };
+        let payload = match place(turn.heaps, scratch, to, wanted, sent.or(told.as_ref()), body) {
+            Ok(payload) => payload,
+            Err(error) => {
+                if metadata.len != 0 {
+                    turn.heaps.discard(to, metadata.offset);
+                }
+                return Err(unplaced(call.map(|call| call.half(direction)), to, direction, error));
+            }
+        };
+        turn.heaps.publish(to, payload.span);
+        publish(turn, to, metadata);
+        if let Some(call) = call
+            && let Some(more) = note_passed(call, to, direction, (body, is_end), payload)
+        {
+            sessions.streams_hold_more(to, more);
+        }
+        Ok(payload)
+    }
+
+    /// The message of an item, which has crossed, was used.
+    pub(super) fn used_up(&mut self, item: &mut Item<'_>) {
+        if let Some(crossed) = item.take_crossed() {
+            self.shards.used_up(crossed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn delivered_call(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        route: RouteIndex,
+        payload: Option<Payload>,
+        metadata: Span,
+        end: bool,
+    ) -> Completion {
+        let (mut deadline, mut known_as) = (trunkline_call::Deadline::NONE, None);
+        if let Some(call) = self.calls.find_mut(key) {
+            call.handed_over = true;
+            // From when it waited for the server, if it did: that is the server's receive queue.
+            let ready = Instant(now.0.saturating_sub(call.receive_wait_ns));
+            call.server_stamps.d9 = ready;
+            if call.maker().is_some() {
+                call.client_stamps.d3 = ready;
+                call.client_stamps.d4 = ready;
+                call.client_stamps.k6 = ready;
+                call.server_stamps.k7 = ready;
+                call.server_stamps.d8 = ready;
+            }
+            (deadline, known_as) = (call.deadline, call.known_as);
+        }
+        Completion::Call(entry::Call {
+            route,
+            call: known_as.unwrap_or_else(|| delivered_id(self.shards.own(), key)),
+            payload,
+            metadata,
+            end,
+            wait_for_ready: false,
+            deadline,
+            entered: now,
+            published: Instant::default(),
+            parent: CallId(0),
+        })
+    }
+
+    // LIFE: 20
+    /// The last completion of a call its application made. The call now waits for the Release that says when it was
+    /// taken.
+    pub(crate) fn deliver_finish(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        session: SessionKey,
+        finish: Finish,
+    ) {
+        if let Some(call) = self.calls.find_mut(key) {
+            if call.outcome.is_some() {
+                return self.invariants.note("a call has one outcome");
+            }
+            call.outcome = Some(finish.code);
+            let same_host = matches!(call.server, ServerEnd::Session { .. });
+            if same_host {
+                call.server_stamps.k14 = turn.now;
+                call.client_stamps.k15 = turn.now;
+                call.client_stamps.d16 = turn.now;
+            }
+            call.client_stamps.d17 = turn.now;
+        }
+        self.leave_server(key);
+        self.end_policies(turn.now, key, finish.code);
+        self.sessions.complete(session, Completion::Finish(finish));
     }
 }
