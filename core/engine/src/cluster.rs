@@ -8,6 +8,7 @@
 use crate::RemoteKey;
 use crate::names::Names;
 use crate::remote::{LaneIndex, Remotes};
+use crate::snapshot::{BalancedRow, SLOTS_PER_PART, TableRows};
 use crate::table::{Key, Table};
 use http::uri::Authority;
 use std::borrow::Cow;
@@ -74,9 +75,6 @@ pub(crate) enum ClusterChoice {
     Unserved,
 }
 
-/// An endpoint of a service, for operators.
-pub(crate) type ServiceEndpoint = (String, EndpointRow<Arc<str>>);
-
 impl Clusters {
     /// The cluster calls of a service go to unless they name a target.
     pub fn of_service(&self, service: &str) -> Option<ClusterKey> {
@@ -90,29 +88,22 @@ impl Clusters {
         Some(source)
     }
 
-    /// The endpoints of the clusters in some slots and what is known of them: service, endpoint. A cluster of many
-    /// ends the part.
-    pub fn rows(
-        &self,
-        now: Instant,
-        remotes: &Remotes,
-        from: usize,
-        slots: usize,
-    ) -> (Vec<ServiceEndpoint>, Option<usize>) {
-        let (clusters, left) = self.table.part(from, slots);
+    /// What operators see of the endpoints of the clusters in the next slots. A cluster of many ends the part.
+    pub fn snapshot(&self, now: Instant, remotes: &Remotes, from: usize) -> TableRows<BalancedRow> {
+        let (clusters, left) = self.table.part(from, SLOTS_PER_PART);
         let mut rows = Vec::new();
         for (key, cluster) in clusters {
-            if rows.len() >= slots {
-                return (rows, Some(key.index()));
+            if rows.len() >= SLOTS_PER_PART {
+                return TableRows { rows, left: Some(key.index()) };
             }
             rows.extend(cluster.balancer.rows(now).into_iter().filter_map(|row| {
                 let endpoint = Arc::clone(&remotes.find(row.endpoint)?.endpoint);
                 let EndpointRow { outstanding, ejected, weight, .. } = row;
                 let service = cluster.service.to_string();
-                Some((service, EndpointRow { endpoint, outstanding, ejected, weight }))
+                Some(BalancedRow { service, endpoint, outstanding, ejected, weight })
             }));
         }
-        (rows, left)
+        TableRows { rows, left }
     }
 
     /// The cluster of one target of a service, made if new; `None` at the limit.

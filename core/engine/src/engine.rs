@@ -1,8 +1,8 @@
 //! The engine's state, and what the host may ask of it.
 
-use crate::admission::{AdmissionControl, ChainExchange};
+use crate::admission::{AccessRecord, AdmissionControl};
 use crate::attempts::AttemptControl;
-use crate::bound_methods::{bound_methods, put_plans};
+use crate::bind::{BindError, BindRequest, Binder, Binding, Bound, Entered};
 use crate::bound_targets::BoundTargets;
 use crate::call::Calls;
 use crate::cluster::Clusters;
@@ -19,27 +19,32 @@ use crate::host_numbers::HostNumbers;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::nested::Nested;
-use crate::operator::DeniedChanges;
+use crate::observe::{StateParts, StateTable};
+use crate::operator::{DeniedChange, DeniedChanges};
 use crate::owners::Owners;
 use crate::peers::PeerEnds;
 use crate::plant::Plant;
 use crate::r2p2::R2p2;
-use crate::registry::Registry;
+use crate::registry::{BoundSchema, Registry};
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::samples::{SampleCounts, SampleRule, Samples, TakenSample};
 use crate::services::ServiceState;
-use crate::session::{Route, Session, ToldLimits};
-use crate::sessions::{PartedSession, SessionEnds};
+use crate::session::{Session, ToldLimits};
+use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
+use crate::snapshot::{RestOfState, Snapshot};
 use crate::spans::SpanIds;
+use crate::target::Target;
 use crate::unserved::UnservedCalls;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::{PeerKey, SessionKey};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trunkline_call::entry::{Completion, Entry, is_answer};
 use trunkline_call::{CallId, Instant, Steps, TimerTable};
-use trunkline_policy::{Chain, Modules, PolicyError};
+use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_policy::{Module, PolicyError, PolicyRow};
 use trunkline_telemetry::Telemetry;
 
 /// What one turn of the host lends the engine: the time, and the heaps.
@@ -163,14 +168,7 @@ impl Engine {
             self.targets.add_routes(identity, session.routes.len());
             (session.identity, session.program) = (identity.into(), program.into());
             session.holding.belongs_to(identity);
-            self.describe_again(key);
-        }
-    }
-
-    /// Something is known of a session that is said of its calls.
-    pub(crate) fn describe_again(&mut self, key: SessionKey) {
-        if let Some(session) = self.sessions.find_mut(key) {
-            session.describe(self.owners.services_of(key).to_vec());
+            self.binder().describe_again(key);
         }
     }
 
@@ -213,92 +211,76 @@ impl Engine {
         }
     }
 
+    /// What a session has bound; nothing if it is gone.
+    pub fn bound(&self, key: SessionKey) -> Bound {
+        let Ok(session) = self.sessions.attached(key) else { return Bound::default() };
+        let calls = session.called().map(|(_, types, target)| {
+            let target = match target {
+                Target::Cluster(cluster) => self.clusters.target_of(cluster),
+                Target::Anyone | Target::Here => None,
+            };
+            let target = target.map(|target| self.remotes.label(target));
+            (types.path.to_string(), target.unwrap_or_default())
+        });
+        Bound { serves: self.registry.services_of(key), calls: calls.collect() }
+    }
+
+    /// The schemas of what a session has bound, each once.
+    pub fn schemas_of(&self, key: SessionKey) -> Vec<Arc<BoundSchema>> {
+        let Ok(session) = self.sessions.attached(key) else { return Vec::new() };
+        let called = session.called().map(|(_, types, _)| types);
+        BoundSchema::each_once(called.chain(self.registry.types_served_by(key)))
+    }
+
+    /// Gives a session numbers for methods. All of the request takes effect, or nothing.
+    ///
+    /// # Errors
+    /// [`BindError`] names what is missing or which limit is reached.
+    pub fn bind(&mut self, session: SessionKey, request: &BindRequest<'_>) -> Result<Binding, BindError> {
+        let wanted = self.binder().check(session, request)?;
+        let held = self.binder().hold_targets(session, request.calls);
+        if held.is_err() {
+            self.forget_unwanted();
+        }
+        let Entered { binding, served } = self.binder().enter(session, request, wanted, held?)?;
+        if !request.serves.is_empty() {
+            self.serves_more(session, request.serves, &served);
+        }
+        Ok(binding)
+    }
+
+    /// Says where calls to a service go that no session of this host serves. Replaces what was said before.
+    ///
+    /// # Errors
+    /// [`BindError::Endpoints`] if the host would know too many.
+    pub fn configure_service(&mut self, service: &str, endpoints: &[String]) -> Result<(), BindError> {
+        let limit = self.limits.endpoints;
+        let remotes = endpoints.iter().map(|endpoint| self.remotes.intern(endpoint, limit));
+        let remotes = remotes.collect::<Option<Vec<_>>>().ok_or(BindError::Endpoints(limit))?;
+        self.set_cluster(service, remotes);
+        Ok(())
+    }
+
+    /// What the users of a service say about calls of it that are made on this host. Replaces what was said before.
+    pub fn configure_calls(&mut self, service: &str, config: ServiceConfig) {
+        self.attempts.configure(service, config);
+        self.rebalance();
+    }
+
+    /// Of the services that were handed over, no others have endpoints from now on than those the configuration names.
+    /// To be called between [`Engine::take_over`] and [`Engine::go_on_elsewhere`], once it has named all: what nothing
+    /// has any more is forgotten, and its connections are closed.
+    pub fn keep_services(&mut self, is_configured: impl Fn(&str) -> bool) {
+        self.clusters.retain_services(&self.remotes, is_configured);
+        self.binder().find_unbound();
+    }
+
     /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
     /// is its handler's answer. What a handler says to no effect is its own.
     pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
         let call = is_answer(raw).then(|| self.delivered_key(session, CallId(raw[1]))).flatten();
         let made = call.and_then(|call| self.calls.find(call)?.maker());
         made.map_or(session, |(maker, _)| maker)
-    }
-
-    /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
-    /// [`Engine::poll_retired`] names it.
-    pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
-        let Some(parked) = self.part_with(key) else { return };
-        self.withdraw(key);
-        self.end_calls_of(turn, key, parked);
-        self.forget_unwanted();
-        self.forget_unused_names();
-        self.go_on(turn);
-    }
-
-    /// From now on a session gets nothing any more. Calls whose items were on their way to it; `None` if it had gone
-    /// before.
-    pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
-        let PartedSession { routes, identity, parked } = self.sessions.part_with(key)?;
-        self.targets.remove_routes(&identity, routes.len());
-        for route in routes {
-            if let Route::Calls { method, target, .. } = route {
-                self.registry.release(method);
-                self.release_target(&identity, target);
-            }
-        }
-        Some(parked)
-    }
-
-    /// Ends the calls of a session that has gone.
-    pub(crate) fn end_calls_of(&mut self, turn: &mut Turn<'_>, key: SessionKey, parked: Vec<CallKey>) {
-        for call in self.sessions.calls_of(&self.calls, key).into_iter().chain(parked) {
-            self.end_gone(turn, call, key);
-        }
-        self.sessions.retire_if_unlent(&mut self.held, key);
-    }
-
-    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
-    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
-    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
-    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
-    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
-    pub fn exchange_policies(
-        &mut self,
-        chain: Chain,
-        modules: Modules,
-        dry_run: bool,
-    ) -> Result<Vec<String>, PolicyError> {
-        let how = if dry_run { ChainExchange::Trial } else { ChainExchange::IfFits };
-        self.exchange_chain(chain, modules, how)
-    }
-
-    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
-    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if a module does not take over from the one at work.
-    pub fn exchange_checked_policies(
-        &mut self,
-        chain: Chain,
-        modules: Modules,
-    ) -> Result<Vec<String>, PolicyError> {
-        self.exchange_chain(chain, modules, ChainExchange::Found)
-    }
-
-    /// Exchanges policies for a chain without modules.
-    ///
-    /// # Errors
-    /// As [`Engine::exchange_policies`].
-    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
-        self.exchange_policies(chain, Modules::default(), false).map(drop)
-    }
-
-    /// Whether a chain without modules would be applied.
-    ///
-    /// # Errors
-    /// As [`Engine::exchange_policies`].
-    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
-        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
     }
 
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
@@ -346,20 +328,6 @@ impl Engine {
     /// Plants delays; zero takes them out.
     pub fn plant(&mut self, plant: Plant) {
         self.plant = plant;
-    }
-
-    /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
-    /// Those in flight go on. Peers are told.
-    pub fn drain(&mut self, now: Instant) {
-        self.draining = true;
-        self.peers.go_away(now);
-        self.grpc.turn_clients_away();
-        if let Some(server) = &mut self.r2p2.server {
-            server.leave(now);
-        }
-        self.sessions.go_away();
-        // Nobody comes for whom they could wait.
-        self.unserved.serve_all();
     }
 
     /// Every service that was ever served here and may be known outside (not the host's own), by name.
@@ -460,23 +428,105 @@ impl Engine {
         &mut self.telemetry
     }
 
-    fn exchange_chain(
-        &mut self,
-        chain: Chain,
-        modules: Modules,
-        how: ChainExchange,
-    ) -> Result<Vec<String>, PolicyError> {
-        let Self { admission, sessions, registry, gateway, .. } = self;
-        let bound = bound_methods(sessions, registry, gateway);
-        let fits_told = |chain: &mut Chain| gateway.check(chain);
-        let (upgraded, plans) = admission.exchange(chain, modules, how, &bound, fits_told)?;
-        if let Some(plans) = plans {
-            put_plans(sessions, registry, plans);
-            // Plans of methods that are forwarded are made when they are called.
-            gateway.forget_plans();
-            self.reserve_workers();
-            self.rebalance();
+    /// The state of things, for operators. Walks everything; a shard hands it over in parts instead:
+    /// [`Engine::begin_state`].
+    pub fn snapshot(&self) -> Snapshot {
+        let mut parts = self.begin_state();
+        while self.copy_state(Instant::default(), &mut parts) {}
+        parts.finish()
+    }
+
+    /// Begins a snapshot.
+    pub fn begin_state(&self) -> StateParts {
+        StateParts::begin(Snapshot {
+            calls: self.calls.len(),
+            attempts: self.attempts.figures(),
+            limits_met: self.limits_met.iter().map(|(name, calls)| (*name, *calls)).collect(),
+            samples: self.sample_counts(),
+            ..Snapshot::default()
+        })
+    }
+
+    /// Copies another part. `false`: that was all, and it can be [finished](StateParts::finish) elsewhere.
+    pub fn copy_state(&self, now: Instant, parts: &mut StateParts) -> bool {
+        let (table, part) = parts.wanted();
+        let endpoint = |key| self.remotes.find(key).map(|remote| Arc::clone(&remote.endpoint));
+        let left = match table {
+            StateTable::Sessions => parts.add_sessions(self.sessions.snapshot(part)),
+            StateTable::Methods => parts.add_methods(self.registry.snapshot(part)),
+            StateTable::Remotes => parts.add_remotes(self.remotes.snapshot(part)),
+            StateTable::Clusters => parts.add_clusters(self.clusters.snapshot(now, &self.remotes, part)),
+            StateTable::Peers => parts.add_peers(self.peers.snapshot(endpoint, part)),
+            StateTable::Grpc => parts.add_grpc(self.grpc.snapshot(endpoint, part)),
+            StateTable::Rest => parts.add_rest(self.rest_of_state()),
+            StateTable::Done => None,
+        };
+        parts.go_on(left)
+    }
+
+    fn rest_of_state(&self) -> RestOfState {
+        let Self { attempts, r2p2, workers, unserved, .. } = self;
+        RestOfState {
+            peers: r2p2.rows(self.remotes.over_r2p2()),
+            waiting: workers.waiting().into_iter().chain(unserved.waiting()).collect(),
+            memory: vec![
+                ("requests kept for further attempts", attempts.kept_bytes() as u64),
+                ("requests kept for R2P2", r2p2.made_bytes as u64),
+                ("messages of R2P2 on their way", r2p2.held_bytes() as u64),
+                ("requests over R2P2 that have ended", r2p2.remembered_bytes() as u64),
+                ("calls waiting for a worker", workers.queued_bytes()),
+                ("calls waiting for a service", unserved.held_bytes()),
+            ],
+            telemetry_bytes: self.telemetry.heap_bytes() as u64,
         }
-        Ok(upgraded)
+    }
+
+    /// The policies at work, in order, with their figures.
+    pub fn policy_rows(&self) -> Vec<PolicyRow> {
+        self.admission.rows()
+    }
+
+    /// Policies that do not fit a method bound since they were applied, for the host to log. Those methods' calls are
+    /// refused.
+    pub fn poll_policy_misfit(&mut self) -> Option<PolicyError> {
+        self.admission.poll_misfit()
+    }
+
+    /// A record of the access log.
+    pub fn poll_access_record(&mut self) -> Option<AccessRecord> {
+        self.admission.poll_access_record()
+    }
+
+    /// A change of the daemon that an operator asked for who may not.
+    pub fn poll_denied_change(&mut self) -> Option<DeniedChange> {
+        self.denied.poll()
+    }
+
+    /// A module that was ejected because it is faulty, for the host to log.
+    pub fn poll_ejected_module(&mut self) -> Option<PolicyError> {
+        self.admission.poll_ejected_module()
+    }
+
+    /// Modules nobody needs any more, to be dropped where it may take its time.
+    pub fn take_retired_modules(&mut self) -> Vec<Box<dyn Module>> {
+        self.admission.take_retired_modules()
+    }
+
+    /// Those that know together who may call and serve what.
+    pub(crate) fn binder(&mut self) -> Binder<'_> {
+        Binder {
+            sessions: &mut self.sessions,
+            registry: &mut self.registry,
+            owners: &mut self.owners,
+            targets: &mut self.targets,
+            remotes: &mut self.remotes,
+            clusters: &mut self.clusters,
+            admission: &mut self.admission,
+            telemetry: &mut self.telemetry,
+            types_bound: &mut self.types_bound,
+            attempts: &self.attempts,
+            shards: &self.shards,
+            limits: &self.limits,
+        }
     }
 }

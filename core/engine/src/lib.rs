@@ -17,7 +17,8 @@
 //! `invariants.rs` which of our own rules was found broken. `call.rs` is one call, `half.rs` one of its directions,
 //! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them.
 //! An owner may be lent the accounts that all have (`held.rs`, `invariants.rs`) and calls to look at; otherwise only
-//! the joints see two. Imports lead downwards.
+//! the joints see two, and `bind.rs`, which decides with those that know it together who may call and serve what
+//! (`bound_targets.rs`). Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -35,8 +36,9 @@
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
 //! about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint and a
 //! connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end,
-//! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
-//! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
+//! `step.rs` does what follows from an event, what time brings, and what a change of who serves what is to others.
+//! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
+//! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts,
 //! `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages compressed between
 //! gRPC peers, `shard/` has calls whose other end is on another shard of the host, `handover/` is an engine that goes
 //! on in another process.

@@ -1,5 +1,6 @@
 //! The types of methods, as sessions have them: schemas, and what a method takes and gives.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_call::Pattern;
 use trunkline_message::Transcoder;
@@ -38,6 +39,18 @@ impl BoundSchema {
         let called = calls.filter_map(|path| self.schema.method_at(path));
         let methods = served.flat_map(|service| &service.methods).chain(called);
         self.schema.compute_fingerprints(methods.flat_map(|method| [method.input, method.output]))
+    }
+
+    /// Those that these types are defined by, each once.
+    pub(crate) fn each_once<'t>(types: impl Iterator<Item = &'t Arc<MethodTypes>>) -> Vec<Arc<Self>> {
+        let (mut schemas, mut known) = (Vec::new(), HashSet::new());
+        for types in types {
+            let Form::Typed(MessageType { schema, .. }) = &types.input else { continue };
+            if known.insert(Arc::as_ptr(schema)) {
+                schemas.push(Arc::clone(schema));
+            }
+        }
+        schemas
     }
 
     /// The same, and what it was built from.

@@ -1,21 +1,12 @@
 //! What operators see of an engine: rows that are copied a part at a time, because there may be as many as others want.
+//! Each owner says what there is of its own (`snapshot`); this puts the parts together.
 
-use crate::engine::Engine;
+use crate::SessionKey;
 use crate::registry::service_of;
-use crate::snapshot::{BalancedRow, PeerRow, Protocol, ServiceRow, SessionRow, Snapshot};
-use crate::{GrpcKey, PeerKey, SessionKey};
-use core::net::SocketAddrV4;
+use crate::snapshot::{
+    BalancedRow, PeerRow, RemoteRow, RestOfState, ServedMethod, ServiceRow, SessionRow, Snapshot, TableRows,
+};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use trunkline_balance::EndpointRow;
-use trunkline_call::Instant;
-use trunkline_policy::{Module, PolicyError, PolicyRow};
-
-/// Marks the numbers of rows that are no connection's, and of those the outgoing ones.
-const R2P2_ROW: u64 = 1 << 63;
-const R2P2_OUTGOING: u64 = 1 << 62;
-/// Slots looked at for one part, and what is copied of them: some tens of microseconds.
-const SLOTS_PER_PART: usize = 256;
 
 /// A snapshot under way. Calls are counted when it begins and connections last: an engine that takes no new calls and
 /// is found to have none has what it said to connections in their rows.
@@ -23,7 +14,7 @@ const SLOTS_PER_PART: usize = 256;
 pub struct StateParts {
     snapshot: Snapshot,
     /// Methods with those who serve them, by path.
-    served: Vec<(Arc<str>, Vec<SessionKey>)>,
+    served: Vec<ServedMethod>,
     table: StateTable,
     /// The first slot of it that has not been looked at.
     next: usize,
@@ -41,7 +32,7 @@ struct StateBytes {
 
 /// The tables, in the order in which they are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum StateTable {
+pub(crate) enum StateTable {
     #[default]
     Sessions,
     Methods,
@@ -66,77 +57,6 @@ impl StateTable {
             Self::Grpc => Self::Rest,
             Self::Rest | Self::Done => Self::Done,
         }
-    }
-}
-
-impl Engine {
-    /// The state of things, for operators. Walks everything; a shard hands it over in parts instead:
-    /// [`Engine::begin_state`].
-    pub fn snapshot(&self) -> Snapshot {
-        let mut parts = self.begin_state();
-        while self.copy_state(Instant::default(), &mut parts) {}
-        parts.finish()
-    }
-
-    /// Begins a snapshot.
-    pub fn begin_state(&self) -> StateParts {
-        let snapshot = Snapshot {
-            calls: self.calls.len(),
-            attempts: self.attempts.figures(),
-            limits_met: self.limits_met.iter().map(|(name, calls)| (*name, *calls)).collect(),
-            samples: self.sample_counts(),
-            ..Snapshot::default()
-        };
-        StateParts { snapshot, ..StateParts::default() }
-    }
-
-    /// Copies another part. `false`: that was all, and it can be [finished](StateParts::finish) elsewhere.
-    pub fn copy_state(&self, now: Instant, parts: &mut StateParts) -> bool {
-        let left = parts.copy(self, now);
-        match left {
-            Some(next) => parts.next = next,
-            None => (parts.table, parts.next) = (parts.table.next(), 0),
-        }
-        parts.table != StateTable::Done
-    }
-
-    /// The policies at work, in order, with their figures.
-    pub fn policy_rows(&self) -> Vec<PolicyRow> {
-        self.admission.rows()
-    }
-
-    /// Policies that do not fit a method bound since they were applied, for the host to log. Those methods' calls are
-    /// refused.
-    pub fn poll_policy_misfit(&mut self) -> Option<PolicyError> {
-        self.admission.poll_misfit()
-    }
-
-    /// A record of the access log.
-    pub fn poll_access_record(&mut self) -> Option<crate::AccessRecord> {
-        self.admission.poll_access_record()
-    }
-
-    /// A change of the daemon that an operator asked for who may not.
-    pub fn poll_denied_change(&mut self) -> Option<crate::DeniedChange> {
-        self.denied.poll()
-    }
-
-    /// A module that was ejected because it is faulty, for the host to log.
-    pub fn poll_ejected_module(&mut self) -> Option<PolicyError> {
-        self.admission.poll_ejected_module()
-    }
-
-    /// Modules nobody needs any more, to be dropped where it may take its time.
-    pub fn take_retired_modules(&mut self) -> Vec<Box<dyn Module>> {
-        self.admission.take_retired_modules()
-    }
-
-    /// Holds every count against what it counts. Walks everything several times: for tests.
-    ///
-    /// # Errors
-    /// The first count that does not agree.
-    pub fn audit(&self) -> Result<(), String> {
-        crate::books::audit(self)
     }
 }
 
@@ -165,103 +85,75 @@ impl StateParts {
         self.snapshot.datagrams_refused = datagrams;
     }
 
-    /// Copies what the next slots of the table have. The first slot that is left, if any is.
-    fn copy(&mut self, engine: &Engine, now: Instant) -> Option<usize> {
-        let Self { snapshot, served, bytes, table, next: from } = self;
-        let from = *from;
-        match *table {
-            StateTable::Sessions => {
-                let (rows, left) = engine.sessions.part(from, SLOTS_PER_PART);
-                snapshot.sessions.extend(rows.filter(|(_, session)| !session.gone).map(session_row));
-                left
-            }
-            StateTable::Methods => copy_methods(engine, from, served),
-            StateTable::Remotes => {
-                let (rows, left) = engine.remotes.rows(from, SLOTS_PER_PART);
-                snapshot.remotes.extend(rows);
-                left
-            }
-            StateTable::Clusters => {
-                let (rows, left) = engine.clusters.rows(now, &engine.remotes, from, SLOTS_PER_PART);
-                snapshot.balanced.extend(rows.into_iter().map(balanced_row));
-                left
-            }
-            StateTable::Peers => {
-                let (peers, left) = engine.peers.table.part(from, SLOTS_PER_PART);
-                for (key, peer) in peers {
-                    bytes.assembling += peer.assembling_bytes as u64;
-                    bytes.queued = bytes.queued.saturating_add(peer.connection.send_queue_bytes());
-                    snapshot.peers.push(native_row(engine, key, peer));
-                }
-                left
-            }
-            StateTable::Grpc => {
-                let (peers, left) = engine.grpc.part(from, SLOTS_PER_PART);
-                for (key, peer) in peers {
-                    bytes.arriving += peer.arriving_bytes as u64;
-                    bytes.queued = bytes.queued.saturating_add(peer.queued_bytes);
-                    snapshot.peers.push(grpc_row(engine, key, peer));
-                }
-                left
-            }
-            StateTable::Rest => {
-                snapshot.peers.extend(r2p2_rows(engine));
-                snapshot.waiting = engine.workers.waiting();
-                snapshot.waiting.extend(engine.unserved.waiting());
-                snapshot.memory = vec![
-                    ("requests kept for further attempts", engine.attempts.kept_bytes() as u64),
-                    ("requests kept for R2P2", engine.r2p2.made_bytes as u64),
-                    ("messages of R2P2 on their way", engine.r2p2.held_bytes() as u64),
-                    ("requests over R2P2 that have ended", engine.r2p2.remembered_bytes() as u64),
-                    ("calls waiting for a worker", engine.workers.queued_bytes()),
-                    ("calls waiting for a service", engine.unserved.held_bytes()),
-                ];
-                bytes.telemetry = engine.telemetry.heap_bytes() as u64;
-                None
-            }
-            StateTable::Done => None,
+    /// Begins with what is asked of all at once.
+    pub(crate) fn begin(snapshot: Snapshot) -> Self {
+        Self { snapshot, ..Self::default() }
+    }
+
+    /// The table that is copied next, and the first slot of it that has not been looked at.
+    pub(crate) fn wanted(&self) -> (StateTable, usize) {
+        (self.table, self.next)
+    }
+
+    /// The first slot that is `left` of the table, if any is, was said: what is next. `false`: there is nothing more.
+    pub(crate) fn go_on(&mut self, left: Option<usize>) -> bool {
+        match left {
+            Some(next) => self.next = next,
+            None => (self.table, self.next) = (self.table.next(), 0),
         }
+        self.table != StateTable::Done
+    }
+
+    pub(crate) fn add_sessions(&mut self, TableRows { rows, left }: TableRows<SessionRow>) -> Option<usize> {
+        self.snapshot.sessions.extend(rows);
+        left
+    }
+
+    pub(crate) fn add_methods(&mut self, TableRows { rows, left }: TableRows<ServedMethod>) -> Option<usize> {
+        self.served.extend(rows);
+        left
+    }
+
+    pub(crate) fn add_remotes(&mut self, TableRows { rows, left }: TableRows<RemoteRow>) -> Option<usize> {
+        self.snapshot.remotes.extend(rows);
+        left
+    }
+
+    pub(crate) fn add_clusters(&mut self, TableRows { rows, left }: TableRows<BalancedRow>) -> Option<usize> {
+        self.snapshot.balanced.extend(rows);
+        left
+    }
+
+    /// With the bytes of messages that they put together.
+    pub(crate) fn add_peers(&mut self, (part, bytes): (TableRows<PeerRow>, u64)) -> Option<usize> {
+        self.bytes.assembling += bytes;
+        self.add_connections(part)
+    }
+
+    /// With the bytes of messages that arrive over them.
+    pub(crate) fn add_grpc(&mut self, (part, bytes): (TableRows<PeerRow>, u64)) -> Option<usize> {
+        self.bytes.arriving += bytes;
+        self.add_connections(part)
+    }
+
+    fn add_connections(&mut self, TableRows { rows, left }: TableRows<PeerRow>) -> Option<usize> {
+        for row in &rows {
+            self.bytes.queued = self.bytes.queued.saturating_add(row.queued_bytes);
+        }
+        self.snapshot.peers.extend(rows);
+        left
+    }
+
+    pub(crate) fn add_rest(&mut self, rest: RestOfState) -> Option<usize> {
+        self.snapshot.peers.extend(rest.peers);
+        self.snapshot.waiting = rest.waiting;
+        self.snapshot.memory = rest.memory;
+        self.bytes.telemetry = rest.telemetry_bytes;
+        None
     }
 }
 
-fn balanced_row((service, row): (String, EndpointRow<Arc<str>>)) -> BalancedRow {
-    let EndpointRow { endpoint, outstanding, ejected, weight } = row;
-    BalancedRow { service, endpoint, outstanding, ejected, weight }
-}
-
-fn session_row((key, session): (SessionKey, &crate::session::Session)) -> SessionRow {
-    SessionRow {
-        key,
-        label: session.label.clone(),
-        calls_made: session.made.len(),
-        calls_delivered: session.delivered.used() as usize,
-        completions_queued: session.outbox.len(),
-        parked: session.parked.len() + session.parked_streams.len(),
-        receive_heap_bytes: 0,
-        draining: session.draining,
-    }
-}
-
-/// Methods that somebody serves. One that many serve counts for as many.
-fn copy_methods(
-    engine: &Engine,
-    from: usize,
-    served: &mut Vec<(Arc<str>, Vec<SessionKey>)>,
-) -> Option<usize> {
-    let mut looked = 0;
-    for row in engine.registry.iter_from(from) {
-        if looked >= SLOTS_PER_PART {
-            return Some(row.slot);
-        }
-        looked += 1 + row.written.len() / 4;
-        if !row.servers.is_empty() {
-            served.push((Arc::clone(row.path), row.written.iter().map(|server| server.session).collect()));
-        }
-    }
-    None
-}
-
-fn service_rows(served: &[(Arc<str>, Vec<SessionKey>)]) -> Vec<ServiceRow> {
+fn service_rows(served: &[ServedMethod]) -> Vec<ServiceRow> {
     let mut rows: BTreeMap<&str, (ServiceRow, HashSet<SessionKey>)> = BTreeMap::new();
     for (path, sessions) in served {
         let service = service_of(path);
@@ -274,60 +166,4 @@ fn service_rows(served: &[(Arc<str>, Vec<SessionKey>)]) -> Vec<ServiceRow> {
         row.sessions.extend(sessions.iter().copied().filter(|session| known.insert(*session)));
     }
     rows.into_values().map(|(row, _)| row).collect()
-}
-
-fn native_row(engine: &Engine, key: PeerKey, peer: &crate::peer::Peer) -> PeerRow {
-    let endpoint = |remote| engine.remotes.find(remote).map(|remote| Arc::clone(&remote.endpoint));
-    PeerRow {
-        id: key.to_bits() << 1,
-        endpoint: peer.lane.and_then(|(remote, _)| endpoint(remote)),
-        protocol: Protocol::Native,
-        label: peer.label.clone(),
-        node: peer.connection.peer().map(|said| said.node_name.clone()),
-        outgoing: peer.lane.is_some(),
-        streams: peer.connection.stream_count(),
-        queued_bytes: peer.connection.send_queue_bytes(),
-    }
-}
-
-fn grpc_row(engine: &Engine, key: GrpcKey, peer: &crate::grpc::GrpcPeer) -> PeerRow {
-    let endpoint = |remote| engine.remotes.find(remote).map(|remote| Arc::clone(&remote.endpoint));
-    PeerRow {
-        id: key.to_bits() << 1 | 1,
-        endpoint: peer.remote.and_then(endpoint),
-        protocol: Protocol::Grpc,
-        label: peer.label.clone(),
-        node: peer.identity.spiffe_id.clone().or_else(|| peer.identity.names.first().cloned()),
-        outgoing: peer.remote.is_some(),
-        streams: peer.streams.len(),
-        queued_bytes: peer.queued_bytes,
-    }
-}
-
-/// Endpoints that have answered, and clients with requests here, each port a row.
-fn r2p2_rows(engine: &Engine) -> impl Iterator<Item = PeerRow> + '_ {
-    let row = |id, endpoint, address: SocketAddrV4, streams| PeerRow {
-        id: R2P2_ROW | id,
-        outgoing: Option::is_some(&endpoint),
-        endpoint,
-        protocol: Protocol::R2p2,
-        label: address.to_string(),
-        node: None,
-        streams,
-        queued_bytes: 0,
-    };
-    let mut clients: BTreeMap<SocketAddrV4, usize> = BTreeMap::new();
-    for request in engine.r2p2.served.keys() {
-        *clients.entry(request.client()).or_default() += 1;
-    }
-    let client = move |(address, streams): (SocketAddrV4, usize)| {
-        let id = u64::from(u32::from(*address.ip())) << 16 | u64::from(address.port());
-        row(id, None, address, streams)
-    };
-    let servers = engine.remotes.over_r2p2().map(move |(key, remote, target)| {
-        let streams = engine.r2p2.in_flight(target);
-        let id = R2P2_OUTGOING | key.to_bits() & (R2P2_OUTGOING - 1);
-        row(id, Some(Arc::clone(&remote.endpoint)), target, streams)
-    });
-    servers.chain(clients.into_iter().map(client))
 }

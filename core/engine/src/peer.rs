@@ -7,9 +7,10 @@ use crate::held::{HELD_CALL_BYTES, HELD_METHOD_BYTES, HeldBudget, HeldFull, Hold
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
+use crate::snapshot::{PeerRow, Protocol};
 use crate::unproven::Unproven;
 use crate::vouching::{CallersHeard, CallersSaid, PeerRule};
-use crate::{CallKey, RemoteKey, SessionKey};
+use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
@@ -147,6 +148,20 @@ impl Offered {
 }
 
 impl Peer {
+    /// What operators see of it.
+    pub(crate) fn row(&self, key: PeerKey, endpoint: impl FnOnce(RemoteKey) -> Option<Arc<str>>) -> PeerRow {
+        PeerRow {
+            id: key.to_bits() << 1,
+            endpoint: self.lane.and_then(|(remote, _)| endpoint(remote)),
+            protocol: Protocol::Native,
+            label: self.label.clone(),
+            node: self.connection.peer().map(|said| said.node_name.clone()),
+            outgoing: self.lane.is_some(),
+            streams: self.connection.stream_count(),
+            queued_bytes: self.connection.send_queue_bytes(),
+        }
+    }
+
     /// A connection of which nothing is known yet.
     pub(crate) fn new(
         connection: Connection,

@@ -5,14 +5,15 @@
 //! `r2p2_peer.rs` makes items of the events, `r2p2_end.rs` requests and replies of the items, `r2p2_remote.rs` finds
 //! out whether anybody is there.
 
-use crate::CallKey;
 use crate::call::Call;
 use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE, Limits, R2P2_REPLY};
+use crate::snapshot::{PeerRow, Protocol};
+use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::{Fault, Instant, KeyedMap, ServerStamps};
 use trunkline_grpc::Outcome;
@@ -21,6 +22,10 @@ use trunkline_r2p2::{
     RequestKey, Server, ServerState, Timing, Transmit, Unsound,
 };
 use trunkline_telemetry::{PeerIndex, settle};
+
+/// Marks the numbers of rows that are no connection's, and of those the outgoing ones.
+const R2P2_ROW: u64 = 1 << 63;
+const R2P2_OUTGOING: u64 = 1 << 62;
 
 /// How R2P2 is spoken.
 #[derive(Clone, Debug)]
@@ -135,6 +140,36 @@ impl R2p2 {
     /// Calls made to an endpoint and not ended.
     pub fn in_flight(&self, target: SocketAddrV4) -> usize {
         self.client.as_ref().map_or(0, |client| client.in_flight(target))
+    }
+
+    /// What operators see of it: endpoints that have answered, and clients with requests here, each port a row.
+    pub fn rows<'a>(
+        &self,
+        endpoints: impl Iterator<Item = (RemoteKey, &'a Arc<str>, SocketAddrV4)>,
+    ) -> Vec<PeerRow> {
+        let row = |id, endpoint: Option<Arc<str>>, address: SocketAddrV4, streams| PeerRow {
+            id: R2P2_ROW | id,
+            outgoing: endpoint.is_some(),
+            endpoint,
+            protocol: Protocol::R2p2,
+            label: address.to_string(),
+            node: None,
+            streams,
+            queued_bytes: 0,
+        };
+        let mut clients: BTreeMap<SocketAddrV4, usize> = BTreeMap::new();
+        for request in self.served.keys() {
+            *clients.entry(request.client()).or_default() += 1;
+        }
+        let clients = clients.into_iter().map(|(address, streams)| {
+            let id = u64::from(u32::from(*address.ip())) << 16 | u64::from(address.port());
+            row(id, None, address, streams)
+        });
+        let servers = endpoints.map(|(key, endpoint, target)| {
+            let id = R2P2_OUTGOING | key.to_bits() & (R2P2_OUTGOING - 1);
+            row(id, Some(Arc::clone(endpoint)), target, self.in_flight(target))
+        });
+        servers.chain(clients).collect()
     }
 
     /// Forgets what an endpoint speaks that nobody calls any more.

@@ -4,8 +4,6 @@
 //! (`connecting.rs` what follows when one comes or goes), `names.rs` what names stand for. What was chosen is noted
 //! with the call until its outcome is known, and told to the balancer then.
 
-use crate::admission::AdmissionControl;
-use crate::attempts::AttemptControl;
 use crate::call::{Call, Calls, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::{ClusterChoice, ClusterKey, Placed};
 use crate::connecting::{LaneLost, LaneOpened};
@@ -18,7 +16,6 @@ use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, LineLimits, Remote
 use crate::source::source_of;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use std::sync::Arc;
-use trunkline_balance::Settings;
 use trunkline_call::{Code, Fault, Instant};
 
 impl Engine {
@@ -74,28 +71,23 @@ impl Engine {
     /// The cluster of one target of a service, made if new; `None` at the limit.
     pub(crate) fn cluster_of_target(&mut self, remote: RemoteKey, service: &str) -> Option<ClusterKey> {
         let Self { clusters, remotes, admission, attempts, limits, .. } = self;
-        let settings = || balancing(admission, attempts, service);
+        let settings = || attempts.balancing(service, admission.chain().balance(service));
         clusters.of_target(remotes, remote, service, limits.endpoints, settings)
-    }
-
-    /// The same, where the limit was kept on another shard.
-    pub(crate) fn cluster_brought(&mut self, remote: RemoteKey, service: &str) -> Option<ClusterKey> {
-        let Self { clusters, remotes, admission, attempts, .. } = self;
-        let settings = || balancing(admission, attempts, service);
-        clusters.of_target(remotes, remote, service, u32::MAX as usize, settings)
     }
 
     /// Says where calls of a service go.
     pub(crate) fn set_cluster(&mut self, service: &str, sources: Vec<RemoteKey>) {
         let Self { clusters, remotes, admission, attempts, unserved, .. } = self;
         unserved.serve(service);
-        clusters.set(remotes, service, sources, || balancing(admission, attempts, service));
+        clusters.set(remotes, service, sources, || {
+            attempts.balancing(service, admission.chain().balance(service))
+        });
     }
 
     /// What is said about balancing has changed.
     pub(crate) fn rebalance(&mut self) {
         let Self { clusters, admission, attempts, .. } = self;
-        clusters.configure(|service| balancing(admission, attempts, service));
+        clusters.configure(|service| attempts.balancing(service, admission.chain().balance(service)));
     }
 
     /// Whether all of a cluster is reached over R2P2.
@@ -491,10 +483,4 @@ fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
         ClientEnd::Attempt { call, .. } => calls.find(call).is_some_and(Call::is_forwarded),
         _ => call.is_forwarded(),
     }
-}
-
-/// A policy of the host's operator, else what the service's users say, else nothing.
-fn balancing(admission: &AdmissionControl, attempts: &AttemptControl, service: &str) -> Settings {
-    let said = || attempts.load_balancing(service);
-    admission.chain().balance(service).or_else(said).cloned().unwrap_or_default()
 }

@@ -9,6 +9,7 @@ pub use crate::methods::{MethodKey, is_own_service};
 use crate::opaque::is_path;
 use crate::servers;
 pub use crate::servers::{Server, Servers};
+use crate::snapshot::{SLOTS_PER_PART, ServedMethod, TableRows};
 use http::uri::PathAndQuery;
 use serde::ser::SerializeStruct;
 use std::collections::{HashMap, HashSet};
@@ -408,6 +409,21 @@ impl Registry {
             written: self.methods.written(method, entry),
             was_served: self.methods.was_served(entry),
         })
+    }
+
+    /// What operators see of the methods from this slot on that are served. One that many serve counts for as many.
+    pub(crate) fn snapshot(&self, from: usize) -> TableRows<ServedMethod> {
+        let (mut looked, mut rows) = (0, Vec::new());
+        for row in self.iter_from(from) {
+            if looked >= SLOTS_PER_PART {
+                return TableRows { rows, left: Some(row.slot) };
+            }
+            looked += 1 + row.written.len() / 4;
+            if !row.servers.is_empty() {
+                rows.push((Arc::clone(row.path), row.written.iter().map(|server| server.session).collect()));
+            }
+        }
+        TableRows { rows, left: None }
     }
 
     /// The method's number in reports.

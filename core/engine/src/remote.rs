@@ -3,7 +3,7 @@
 use crate::names::Names;
 use crate::r2p2_remote::R2p2Remote;
 use crate::registry::MethodKey;
-use crate::snapshot::{RemoteRow, RemoteState};
+use crate::snapshot::{RemoteRow, RemoteState, SLOTS_PER_PART, TableRows};
 use crate::table::Table;
 use crate::waiting_line::{WaitingLine, may_join};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
@@ -474,22 +474,22 @@ impl Remotes {
         self.table.find(remote)
     }
 
-    /// Every endpoint, for operators.
-    pub fn rows(&self, from: usize, slots: usize) -> (impl Iterator<Item = RemoteRow>, Option<usize>) {
+    /// What operators see of those in the next slots.
+    pub fn snapshot(&self, from: usize) -> TableRows<RemoteRow> {
         let row = |(key, remote): (RemoteKey, &Remote)| RemoteRow {
             id: key.to_bits(),
             endpoint: Arc::clone(&remote.endpoint),
             state: remote.state(),
         };
-        let (part, left) = self.table.part(from, slots);
-        (part.map(row), left)
+        let (part, left) = self.table.part(from, SLOTS_PER_PART);
+        TableRows::of((part.map(row), left))
     }
 
     /// Those that have answered over R2P2, with where that is.
-    pub fn over_r2p2(&self) -> impl Iterator<Item = (RemoteKey, &Remote, SocketAddrV4)> {
+    pub fn over_r2p2(&self) -> impl Iterator<Item = (RemoteKey, &Arc<str>, SocketAddrV4)> {
         self.table.iter().filter_map(|(key, remote)| {
             let r2p2 = remote.r2p2.as_ref().filter(|r2p2| r2p2.is_there())?;
-            Some((key, remote, r2p2.target))
+            Some((key, &remote.endpoint, r2p2.target))
         })
     }
 

@@ -1,6 +1,5 @@
 //! One attached session, as the engine sees it.
 
-use crate::CallKey;
 use crate::held::{HELD_CALL_BYTES, Holding};
 use crate::invariants::Invariants;
 use crate::limits::Limits;
@@ -9,7 +8,9 @@ use crate::registry::{MethodKey, MethodTypes};
 use crate::served_calls::ServedCalls;
 use crate::shard::{Majority, Origin, ShardIndex, application_of};
 use crate::shared_room::{SharedRoom, ToldParts};
+use crate::snapshot::SessionRow;
 use crate::target::Target;
+use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, FREED_MAX, Span};
@@ -204,6 +205,28 @@ impl Session {
         };
         session.describe(Vec::new());
         session
+    }
+
+    /// What operators see of it.
+    pub(crate) fn row(&self, key: SessionKey) -> SessionRow {
+        SessionRow {
+            key,
+            label: self.label.clone(),
+            calls_made: self.made.len(),
+            calls_delivered: self.delivered.used() as usize,
+            completions_queued: self.outbox.len(),
+            parked: self.parked.len() + self.parked_streams.len(),
+            receive_heap_bytes: 0,
+            draining: self.draining,
+        }
+    }
+
+    /// The methods it calls, each with its types there and where its calls go.
+    pub(crate) fn called(&self) -> impl Iterator<Item = (MethodKey, &Arc<MethodTypes>, Target)> {
+        self.routes.iter().filter_map(|route| match route {
+            Route::Calls { method, types, target, .. } => Some((*method, types, *target)),
+            Route::Serves => None,
+        })
     }
 
     /// Whether a message of which nothing has come yet may have so many bytes of its receive heap: of the `usual_bytes`

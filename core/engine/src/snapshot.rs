@@ -4,6 +4,38 @@ use crate::SessionKey;
 use crate::samples::SampleCounts;
 use std::sync::Arc;
 
+/// Slots looked at for one part of a table, and what is copied of them: some tens of microseconds.
+pub(crate) const SLOTS_PER_PART: usize = 256;
+
+/// The rows of some slots of a table.
+#[derive(Debug)]
+pub(crate) struct TableRows<R> {
+    pub rows: Vec<R>,
+    /// The first slot behind them, if there is one.
+    pub left: Option<usize>,
+}
+
+impl<R> TableRows<R> {
+    pub fn of((rows, left): (impl Iterator<Item = R>, Option<usize>)) -> Self {
+        Self { rows: rows.collect(), left }
+    }
+}
+
+/// The path of a method that somebody serves, and who does.
+pub(crate) type ServedMethod = (Arc<str>, Vec<SessionKey>);
+
+/// What has no slots, and bounds of its own.
+#[derive(Debug)]
+pub(crate) struct RestOfState {
+    /// Whom requests of R2P2 are from and go to.
+    pub peers: Vec<PeerRow>,
+    /// Services with calls that wait, and how many.
+    pub waiting: Vec<(String, usize)>,
+    /// Bytes held, by what for.
+    pub memory: Vec<(&'static str, u64)>,
+    pub telemetry_bytes: u64,
+}
+
 /// The state of a shard, for `trunkline list`.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {

@@ -1,14 +1,28 @@
-//! The step: what follows from an event, until nothing follows any more; and what time brings.
+//! The step: what follows from an event, until nothing follows any more; what time brings; and what follows for all
+//! when somebody leaves, or serves something else, or policies are exchanged.
 
+use crate::admission::ChainExchange;
 use crate::assembly::Shape;
+use crate::books::audit;
+use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::{Body, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
 use crate::ends::EndOfCall;
 use crate::engine::{Engine, Turn};
+use crate::host_numbers::NUMBERS_AT_ONCE;
+use crate::registry::{MethodKey, MethodTypes};
 use crate::served_later::settle_unserved;
+use crate::sessions::PartedSession;
 use crate::target::Target;
-use crate::{CallKey, PeerKey};
+use crate::{CallKey, PeerKey, SessionKey};
+use std::collections::HashSet;
+use std::sync::Arc;
 use trunkline_call::Instant;
+use trunkline_policy::{Chain, Modules, PolicyError};
+use trunkline_telemetry::{MethodIndex, PeerIndex};
+
+/// Methods whose announcers are told at once when it has changed who serves them.
+const ANSWERED_AT_ONCE: usize = 8;
 
 /// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
 /// are. A deadline takes about a microsecond.
@@ -128,6 +142,231 @@ impl Engine {
         self.settle_shards(turn);
     }
 
+    /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
+    /// [`Engine::poll_retired`] names it.
+    pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
+        let Some(parked) = self.part_with(key) else { return };
+        self.withdraw(key);
+        self.end_calls_of(turn, key, parked);
+        self.forget_unwanted();
+        self.forget_unused_names();
+        self.go_on(turn);
+    }
+
+    /// From now on a session gets nothing any more. Calls whose items were on their way to it; `None` if it had gone
+    /// before.
+    pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
+        let PartedSession { routes, identity, parked } = self.sessions.part_with(key)?;
+        self.binder().unbind(&identity, routes);
+        Some(parked)
+    }
+
+    /// Ends the calls of a session that has gone.
+    pub(crate) fn end_calls_of(&mut self, turn: &mut Turn<'_>, key: SessionKey, parked: Vec<CallKey>) {
+        for call in self.sessions.calls_of(&self.calls, key).into_iter().chain(parked) {
+            self.end_gone(turn, call, key);
+        }
+        self.sessions.retire_if_unlent(&mut self.held, key);
+    }
+
+    /// A session serves nothing from now on: it drains, or is gone.
+    pub(crate) fn withdraw(&mut self, session: SessionKey) {
+        if let Some(services) = self.binder().withdraw(session) {
+            self.stop_serving(session, &services);
+        }
+    }
+
+    /// A session serves these from now on: those who asked for them hear of it, and calls that wait for them go on.
+    pub(crate) fn serves_more(
+        &mut self,
+        session: SessionKey,
+        services: &[String],
+        types: &[Arc<MethodTypes>],
+    ) {
+        self.tell_bound(session, services, types);
+        self.answer_again(services);
+        services.iter().for_each(|service| self.unserved.serve(service));
+        if self.awaited.is_active() {
+            // Due at once: whom calls wait for may be this one.
+            self.timers.insert(Instant::default(), Due::Awaited);
+        }
+    }
+
+    /// A session serves these no more, and nothing else; the names stay its user's for those who come after it.
+    pub(crate) fn stop_serving(&mut self, session: SessionKey, services: &[impl AsRef<str>]) {
+        self.workers.dismiss(session);
+        self.answer_again(services);
+    }
+
+    /// What nobody has a route to any more, and nobody serves, is forgotten: now and then, many at once.
+    pub(crate) fn forget_unused_names(&mut self) {
+        let idle_methods = self.registry.idle_numbers() >= NUMBERS_AT_ONCE;
+        self.forget_names(idle_methods && self.telemetry.has_all_methods());
+    }
+
+    /// A host is not connected any more, and may not be counted any more.
+    pub(crate) fn note_host_left(&mut self, now: Instant, number: PeerIndex) {
+        self.host_numbers.leave(number);
+        if self.host_numbers.is_due(now, &self.telemetry) {
+            self.forget_names(true);
+        }
+    }
+
+    fn forget_names(&mut self, wants_numbers: bool) {
+        if !self.registry.has_many_unused() && !wants_numbers {
+            return;
+        }
+        let in_flight: HashSet<MethodKey> = self.calls.iter().map(|(_, call)| call.method).collect();
+        if wants_numbers {
+            self.registry.give_numbers_back(&in_flight);
+        }
+        self.registry.forget_unused(&in_flight);
+        let registry = &self.registry;
+        self.workers.forget(|method| registry.knows(method));
+        self.gateway.forget_methods(|method| registry.knows(method));
+        self.remotes.forget_methods(|method| registry.knows(method));
+        self.peers.forget_methods(|method| registry.knows(method));
+        self.forget_series();
+    }
+
+    /// The figures of methods and hosts that are gone go, too.
+    fn forget_series(&mut self) {
+        let mut methods = self.registry.numbers();
+        methods.insert(MethodIndex::OTHER);
+        let connected = self.host_numbers.connected();
+        let calls = self.calls.iter().map(|(_, call)| call.peer_index);
+        let always = [PeerIndex::OTHER, PeerIndex::LOCAL];
+        let hosts: HashSet<PeerIndex> = connected.chain(calls).chain(always).collect();
+        self.ended.retain(|method, host| methods.contains(&method) && hosts.contains(&host));
+        self.r2p2.forget_numbers(|host| hosts.contains(&host));
+        self.telemetry.forget(|method| methods.contains(&method), |host| hosts.contains(&host));
+        let Self { registry, telemetry, .. } = self;
+        registry.number_again(|path| telemetry.method(path));
+    }
+
+    /// It has changed who serves these: peers that announced a method of one are told what holds now. A method
+    /// announced before its server came would otherwise stay on protobuf as long as the connection lives.
+    ///
+    /// Some at once, and the rest one after the other: peers may have announced many, and who serves what may change
+    /// often.
+    pub(crate) fn answer_again(&mut self, services: &[impl AsRef<str>]) {
+        services.iter().for_each(|service| self.peers.announcers.changed(service.as_ref()));
+        (0..ANSWERED_AT_ONCE).for_each(|_| self.answer_next());
+    }
+
+    /// All peers are told what holds now of all they have announced.
+    pub(crate) fn answer_all_again(&mut self) {
+        self.peers.announcers.all_changed();
+        self.answer_again(&[""; 0]);
+    }
+
+    /// Those who have announced the next method are told what holds now.
+    pub(crate) fn answer_next(&mut self) {
+        let Some((path, announcers)) = self.peers.announcers.next() else { return };
+        let answer = self.answer_to(&path);
+        for (peer, index) in announcers {
+            self.peers.answer(peer, index, answer.clone());
+            self.peers.transmit(peer);
+        }
+    }
+
+    /// The method at a path a peer announced, and the types to answer with.
+    pub(crate) fn answer_to(&self, path: &str) -> (Option<MethodKey>, Option<Arc<MethodTypes>>) {
+        let method = self.registry.key_of(path);
+        (method, self.served_types(method))
+    }
+
+    /// What the sessions serving a method have, if they have all the same.
+    fn served_types(&self, method: Option<MethodKey>) -> Option<Arc<MethodTypes>> {
+        let of = |types: &MethodTypes| [types.input.fingerprint(), types.output.fingerprint()];
+        let method = method?;
+        let here = self.registry.servers(method).iter().map(|server| &server.types);
+        let mut all = here.chain(self.shards.types(method, self.registry.path(method)));
+        let first = all.next()?;
+        all.all(|types| of(types) == of(first)).then(|| Arc::clone(first))
+    }
+
+    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
+    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
+    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
+    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
+    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
+    pub fn exchange_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
+        let how = if dry_run { ChainExchange::Trial } else { ChainExchange::IfFits };
+        self.exchange_chain(chain, modules, how)
+    }
+
+    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
+    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a module does not take over from the one at work.
+    pub fn exchange_checked_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+    ) -> Result<Vec<String>, PolicyError> {
+        self.exchange_chain(chain, modules, ChainExchange::Found)
+    }
+
+    /// Exchanges policies for a chain without modules.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain, Modules::default(), false).map(drop)
+    }
+
+    /// Whether a chain without modules would be applied.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
+    }
+
+    fn exchange_chain(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        how: ChainExchange,
+    ) -> Result<Vec<String>, PolicyError> {
+        let Self { admission, sessions, registry, gateway, .. } = self;
+        let bound = bound_methods(sessions, registry, gateway);
+        let fits_told = |chain: &mut Chain| gateway.check(chain);
+        let (upgraded, plans) = admission.exchange(chain, modules, how, &bound, fits_told)?;
+        if let Some(plans) = plans {
+            put_plans(sessions, registry, plans);
+            // Plans of methods that are forwarded are made when they are called.
+            gateway.forget_plans();
+            self.reserve_workers();
+            self.rebalance();
+        }
+        Ok(upgraded)
+    }
+
+    /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
+    /// Those in flight go on. Peers are told.
+    pub fn drain(&mut self, now: Instant) {
+        self.draining = true;
+        self.peers.go_away(now);
+        self.grpc.turn_clients_away();
+        if let Some(server) = &mut self.r2p2.server {
+            server.leave(now);
+        }
+        self.sessions.go_away();
+        // Nobody comes for whom they could wait.
+        self.unserved.serve_all();
+    }
+
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let r2p2 = self.r2p2.next_timeout();
@@ -144,5 +383,13 @@ impl Engine {
             .chain(shards)
             .chain(unpacking)
             .min()
+    }
+
+    /// Holds every count against what it counts. Walks everything several times: for tests.
+    ///
+    /// # Errors
+    /// The first count that does not agree.
+    pub fn audit(&self) -> Result<(), String> {
+        audit(self)
     }
 }

@@ -136,9 +136,11 @@ impl AttemptControl {
         self.configs.get(service_of(path))?.method(path)
     }
 
-    /// What is said about balancing calls of a service.
-    pub fn load_balancing(&self, service: &str) -> Option<&Settings> {
-        self.configs.get(service)?.load_balancing.as_ref()
+    /// How calls of a service are balanced: by a policy of the host's operator, else by what the service's users say,
+    /// else by nothing.
+    pub fn balancing(&self, service: &str, policy: Option<&Settings>) -> Settings {
+        let said = || self.configs.get(service)?.load_balancing.as_ref();
+        policy.or_else(said).cloned().unwrap_or_default()
     }
 
     /// A call of this path that goes to a cluster begins: its memory, if it may take several attempts.

@@ -11,9 +11,11 @@ use crate::invariants::Invariants;
 use crate::item::Direction;
 use crate::limits::Limits;
 use crate::operator::Operator;
+use crate::snapshot::{PeerRow, SLOTS_PER_PART, TableRows};
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, RemoteKey};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_grpc::{Command, Reason, StreamTag};
 
@@ -330,13 +332,19 @@ impl GrpcEnds {
         self.peers.iter()
     }
 
-    /// Connections in the next slots, and the first slot behind them.
-    pub fn part(
+    /// What operators see of those in the next slots, and the bytes of messages that arrive over them.
+    pub fn snapshot(
         &self,
+        endpoint: impl Fn(RemoteKey) -> Option<Arc<str>>,
         from: usize,
-        slots: usize,
-    ) -> (impl Iterator<Item = (GrpcKey, &GrpcPeer)>, Option<usize>) {
-        self.peers.part(from, slots)
+    ) -> (TableRows<PeerRow>, u64) {
+        let mut bytes = 0;
+        let (peers, left) = self.peers.part(from, SLOTS_PER_PART);
+        let rows = peers.map(|(key, peer)| {
+            bytes += peer.arriving_bytes as u64;
+            peer.row(key, &endpoint)
+        });
+        (TableRows::of((rows, left)), bytes)
     }
 
     /// What [`GrpcEnds::come_after`] is told elsewhere.

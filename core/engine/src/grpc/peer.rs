@@ -5,9 +5,11 @@ use crate::gateway_client::CallRights;
 use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
 use crate::operator::Operator;
-use crate::{CallKey, RemoteKey};
+use crate::snapshot::{PeerRow, Protocol};
+use crate::{CallKey, GrpcKey, RemoteKey};
 use http::uri::Authority;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::{Instant, TimerKey};
 use trunkline_grpc::compress::Accepts;
 use trunkline_grpc::{StreamTag, TagMap};
@@ -85,6 +87,20 @@ impl PeerIdentity {
 }
 
 impl GrpcPeer {
+    /// What operators see of it.
+    pub(crate) fn row(&self, key: GrpcKey, endpoint: impl FnOnce(RemoteKey) -> Option<Arc<str>>) -> PeerRow {
+        PeerRow {
+            id: key.to_bits() << 1 | 1,
+            endpoint: self.remote.and_then(endpoint),
+            protocol: Protocol::Grpc,
+            label: self.label.clone(),
+            node: self.identity.spiffe_id.clone().or_else(|| self.identity.names.first().cloned()),
+            outgoing: self.remote.is_some(),
+            streams: self.streams.len(),
+            queued_bytes: self.queued_bytes,
+        }
+    }
+
     /// One that has just been made, here for an endpoint or by the peer.
     pub(crate) fn new(
         label: String,

@@ -154,13 +154,14 @@ impl Engine {
         taken.map_err(|unsound| HandoverError::Unsound(unsound.to_string()))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
-        self.hold_targets_again();
+        self.binder().hold_targets_again();
+        self.forget_unwanted();
         let Self { calls, peers, registry, shards, .. } = &self;
         Sound { calls, lent: &peers.lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
         for (_, peer) in self.peers.table.iter_mut() {
             peer.book_again(&mut self.held);
         }
-        self.know_owners_again(&arriving.owners_left);
+        self.binder().know_owners_again(&arriving.owners_left);
         self.plan_again();
         self.rebalance();
         self.number_peers();

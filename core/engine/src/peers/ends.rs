@@ -8,6 +8,7 @@ use crate::limits::Limits;
 use crate::peer::{Lent, Offered, Peer, PeerFault, claim_of, reported_name};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
+use crate::snapshot::{PeerRow, SLOTS_PER_PART, TableRows};
 use crate::table::{Key, Table};
 use crate::vouching::{CallersHeard, Hosts};
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
@@ -332,6 +333,21 @@ impl PeerEnds {
     /// What peers are told this host is called.
     pub fn node_name(&self) -> &str {
         &self.configs.small.node_name
+    }
+
+    /// What operators see of those in the next slots, and the bytes of messages that they put together.
+    pub fn snapshot(
+        &self,
+        endpoint: impl Fn(RemoteKey) -> Option<Arc<str>>,
+        from: usize,
+    ) -> (TableRows<PeerRow>, u64) {
+        let mut bytes = 0;
+        let (peers, left) = self.table.part(from, SLOTS_PER_PART);
+        let rows = peers.map(|(key, peer)| {
+            bytes += peer.assembling_bytes as u64;
+            peer.row(key, &endpoint)
+        });
+        (TableRows::of((rows, left)), bytes)
     }
 
     pub fn find(&self, key: PeerKey) -> Option<&Peer> {

@@ -4,7 +4,7 @@
 //! host, which send-heap ranges they read, what they have announced, which are the operator's hosts. It is given values
 //! (the time, a connection and a stream, a call that was found, the accounts of what is held) and gives values back:
 //! what became of a body, calls whose messages stand still, why a frame was not queued. It looks no call up and ends
-//! none. `joint.rs` and `end.rs` join it with calls, sessions and policies, `reach.rs` with endpoints, `bind.rs`
+//! none. `joint.rs` and `end.rs` join it with calls, sessions and policies, `reach.rs` with endpoints, `step.rs`
 //! with those who serve what peers have announced.
 //!
 //! * `ends.rs`: the owner, and whole connections;

@@ -7,6 +7,7 @@ use crate::invariants::Invariants;
 use crate::session::{Route, Session, delivered_by};
 use crate::session_fault::SessionFault;
 use crate::shard::ShardIndex;
+use crate::snapshot::{SLOTS_PER_PART, SessionRow, TableRows};
 use crate::table::Table;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
@@ -264,13 +265,11 @@ impl SessionEnds {
         self.table.iter_mut()
     }
 
-    /// Sessions in the next slots, and the first slot behind them.
-    pub fn part(
-        &self,
-        from: usize,
-        slots: usize,
-    ) -> (impl Iterator<Item = (SessionKey, &Session)>, Option<usize>) {
-        self.table.part(from, slots)
+    /// What operators see of those in the next slots.
+    pub fn snapshot(&self, from: usize) -> TableRows<SessionRow> {
+        let (sessions, left) = self.table.part(from, SLOTS_PER_PART);
+        let attached = sessions.filter(|(_, session)| !session.gone);
+        TableRows::of((attached.map(|(key, session)| session.row(key)), left))
     }
 
     /// Completions of a session that wait for room in its ring.

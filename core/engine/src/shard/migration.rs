@@ -169,16 +169,17 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
         engine.owners.enter(key, &identity, service);
         engine.unserved.serve(service);
     }
-    engine.describe_again(key);
+    engine.binder().describe_again(key);
     for route in routes {
         match route {
             MovedRoute::Calls { types, target } => {
-                let target = target.and_then(|target| engine.bring_target(&identity, &types.path, &target));
-                let _ = engine.bind_call(key, types, target.map_or(Target::Anyone, Target::Cluster));
+                let target =
+                    target.and_then(|target| engine.binder().bring_target(&identity, &types.path, &target));
+                let _ = engine.binder().bind_call(key, types, target.map_or(Target::Anyone, Target::Cluster));
             }
-            MovedRoute::Serves(Some(types)) => _ = engine.bind_service(key, types),
+            MovedRoute::Serves(Some(types)) => _ = engine.binder().bind_service(key, types),
             MovedRoute::Serves(None) => {
-                let _ = engine.add_route(key, Route::Serves);
+                let _ = engine.binder().add_route(key, Route::Serves);
             }
         }
     }
@@ -431,13 +432,7 @@ fn push_once(parked: &mut Vec<(CallKey, Direction)>, entry: (CallKey, Direction)
 /// The session itself. What is held for it here is given back.
 fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
     let mut session = engine.sessions.remove(key)?;
-    engine.targets.remove_routes(&session.identity, session.routes.len());
-    for route in std::mem::take(&mut session.routes) {
-        if let Route::Calls { method, target, .. } = route {
-            engine.registry.release(method);
-            engine.release_target(&session.identity, target);
-        }
-    }
+    engine.binder().unbind(&session.identity, std::mem::take(&mut session.routes));
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
     session.answer_bytes = 0;
     (session.parked_bytes, session.delivered, session.openings) = Default::default();
