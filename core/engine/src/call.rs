@@ -4,6 +4,7 @@ use crate::admission::CallPolicies;
 use crate::attempts::CallAttempts;
 use crate::cluster::{ClusterKey, Placed};
 use crate::grpc::WebStream;
+use crate::heaps::Heaps;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shard::{Origin, ShardIndex, ShardStage};
 use crate::table::{Renewed, Table};
@@ -307,6 +308,15 @@ impl Renewed for Call {
 impl ClientEnd {
     /// Of a call that is over, or has not begun: no connection has this stream.
     pub const VACANT: Self = Self::Peer { peer: PeerKey::NOTHING, stream: StreamId(0) };
+
+    /// Whether it can be answered by another process that takes over: a gRPC client cannot follow.
+    pub fn follows(&self) -> bool {
+        match self {
+            Self::Grpc { .. } => false,
+            Self::Shard { origin, .. } => !matches!(**origin, Origin::Grpc { .. }),
+            _ => true,
+        }
+    }
 }
 
 impl Call {
@@ -371,6 +381,11 @@ impl Call {
             Direction::Request => &mut self.request,
             Direction::Response => &mut self.response,
         }
+    }
+
+    /// Blocks that are being written lie in other heaps now.
+    pub fn rename_blocks(&mut self, heaps: &dyn Heaps) {
+        [&mut self.request, &mut self.response].into_iter().for_each(|half| half.rename_blocks(heaps));
     }
 
     pub fn half_of(&self, direction: Direction) -> &Half {

@@ -1,7 +1,8 @@
 //! One direction of a call: what waits in it, what has passed, and what that holds of its receiver's heap.
 
 use crate::PeerKey;
-use crate::item::Item;
+use crate::heaps::Heaps;
+use crate::item::{Body, Item};
 use crate::shares::Share;
 use std::collections::VecDeque;
 use trunkline_call::Instant;
@@ -85,6 +86,15 @@ impl Half {
             share: std::mem::take(&mut self.share),
             released_bytes: std::mem::take(&mut self.released_bytes),
             ..Self::default()
+        }
+    }
+
+    /// Blocks that are being written lie in other heaps now.
+    pub fn rename_blocks(&mut self, heaps: &dyn Heaps) {
+        for item in self.backlog.iter_mut().chain(self.gathered.as_deref_mut()) {
+            if let Some(Body::Placed { session, block, .. }) = item.body_mut() {
+                block.offset = heaps.renamed(*session, block.offset);
+            }
         }
     }
 

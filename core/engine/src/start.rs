@@ -382,7 +382,9 @@ impl Engine {
             // It has come from another shard for the place that was kept there.
             return Ok(None);
         }
-        if self.awaited.is_active() && self.is_awaited(key, method, target) {
+        if self.awaited.is_active()
+            && self.awaited.has_all(&self.registry, method, target, call.client.follows())
+        {
             let (calls, bytes) = (&self.calls, opening.parked_bytes());
             let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
             if self.awaited.admit(key, bytes, is_waiting) {

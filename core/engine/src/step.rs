@@ -108,6 +108,19 @@ impl Engine {
         }
     }
 
+    /// A call that waited and was in nobody's queue begins again, unless it has ended meanwhile.
+    pub(crate) fn begin_again(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(queued) = call.queued.take() else { return };
+        let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+        call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
+        if let Some(opening) = call.request.backlog.pop_front() {
+            self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+                engine.start(turn, key, queued.target, opening);
+            });
+        }
+    }
+
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
     #[inline]
     pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {

@@ -10,8 +10,12 @@
 //! # Limits
 //! [`CALLS_MAX`] calls with requests of [`CALL_BYTES_MAX`] bytes, for [`WAIT_NS`]; beyond that nobody serves them.
 
+use crate::call::{Call, Calls, ServerEnd};
+use crate::registry::{MethodKey, Registry, Server};
+use crate::target::Target;
 use crate::{CallKey, SessionKey};
-use trunkline_call::Instant;
+use std::collections::HashSet;
+use trunkline_call::{Instant, Pattern};
 
 /// Calls that wait: more than probes and operators have under way.
 const CALLS_MAX: usize = 1024;
@@ -34,19 +38,10 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
-    /// From now on nothing new is begun; these calls are under way.
-    pub fn hold(&mut self, begun: Vec<CallKey>) {
-        self.held = Some(begun);
-    }
-
-    /// Whether nothing new is begun.
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// The calls that were under way when it was held; some may have ended meanwhile.
-    pub fn begun(&self) -> impl Iterator<Item = CallKey> {
-        self.held.iter().flatten().copied()
+    /// From now on nothing new is begun. How many of the calls that were under way when that began have no answer.
+    pub fn hold(&mut self, calls: &Calls, registry: &Registry) -> usize {
+        let begun = self.held.get_or_insert_with(|| own_calls_begun(calls, registry));
+        begun.iter().filter(|key| calls.find(**key).is_some_and(|call| !call.response.ended)).count()
     }
 
     /// The hand-over was in vain. Whether anything was held.
@@ -65,14 +60,19 @@ impl Awaited {
         self.left.iter().copied()
     }
 
-    /// Whether successors that are not there are not waited for any longer.
-    pub fn is_over(&self, now: Instant) -> bool {
-        now >= self.until
-    }
-
     /// Successors are there, or not expected any more.
-    pub fn forget(&mut self, mut is_over: impl FnMut(SessionKey) -> bool) -> Vec<SessionKey> {
-        let (over, left) = std::mem::take(&mut self.left).into_iter().partition(|session| is_over(*session));
+    pub fn forget(&mut self, now: Instant, registry: &Registry) -> Vec<SessionKey> {
+        let is_over = now >= self.until;
+        // Sessions that are still the only ones to have served some method.
+        let mut alone: HashSet<SessionKey> = HashSet::new();
+        for row in registry.iter_from(0) {
+            let mut sessions = row.servers.iter().map(|server| server.session);
+            if sessions.clone().all(|session| self.is_away(session, true)) {
+                alone.extend(sessions.by_ref());
+            }
+        }
+        let has_gone = |session: &SessionKey| is_over || !alone.contains(session);
+        let (over, left) = std::mem::take(&mut self.left).into_iter().partition(has_gone);
         self.left = left;
         over
     }
@@ -82,8 +82,18 @@ impl Awaited {
         self.held.is_some() || !self.left.is_empty()
     }
 
+    /// Whether a method is served by none but the daemon's own, and they are between two processes. For a call whose
+    /// client does not follow to the next (`follows`), those of this process are there until it ends.
+    pub fn has_all(&self, registry: &Registry, method: MethodKey, target: Target, follows: bool) -> bool {
+        let servers = registry.servers(method);
+        let is_away = |server: &Server| {
+            self.is_away(server.session, follows) && registry.is_of_the_house(method, server)
+        };
+        !matches!(target, Target::Cluster(_)) && !servers.is_empty() && servers.iter().all(is_away)
+    }
+
     /// Whether this session answers nobody now, or nobody who `follows` to the next process.
-    pub fn is_away(&self, session: SessionKey, follows: bool) -> bool {
+    fn is_away(&self, session: SessionKey, follows: bool) -> bool {
         self.held.is_some() && follows || self.left.contains(&session)
     }
 
@@ -103,4 +113,18 @@ impl Awaited {
     pub fn take_calls(&mut self) -> Vec<CallKey> {
         std::mem::take(&mut self.calls)
     }
+}
+
+/// Calls of the daemon's own services that are under way.
+fn own_calls_begun(calls: &Calls, registry: &Registry) -> Vec<CallKey> {
+    let servers =
+        registry.every_server().filter(|(method, server)| registry.is_of_the_house(*method, server));
+    let sessions: HashSet<SessionKey> = servers.map(|(_, server)| server.session).collect();
+    let is_own = |call: &Call| match &call.server {
+        ServerEnd::Session { session, types } => {
+            types.pattern == Pattern::Unary && call.request.ended && sessions.contains(session)
+        }
+        _ => false,
+    };
+    calls.iter().filter(|(_, call)| is_own(call)).map(|(key, _)| key).collect()
 }

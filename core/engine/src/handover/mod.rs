@@ -9,14 +9,15 @@
 //! key, call id and token means the same on both sides; only what the program itself defines (limits, service
 //! configs, compiled policies, transcoding tables) is made anew. Types are numbered: many calls share one.
 //!
-//! * `export.rs` and `take_over.rs` write and read; `types.rs` has the numbered types, `entries.rs` completions;
+//! * `state.rs` is what is written and read; `types.rs` has the numbered types, `entries.rs` completions;
 //! * `front.rs` reads the little that is needed before the rest;
 //! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
 //!   refused, and never panics later. What is only counted or told, by peers, too, is clipped instead;
 //! * `left_out.rs` ends sessions and connections whose part does not hold together, or which use types that this
 //!   program does not take: everybody else goes on;
 //! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
-//! * `resume.rs` ends what could not come along, and gives everything else a push, or goes on where it was.
+//! * `joint.rs` has each owner give and take its part, ends what could not come along, and gives everything else a
+//!   push, or goes on where it was.
 //!
 //! # What does not come along
 //! HTTP/2 exchanges (their connections live in a library of the old process; the host drains them first), and what
@@ -25,15 +26,13 @@
 
 pub(crate) mod awaited;
 pub(crate) mod entries;
-mod export;
 mod front;
+mod joint;
 pub(crate) mod left_out;
-mod resume;
 mod sound;
-mod take_over;
+mod state;
 mod types;
 
-pub use export::Exported;
+pub use joint::Brought;
 pub use left_out::{LeftOutReason, LeftOutSession};
-pub use resume::Brought;
-pub use take_over::HandoverError;
+pub use state::{Exported, HandoverError};

@@ -3,16 +3,17 @@
 use crate::announcers::Announcers;
 use crate::gateway_client::CallRights;
 use crate::grpc::PeerIdentity;
+use crate::heaps::Heaps;
 use crate::held::{HeldBudget, Holding, source_of_peer};
 use crate::limits::Limits;
-use crate::peer::{Lent, Offered, Peer, PeerFault, claim_of, reported_name};
+use crate::peer::{HostClaim, Lent, Offered, Peer, PeerFault, claim_of, reported_name};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
 use crate::snapshot::{PeerRow, SLOTS_PER_PART, TableRows};
 use crate::table::{Key, Table};
 use crate::vouching::{CallersHeard, Hosts};
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_call::entry::Span;
@@ -115,9 +116,14 @@ impl PeerEnds {
         key
     }
 
+    /// What is handed over: connections, and what they read.
+    pub fn export(&self) -> (&Table<Peer>, &Table<Lent>) {
+        (&self.table, &self.lent)
+    }
+
     /// Goes on with connections of another process, and with what they read. Those whose state cannot be that of a
     /// connection, and why.
-    pub fn take_up(&mut self, mut table: Table<Peer>) -> Vec<(PeerKey, &'static str)> {
+    pub fn adopt(&mut self, mut table: Table<Peer>, lent: Table<Lent>) -> Vec<(PeerKey, &'static str)> {
         let mut left_out = Vec::new();
         for (key, peer) in table.iter_mut() {
             let config = self.configs.of(peer.lane.map(|(_, lane)| lane));
@@ -134,8 +140,59 @@ impl PeerEnds {
                 self.announcers.enter(&offered.path, key, *index);
             }
         }
-        self.table = table;
+        (self.table, self.lent) = (table, lent);
         left_out
+    }
+
+    /// Books what is held for them in the accounts of this process.
+    pub fn book_again(&mut self, held: &mut HeldBudget) {
+        self.table.iter_mut().for_each(|(_, peer)| peer.book_again(held));
+    }
+
+    /// Blocks that are being written lie in other heaps now.
+    pub fn rename_blocks(&mut self, heaps: &dyn Heaps) {
+        for (_, peer) in self.table.iter_mut() {
+            peer.assemblies.values_mut().for_each(|assembly| assembly.rename(heaps));
+        }
+    }
+
+    /// Counts anew what arrives. `arrives` counts what of it arrives in a session's heap, and says how much that is.
+    pub fn count_assemblies(
+        &mut self,
+        heaps: &dyn Heaps,
+        mut arrives: impl FnMut(SessionKey, u32) -> Option<u32>,
+    ) {
+        for (_, peer) in self.table.iter_mut() {
+            (peer.assembling_bytes, peer.missing_bytes) = (0, 0);
+            for assembly in peer.assemblies.values_mut() {
+                peer.assembling_bytes += assembly.private_bytes();
+                peer.missing_bytes += assembly.missing_bytes();
+                let Some((session, bytes)) = assembly.place.usual_bytes(heaps) else { continue };
+                if let Some(counted) = arrives(session, bytes) {
+                    assembly.counted = counted;
+                }
+            }
+        }
+    }
+
+    /// What reports call each peer that has said hello, and whether it reads the same clock.
+    pub fn names_in_reports(&self) -> Vec<(PeerKey, String, bool)> {
+        let mut named = Vec::new();
+        // Of each name two claims that differ are enough to tell a third apart.
+        let mut before: HashMap<&str, Vec<HostClaim<'_>>> = HashMap::new();
+        for (key, peer) in self.table.iter() {
+            let Some(claim) = claim_of(peer) else { continue };
+            let same = before.entry(claim.name).or_default();
+            named.push((
+                key,
+                reported_name(claim, same.iter().copied()),
+                self.has_same_clock(claim.clock_id),
+            ));
+            if same.len() < 2 && same.iter().all(|other| other.clock_id != claim.clock_id) {
+                same.push(claim);
+            }
+        }
+        named
     }
 
     /// Offers checksums on connections made from now on, or does not.

@@ -4,9 +4,12 @@ use crate::call::Calls;
 use crate::heaps::Heaps;
 use crate::held::HeldBudget;
 use crate::invariants::Invariants;
-use crate::session::{Route, Session, delivered_by};
+use crate::limits::Limits;
+use crate::registry::MethodKey;
+use crate::session::{Route, Session, ToldLimits, delivered_by};
 use crate::session_fault::SessionFault;
 use crate::shard::ShardIndex;
+use crate::shared_room::SharedRoom;
 use crate::snapshot::{SLOTS_PER_PART, SessionRow, TableRows};
 use crate::table::Table;
 use crate::{CallKey, SessionKey};
@@ -29,6 +32,14 @@ pub(crate) struct SessionEnds {
     abandoned: Vec<(SessionKey, u32)>,
 }
 
+/// What of them is handed over.
+#[derive(Debug)]
+pub(crate) struct ExportedSessions<'a> {
+    pub table: &'a Table<Session>,
+    pub retired: &'a [SessionKey],
+    pub abandoned: &'a [(SessionKey, u32)],
+}
+
 /// What a session had that has gone.
 #[derive(Debug)]
 pub(crate) struct PartedSession {
@@ -45,8 +56,50 @@ impl SessionEnds {
         table: Table<Session>,
         retired: Vec<SessionKey>,
         abandoned: Vec<(SessionKey, u32)>,
+        stream_window_bytes: u32,
     ) {
         *self = Self { table, completing: VecDeque::new(), retired, abandoned };
+        // A program of an older version does not say what each session was told: it was its window of all, and the
+        // calls that may be made unless an operator says otherwise.
+        let calls_max = Limits::default().calls_made_per_session;
+        let told = ToldLimits { calls_max, stream_window_bytes };
+        let untold = self.table.iter_mut().filter(|(_, session)| session.told == ToldLimits::default());
+        untold.for_each(|(_, session)| session.told = told);
+    }
+
+    /// What is handed over.
+    pub fn export(&self) -> ExportedSessions<'_> {
+        let Self { table, retired, abandoned, .. } = self;
+        ExportedSessions { table, retired, abandoned }
+    }
+
+    /// The largest window that any session was told of, or this: programs of older versions count with one for all.
+    pub fn stream_window_told(&self, own: u32) -> u32 {
+        self.table.iter().map(|(_, session)| session.told.stream_window_bytes).fold(own, u32::max)
+    }
+
+    /// Counts anew whose heaps connections read: each of these once.
+    pub fn count_lent(&mut self, lent: impl Iterator<Item = SessionKey>) {
+        self.table.iter_mut().for_each(|(_, session)| session.lent = 0);
+        for key in lent {
+            if let Some(session) = self.table.find_mut(key) {
+                session.lent += 1;
+            }
+        }
+    }
+
+    /// Nothing is counted that waits for sessions or arrives for them: it is counted anew.
+    pub fn count_nothing(&mut self) {
+        for (_, session) in self.table.iter_mut() {
+            session.parked_bytes = SharedRoom::default();
+            (session.answer_bytes, session.arriving_bytes) = (0, 0);
+        }
+    }
+
+    /// The methods that sessions have a route to, once for each route.
+    pub fn methods_called(&self) -> impl Iterator<Item = MethodKey> {
+        let attached = self.table.iter().filter(|(_, session)| !session.gone);
+        attached.flat_map(|(_, session)| session.called().map(|(method, ..)| method))
     }
 
     /// Takes a session in.
@@ -316,21 +369,6 @@ impl SessionEnds {
         found.sort_unstable_by_key(|call| call.index());
         found.dedup();
         found
-    }
-
-    /// What is handed over.
-    pub fn table(&self) -> &Table<Session> {
-        &self.table
-    }
-
-    /// Those that are gone, for whoever takes over.
-    pub fn retired(&self) -> &[SessionKey] {
-        &self.retired
-    }
-
-    /// Blocks nobody will fill, for whoever takes over.
-    pub fn abandoned(&self) -> &[(SessionKey, u32)] {
-        &self.abandoned
     }
 }
 
