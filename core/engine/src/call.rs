@@ -6,6 +6,7 @@ use crate::cluster::{ClusterKey, Placed};
 use crate::grpc::WebStream;
 use crate::heaps::Heaps;
 use crate::registry::{MethodKey, MethodTypes};
+use crate::session::delivered_id;
 use crate::shard::{Origin, ShardIndex, ShardStage};
 use crate::table::{Renewed, Table};
 use crate::trace::Trace;
@@ -381,6 +382,11 @@ impl Call {
             Direction::Request => &mut self.request,
             Direction::Response => &mut self.response,
         }
+    }
+
+    /// The id by which its handler knows it, where a shard has it by this key.
+    pub fn delivered_id(&self, own: ShardIndex, key: CallKey) -> CallId {
+        self.known_as.unwrap_or_else(|| delivered_id(own, key))
     }
 
     /// Blocks that are being written lie in other heaps now.

@@ -278,8 +278,8 @@ impl Engine {
     /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
     /// is its handler's answer. What a handler says to no effect is its own.
     pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
-        let call = is_answer(raw).then(|| self.delivered_key(session, CallId(raw[1]))).flatten();
-        let made = call.and_then(|call| self.calls.find(call)?.maker());
+        let call = is_answer(raw).then(|| self.delivered_to(session, CallId(raw[1]))).flatten();
+        let made = call.and_then(|(_, call)| call.maker());
         made.map_or(session, |(maker, _)| maker)
     }
 

@@ -1,7 +1,7 @@
 //! Calls that handlers make for the calls they serve, and that end because those have.
 
 use crate::CallKey;
-use crate::call::Calls;
+use crate::call::{Call, Calls};
 use std::collections::VecDeque;
 use trunkline_call::Code;
 
@@ -55,8 +55,7 @@ pub(crate) fn nest(calls: &mut Calls, parent: CallKey, child: CallKey) {
 }
 
 /// A delivered call and all calls below it, as far as those that serve them told.
-pub(crate) fn subtree(calls: &Calls, key: CallKey) -> u32 {
-    let Some(call) = calls.find(key) else { return 1 };
+pub(crate) fn subtree(calls: &Calls, call: &Call) -> u32 {
     let open = call.children.iter().filter_map(|child| calls.find(*child));
     let below =
         open.fold(call.subtree_below, |sum, child| sum.saturating_add(child.server_stamps.subtree.max(1)));

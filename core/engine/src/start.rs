@@ -496,14 +496,6 @@ impl Engine {
         }
     }
 
-    /// The handler is through with a call: its place is free, and what it took is measured.
-    pub(crate) fn leave_worker(&mut self, now: Instant, key: CallKey) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let Some(place) = call.place.take() else { return };
-        self.workers.give_back(place, key);
-        self.workers.note(now, place, call.method, &call.server_stamps, call.receive_wait_ns);
-    }
-
     /// A call takes no place at its worker any more, for whatever reason.
     pub(crate) fn give_place_back(&mut self, key: CallKey) {
         self.return_kept(key);

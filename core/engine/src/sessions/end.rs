@@ -65,6 +65,7 @@ impl EndOfCall for SessionHandler<'_> {
         let served_as =
             call.served_as.or_else(|| engine.registry.route_of(call.method, session, types.number));
         let Some(route) = served_as else { return Err(Refusal::Fault(gone)) };
+        let id = call.delivered_id(engine.shards.own(), key);
         if matches!(item, Item::Open { .. }) && call.handed_over {
             engine.drop_item(item);
             let why = "the daemon was about to deliver it a second time, and has not; this is a fault of the daemon";
@@ -77,13 +78,14 @@ impl EndOfCall for SessionHandler<'_> {
         }
         let PlacedItem { payload, metadata } =
             engine.place_item(turn, key, session, Direction::Request, types, item)?;
-        let call = engine.delivered_id(key);
         let completion = match (&*item, payload) {
             (Item::Open { end, .. }, payload) => {
                 engine.delivered_call(turn.now, key, route, payload, metadata, *end)
             }
-            (Item::Message { end, .. }, Some(payload)) => Completion::Message { call, payload, end: *end },
-            _ => Completion::HalfClose { call },
+            (Item::Message { end, .. }, Some(payload)) => {
+                Completion::Message { call: id, payload, end: *end }
+            }
+            _ => Completion::HalfClose { call: id },
         };
         engine.sessions.complete(session, completion);
         Ok(())
@@ -111,9 +113,9 @@ impl EndOfCall for SessionHandler<'_> {
 
 impl ServerSide for SessionHandler<'_> {
     fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        if engine.calls.find(key).is_some_and(|call| call.handed_over) {
+        if let Some(call) = engine.calls.find(key).filter(|call| call.handed_over) {
+            let call = call.delivered_id(engine.shards.own(), key);
             await_handler(engine, key, self.session, code);
-            let call = engine.delivered_id(key);
             engine.sessions.complete(self.session, Completion::Cancelled { call, code });
         }
     }

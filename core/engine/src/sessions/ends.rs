@@ -1,6 +1,6 @@
 //! The owner of the sessions.
 
-use crate::call::Calls;
+use crate::call::{Call, Calls};
 use crate::heaps::Heaps;
 use crate::held::HeldBudget;
 use crate::invariants::Invariants;
@@ -343,20 +343,26 @@ impl SessionEnds {
 
     /// The call this shard (`own`) has delivered to a session under `id`, if it still is.
     #[inline]
-    pub fn delivered_key(
+    pub fn delivered_to<'c>(
         &self,
-        calls: &Calls,
+        calls: &'c Calls,
         own: ShardIndex,
         session: SessionKey,
         id: CallId,
-    ) -> Option<CallKey> {
+    ) -> Option<(CallKey, &'c Call)> {
+        let key = self.delivered_as(own, session, id)?;
+        let call = calls.find(key).filter(|call| call.handler() == Some(session))?;
+        Some((key, call))
+    }
+
+    /// The call that this shard would have delivered to a session under `id`: it is so if that handles it.
+    #[inline]
+    pub fn delivered_as(&self, own: ShardIndex, session: SessionKey, id: CallId) -> Option<CallKey> {
         if !id.is_delivered() {
             return None;
         }
         let brought = self.table.find(session)?.brought.get(&id);
-        let key = brought.copied().unwrap_or_else(|| delivered_by(own, id));
-        let call = calls.find(key)?;
-        (call.handler() == Some(session)).then_some(key)
+        Some(brought.copied().unwrap_or_else(|| delivered_by(own, id)))
     }
 
     /// Every call one of whose ends is this session, in the order of their slots: by the lists it has, whatever others

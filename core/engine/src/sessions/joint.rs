@@ -4,7 +4,7 @@
 //! [`SessionEnds`]: super::SessionEnds
 
 use super::placing::{PlacedItem, awaits_room, note_passed, place_metadata, publish, unplaced};
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::callers::words;
 use crate::convert::place;
 use crate::ends::{Blocker, ItemWay, Refusal};
@@ -107,7 +107,9 @@ impl Engine {
                 return Err(SessionFault::CallIdInUse(made.call));
             }
         }
-        self.enlist(key, 0, plan);
+        if plan.is_some() {
+            self.admission.apply(&mut call.policies, 0, plan);
+        }
         let mut metadata = metadata;
         if made.parent.is_delivered() {
             metadata = self.inherit(key, session, made.parent, metadata);
@@ -128,10 +130,9 @@ impl Engine {
 
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.
     fn inherit(&mut self, key: CallKey, session: SessionKey, parent: CallId, metadata: Vec<u8>) -> Vec<u8> {
-        let Some(parent_key) = self.delivered_key(session, parent) else { return metadata };
-        nest(&mut self.calls, parent_key, key);
-        let Some(parent) = self.calls.find_mut(parent_key) else { return metadata };
+        let Some((parent_key, parent)) = self.delivered_to(session, parent) else { return metadata };
         let (deadline, trace) = (parent.deadline, parent.trace.clone());
+        nest(&mut self.calls, parent_key, key);
         if let Some(call) = self.calls.find_mut(key) {
             call.parent = Some(parent_key);
             call.deadline = call.deadline.earlier(deadline);
@@ -154,38 +155,36 @@ impl Engine {
         end: bool,
     ) -> Result<(), SessionFault> {
         self.claim(turn, session, Some(payload))?;
-        self.count_against_window(session, id, payload)?;
-        let mut item = Item::Message { body: Body::Lent { session, payload }, end };
-        self.submit_item(turn, session, id, &mut item);
-        Ok(())
-    }
-
-    /// Counts a message against its stream's window. Whoever sends on without credit could make the daemon keep any
-    /// number of entries that all name one block.
-    fn count_against_window(
-        &mut self,
-        session: SessionKey,
-        id: CallId,
-        payload: Payload,
-    ) -> Result<(), SessionFault> {
         let window = i64::from(self.sessions.attached(session)?.told.stream_window_bytes(&self.limits));
-        let (key, direction) = self.sends_on(session, id);
-        let Some(call) = key.and_then(|key| self.calls.find_mut(key)) else { return Ok(()) };
+        let mut item = Item::Message { body: Body::Lent { session, payload }, end };
+        let Some((key, direction, call)) = self.sends_on(session, id) else {
+            self.drop_item(&mut item);
+            return Ok(());
+        };
+        // Whoever sends on without credit could make the daemon keep any number of entries that all name one block.
         let half = call.half(direction);
         if half.charged >= window {
             return Err(SessionFault::OverWindow(id));
         }
         // Nothing well-formed is shorter than a header.
         half.charged += i64::from(payload.window_bytes().max(Body::header_bytes(payload.encoding)));
+        if call.outcome.is_none() {
+            self.pass(turn, key, direction, &mut item);
+        } else {
+            self.drop_item(&mut item);
+        }
         Ok(())
     }
 
     /// The call known to a session under `id`, and the direction in which it sends on it.
-    fn sends_on(&self, session: SessionKey, id: CallId) -> (Option<CallKey>, Direction) {
-        match id.is_delivered() {
-            true => (self.delivered_key(session, id), Direction::Response),
-            false => (self.sessions.made_key(session, id), Direction::Request),
+    fn sends_on(&mut self, session: SessionKey, id: CallId) -> Option<(CallKey, Direction, &mut Call)> {
+        if id.is_delivered() {
+            let key = self.sessions.delivered_as(self.shards.own(), session, id)?;
+            let call = self.calls.find_mut(key).filter(|call| call.handler() == Some(session))?;
+            return Some((key, Direction::Response, call));
         }
+        let key = self.sessions.made_key(session, id)?;
+        Some((key, Direction::Request, self.calls.find_mut(key)?))
     }
 
     fn submit_half_close(
@@ -226,7 +225,7 @@ impl Engine {
         let body = finish.payload.map(|payload| Body::Lent { session, payload });
         let metadata = Cow::Owned(metadata);
         let mut item = Item::Finish { code: finish.code, execution: Execution::Executed, body, metadata };
-        let Some(key) = self.delivered_key(session, finish.call) else {
+        let Some((key, call)) = self.delivered_to(session, finish.call) else {
             self.drop_item(&mut item);
             if finish.cpu_ns > 0 {
                 let key = delivered_by(self.shards.own(), finish.call);
@@ -234,19 +233,19 @@ impl Engine {
             }
             return Ok(());
         };
-        let mut has_place = false;
-        let subtree = subtree(&self.calls, key).max(finish.subtree.saturating_add(1));
+        let subtree = subtree(&self.calls, call).max(finish.subtree.saturating_add(1));
         if let Some(call) = self.calls.find_mut(key) {
-            has_place = call.place.is_some();
             call.server_measured = true;
             call.server_stamps.a10 = finish.taken;
             call.server_stamps.a11 = finish.published;
             call.server_stamps.d12 = turn.now;
             call.server_stamps.cpu_ns = finish.cpu_ns;
             call.server_stamps.subtree = subtree;
-        }
-        if has_place {
-            self.leave_worker(turn.now, key);
+            if let Some(place) = call.place.take() {
+                self.workers.give_back(place, key);
+                let waited_ns = call.receive_wait_ns;
+                self.workers.note(turn.now, place, call.method, &call.server_stamps, waited_ns);
+            }
         }
         self.pass(turn, key, Direction::Response, &mut item);
         Ok(())
@@ -279,7 +278,7 @@ impl Engine {
             }
         }
         let (key, direction) = match id.is_delivered() {
-            true => (self.delivered_key(session, id), Direction::Request),
+            true => (self.delivered_to(session, id).map(|(key, _)| key), Direction::Request),
             false => (self.sessions.made_key(session, id), Direction::Response),
         };
         if let Some(key) = key {
@@ -307,9 +306,8 @@ impl Engine {
 
     /// Passes an item of an open call on, in the direction its sender sends.
     fn submit_item(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, item: &mut Item<'_>) {
-        let (key, direction) = self.sends_on(session, id);
-        match key.filter(|key| self.calls.find(*key).is_some_and(|call| call.outcome.is_none())) {
-            Some(key) => self.pass(turn, key, direction, item),
+        match self.sends_on(session, id).filter(|(_, _, call)| call.outcome.is_none()) {
+            Some((key, direction, _)) => self.pass(turn, key, direction, item),
             None => self.drop_item(item),
         }
     }
@@ -356,14 +354,14 @@ impl Engine {
     }
 
     /// The call delivered to `session` under `id`, if it still is.
-    pub(crate) fn delivered_key(&self, session: SessionKey, id: CallId) -> Option<CallKey> {
-        self.sessions.delivered_key(&self.calls, self.shards.own(), session, id)
+    pub(crate) fn delivered_to(&self, session: SessionKey, id: CallId) -> Option<(CallKey, &Call)> {
+        self.sessions.delivered_to(&self.calls, self.shards.own(), session, id)
     }
 
     /// The id by which its handler knows a call.
     pub(crate) fn delivered_id(&self, key: CallKey) -> CallId {
-        let known = self.calls.find(key).and_then(|call| call.known_as);
-        known.unwrap_or_else(|| delivered_id(self.shards.own(), key))
+        let (call, own) = (self.calls.find(key), self.shards.own());
+        call.map_or_else(|| delivered_id(own, key), |call| call.delivered_id(own, key))
     }
 
     /// The application is through with a message: its sender may send as much again.
