@@ -111,7 +111,6 @@ mod r2p2_end;
 mod r2p2_peer;
 mod r2p2_remote;
 mod reach;
-mod receive_room;
 mod records;
 mod registry;
 mod remote;

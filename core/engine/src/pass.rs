@@ -7,7 +7,6 @@ use crate::engine::{Engine, Turn};
 use crate::gather::{gather, is_whole, split};
 use crate::held::HeldFull;
 use crate::limits::{ANSWERS, ARRIVING, CROSSING};
-use crate::receive_room::park;
 use crate::sampled::{sample_answer, sample_request};
 use crate::source::source_of;
 use crate::{CallKey, PeerKey, SessionKey};
@@ -293,13 +292,13 @@ impl Engine {
     fn line_up(&mut self, key: CallKey, direction: Direction, blocker: Blocker) {
         match blocker {
             Blocker::Session(session) => {
-                park(self, key, direction, session, |session| &mut session.parked.room);
+                self.park(key, direction, session, |session| &mut session.parked.room);
             }
             Blocker::Opening(session) => {
-                park(self, key, direction, session, |session| &mut session.parked.openings);
+                self.park(key, direction, session, |session| &mut session.parked.openings);
             }
             Blocker::Streams(session) => {
-                park(self, key, direction, session, |session| &mut session.parked_streams);
+                self.park(key, direction, session, |session| &mut session.parked_streams);
             }
             Blocker::Peer(peer) => {
                 if let Some(peer) = self.peers.find_mut(peer) {

@@ -12,7 +12,9 @@ use crate::engine::{Engine, Turn};
 use crate::host_numbers::NUMBERS_AT_ONCE;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::served_later::settle_unserved;
-use crate::sessions::PartedSession;
+use crate::session::Session;
+use crate::sessions::{LinesOf, PartedSession};
+use crate::source::source_of;
 use crate::target::Target;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::HashSet;
@@ -20,6 +22,10 @@ use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_policy::{Chain, Modules, PolicyError};
 use trunkline_telemetry::{MethodIndex, PeerIndex};
+
+/// So many sources whose first has to go on waiting are looked at when room is made, and others when it is made again:
+/// as long as the heap is full, somebody holds it and releases it.
+const SOURCES_LOOKED_MAX: usize = 64;
 
 /// Methods whose announcers are told at once when it has changed who serves them.
 const ANSWERED_AT_ONCE: usize = 8;
@@ -119,6 +125,40 @@ impl Engine {
                 engine.start(turn, key, queued.target, opening);
             });
         }
+    }
+
+    /// A call waits for a session's receive heap, in the line of its source.
+    pub(crate) fn park(&mut self, key: CallKey, direction: Direction, session: SessionKey, lines: LinesOf) {
+        let source = source_of(self, key);
+        self.sessions.park(session, lines, source, (key, direction));
+    }
+
+    /// Room was made in a session's receive heap: those who wait for it go on, streams last. Mostly nobody does.
+    #[inline]
+    pub(crate) fn unpark(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
+        if self.sessions.find(session).is_some_and(Session::has_parked) {
+            self.unpark_some(turn, session);
+        }
+    }
+
+    #[cold]
+    fn unpark_some(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
+        if self.serve_parked(turn, session, |session| &mut session.parked.room) {
+            self.serve_parked(turn, session, |session| &mut session.parked.openings);
+            self.serve_parked(turn, session, |session| &mut session.parked_streams);
+        }
+    }
+
+    /// Serves each source until its first has to go on waiting. Whether nobody does.
+    fn serve_parked(&mut self, turn: &mut Turn<'_>, session: SessionKey, lines: LinesOf) -> bool {
+        let mut looked = 0;
+        while looked < SOURCES_LOOKED_MAX
+            && let Some(first) = self.sessions.unpark_next(session, lines)
+        {
+            self.unblock(turn, first.0, first.1);
+            looked += usize::from(self.sessions.waits_again(session, lines, first));
+        }
+        self.sessions.end_round(session, lines)
     }
 
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.

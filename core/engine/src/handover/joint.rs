@@ -15,7 +15,6 @@ use crate::engine::{Engine, Turn};
 use crate::grpc::GrpcLeft;
 use crate::handover::awaited::WAIT_NS;
 use crate::r2p2::R2p2;
-use crate::receive_room::unpark;
 use crate::registry::BoundSchema;
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
 use std::collections::{BTreeMap, HashSet};
@@ -282,7 +281,7 @@ impl Engine {
             self.look_at_assemblies_in_time(turn.now, key);
         }
         for key in sessions {
-            unpark(self, turn, key);
+            self.unpark(turn, key);
         }
         for key in self.remotes.keys() {
             self.serve_line(turn, key);

@@ -9,7 +9,6 @@ use crate::engine::{Engine, Turn};
 use crate::gateway_client::CallRights;
 use crate::limits::{MESSAGE_BYTES, STALLED};
 use crate::peer::Offered;
-use crate::receive_room::place_for;
 use crate::registry::{Called, service_of};
 use crate::remote::LaneIndex;
 use crate::served_later::unserved_here;
@@ -512,7 +511,7 @@ impl Engine {
             }
             _ => {}
         }
-        let place = place_for(self, turn, way, encoding, total, &shape);
+        let place = self.place_for(turn, way, encoding, total, &shape);
         let counted = place.usual_bytes(turn.heaps);
         let assembly = Assembly::new(key, direction, encoding, total, place, shape);
         let bytes_max = self.limits.assembling_bytes_per_peer;

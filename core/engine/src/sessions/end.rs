@@ -8,7 +8,6 @@ use crate::ends::{
     Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
 };
 use crate::engine::{Engine, Turn};
-use crate::receive_room::{opening_holds, opening_may_have};
 use crate::records::await_handler;
 use crate::session::credit;
 use trunkline_call::entry::{Completion, Finish};
@@ -28,14 +27,13 @@ impl SessionHandler<'_> {
         (metadata, message): (&[u8], &Body<'_>),
     ) -> Result<(), Refusal> {
         let (to, way) = (self.session, ItemWay { key, direction: Direction::Request });
-        let told = opening_may_have(engine, turn, key, to, message.len())
-            .ok_or(Refusal::Blocked(Blocker::Opening(to)))?;
+        let told = engine.part_of_opening(turn, key, to, message.len())?;
         let Some(placed) = place_metadata(turn, to, &words(engine, key, to, self.types, metadata)) else {
             return Err(Refusal::Blocked(Blocker::Session(to)));
         };
         let payload = engine.place_message(turn, way, to, &self.types.input, message, (placed, false))?;
         if let Some(source) = told {
-            opening_holds(engine, key, to, source, [payload.block().len, placed.len]);
+            engine.sessions.opening_holds(key, to, source, [payload.block().len, placed.len]);
         }
         let completion = engine.delivered_call(turn.now, key, route, Some(payload), placed, true);
         engine.sessions.complete(to, completion);

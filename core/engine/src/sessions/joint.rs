@@ -3,7 +3,11 @@
 //!
 //! [`SessionEnds`]: super::SessionEnds
 
-use super::placing::{PlacedItem, awaits_room, note_passed, place_metadata, publish, unplaced};
+use super::placing::{
+    PlacedItem, awaits_room, blocker_of_stream, note_passed, place_metadata, publish, unplaced,
+};
+use super::room::bytes_to_place;
+use crate::assembly::{AssemblyPlace, Shape};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::callers::words;
 use crate::convert::place;
@@ -11,15 +15,16 @@ use crate::ends::{Blocker, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::nested::{nest, subtree};
 use crate::operator::introduced;
-use crate::receive_room::{awaits_share, opening_holds, opening_is_released, part_of_opening, unpark};
 use crate::records::{lately, note_late_handler};
 use crate::registry::{Form, MethodTypes};
 use crate::session::{Route, delivered_by, delivered_id};
+use crate::source::source_of;
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Execution, Instant, Metadata, RouteIndex};
+use trunkline_call::{CallId, Encoding, Execution, Instant, Metadata, RouteIndex};
 
 /// Refused calls that wait for their release, where a session may have fewer calls than this.
 const REFUSED_MIN: usize = 64;
@@ -283,7 +288,7 @@ impl Engine {
         };
         if let Some(key) = key {
             if direction == Direction::Request {
-                opening_is_released(self, key, session, [block.len, metadata.len]);
+                self.sessions.opening_is_released(key, session, [block.len, metadata.len]);
             }
             if block.len != 0 {
                 self.released(turn, key, direction, block.len);
@@ -292,7 +297,7 @@ impl Engine {
                 self.conclude(turn.now, key, a18);
             }
         }
-        unpark(self, turn, session);
+        self.unpark(turn, session);
         Ok(())
     }
 
@@ -397,21 +402,22 @@ impl Engine {
         item: &mut Item<'_>,
     ) -> Result<PlacedItem, Refusal> {
         let told = match &*item {
-            Item::Open { body, .. } => {
-                part_of_opening(self, turn, key, to, body.as_ref()).map_err(Refusal::Blocked)?
-            }
-            Item::Message { body, .. } => match awaits_share(self, turn, key, to, direction, body) {
-                Some(blocker) => return Err(Refusal::Blocked(blocker)),
-                None => None,
-            },
-            Item::Headers { .. } | Item::HalfClose | Item::Finish { .. } => None,
+            Item::Open { body, .. } => self.part_of_opening(turn, key, to, bytes_to_place(body.as_ref()))?,
+            _ => None,
         };
-        // The message of an end was thrown away with what waited before it, and that of another is not waited for.
-        if item.body().is_some()
+        if let Some(body) = item.body()
             && let Some(call) = self.calls.find_mut(key)
-            && awaits_room(turn.heaps, to, call.half(direction))
         {
-            return Err(Refusal::Blocked(Blocker::Session(to)));
+            let half = call.half(direction);
+            if matches!(item, Item::Message { .. })
+                && let Some(wait) = self.sessions.share_awaited(turn.heaps, to, half, body)
+            {
+                return Err(Refusal::Blocked(blocker_of_stream(wait, to)));
+            }
+            // The message of an end was thrown away with what waited before it, and that of another is not waited for.
+            if awaits_room(turn.heaps, to, half) {
+                return Err(Refusal::Blocked(Blocker::Session(to)));
+            }
         }
         // Before the message, which may be long to convert: that is not to have been in vain.
         let (metadata, is_end) = match &*item {
@@ -435,7 +441,7 @@ impl Engine {
         };
         if let Some(source) = told {
             let bytes = payload.map_or(0, |payload| payload.block().len);
-            opening_holds(self, key, to, source, [bytes, metadata.len]);
+            self.sessions.opening_holds(key, to, source, [bytes, metadata.len]);
         }
         match item.body() {
             // Nearly always.
@@ -445,6 +451,36 @@ impl Engine {
             None => {}
         }
         Ok(PlacedItem { payload, metadata })
+    }
+
+    /// Whether an opening may have so many bytes of a receive heap: its source, if they are to be counted.
+    ///
+    /// # Errors
+    /// It has to wait for others of its source.
+    #[inline]
+    pub(super) fn part_of_opening(
+        &self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        bytes: u32,
+    ) -> Result<Option<Arc<str>>, Refusal> {
+        let part = self.sessions.opening_may_have(turn.heaps, to, bytes, || source_of(self, key));
+        part.ok_or(Refusal::Blocked(Blocker::Opening(to)))
+    }
+
+    /// Where a message goes that is arriving: into the receive heap of a session, or into memory of the daemon's own.
+    pub(crate) fn place_for(
+        &self,
+        turn: &mut Turn<'_>,
+        ItemWay { key, direction }: ItemWay,
+        encoding: Encoding,
+        total: u32,
+        shape: &Shape,
+    ) -> AssemblyPlace {
+        let Some(call) = self.calls.find(key) else { return AssemblyPlace::Private(Vec::new()) };
+        let (on, message) = ((call, direction), (encoding, total));
+        self.sessions.place_for(turn.heaps, on, message, shape, || source_of(self, key))
     }
 
     /// Moves the message of an item into the session's receive heap, whose metadata lies there; `is_end`: nothing comes

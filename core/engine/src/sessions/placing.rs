@@ -7,6 +7,7 @@ use crate::ends::{Blocker, Refusal};
 use crate::engine::Turn;
 use crate::half::Half;
 use crate::heaps::Heaps;
+use crate::shares::Wait;
 use trunkline_call::entry::{Payload, Span};
 
 /// Where the bytes of an item lie in the destination's receive heap.
@@ -69,6 +70,14 @@ pub(super) fn awaits_room(heaps: &mut dyn Heaps, to: SessionKey, half: &mut Half
     }
     half.room_wanted = 0;
     false
+}
+
+/// What a message of a stream waits for before it may go into the receive heap of `to`.
+pub(super) fn blocker_of_stream(wait: Wait, to: SessionKey) -> Blocker {
+    match wait {
+        Wait::Streams => Blocker::Streams(to),
+        Wait::Share => Blocker::Share,
+    }
 }
 
 /// Why a message has no place in a session's receive heap; for how much room it waits is noted.
