@@ -5,13 +5,15 @@
 //! answer says when it has it; a call that was cancelled, whose caller died or whose deadline passed ends here and now,
 //! with the stamps it has.
 
-use crate::call::{Call, ClientEnd, Direction};
+use crate::call::{Call, Calls, ClientEnd, Direction};
 use crate::ended::EndedCall;
 use crate::engine::Engine;
+use crate::plant::Plant;
 use crate::r2p2::Named;
+use crate::registry::Registry;
 use crate::{CallKey, SessionKey};
 use trunkline_call::{ClientStamps, Code, Instant, Pattern, ServerStamps, TraceParent};
-use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, UnaryCall, tax_stage};
+use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, Telemetry, UnaryCall, tax_stage};
 
 /// An application can have waited for so long before its call was there: for a daemon, or for room.
 const BEFORE_NS_MAX: u64 = 600_000_000_000;
@@ -26,84 +28,63 @@ pub(crate) fn lately(said: Instant, now: Instant) -> Instant {
 // LIFE: 22
 /// A call made here is over, from the first stamp to the last.
 pub(crate) fn record_made(engine: &mut Engine, key: CallKey, now: Instant) {
-    let Some(call) = engine.calls.find(key) else { return };
-    let code = call.outcome.unwrap_or(Code::Unknown);
-    let (peer, stamps) = (call.peer_index, &call.client_stamps);
-    let took_ns = stamps.a18.min(now).0.wrapping_sub(stamps.a0.0);
-    if passes_over(engine, key, now, (Side::Made, peer, code), took_ns) {
-        return;
-    }
-    let Some(call) = engine.calls.find(key) else { return };
-    let record = record_of(engine, call, Side::Made, call.peer_index, code);
-    let is_attempt = call.attempt_began != Instant::default();
-    let traced =
-        traced(call).map(|ids| CallTrace { attempt: if is_attempt { 0 } else { ids.attempt }, ..ids });
-    enter(engine, now, &record, traced);
-    if is_attempt {
-        record_attempt(engine, key, code, now);
+    let Engine { calls, telemetry, registry, plant, .. } = engine;
+    if let Some(call) = calls.find(key) {
+        Recorder { telemetry, registry, plant }.made(now, call);
     }
 }
 
 /// A call from another host was answered, by its handler or by this daemon.
 pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
     engine.end_policies(now, key, code);
-    let Some(call) = engine.calls.find_mut(key) else { return };
+    let Engine { calls, telemetry, registry, plant, peers, grpc, r2p2, .. } = engine;
+    let Some(call) = calls.find_mut(key) else { return };
     if call.is_forwarded() {
         // Made here for somebody who keeps no time: it ends where it leaves.
         call.outcome = Some(code);
         (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
-        return record_made(engine, key, now);
+        return Recorder { telemetry, registry, plant }.made(now, call);
     }
     close(&mut call.server_stamps, now);
-    let peer = match call.client.clone() {
-        ClientEnd::Peer { peer, .. } => engine.peers.find(peer).map(|peer| peer.telemetry),
-        ClientEnd::Grpc { peer, .. } => engine.grpc.find(peer).map(|peer| peer.telemetry),
-        ClientEnd::R2p2 { request } => Some(engine.r2p2_number(Named::Client(*request.client().ip()))),
+    let peer = match &call.client {
+        ClientEnd::Peer { peer, .. } => peers.find(*peer).map(|peer| peer.telemetry),
+        ClientEnd::Grpc { peer, .. } => grpc.find(*peer).map(|peer| peer.telemetry),
+        ClientEnd::R2p2 { request } => {
+            let host = Named::Client(*request.client().ip());
+            Some(r2p2.number(host, |name| telemetry.peer(name, false)))
+        }
         ClientEnd::Session { .. }
         | ClientEnd::Attempt { .. }
         | ClientEnd::Mirror { .. }
         | ClientEnd::Shard { .. } => return,
     };
-    let peer = peer.unwrap_or(PeerIndex::OTHER);
-    let Some(call) = engine.calls.find(key) else { return };
-    let took_ns = call.server_stamps.k14.0.wrapping_sub(call.server_stamps.k7.0);
-    if passes_over(engine, key, now, (Side::Served, peer, code), took_ns) {
-        return;
-    }
-    let Some(call) = engine.calls.find(key) else { return };
-    let record = record_of(engine, call, Side::Served, peer, code);
-    let traced = traced(call);
-    enter(engine, now, &record, traced);
+    Recorder { telemetry, registry, plant }.served(now, call, peer.unwrap_or(PeerIndex::OTHER), code);
 }
 
 /// An attempt is over: it failed, another was faster, or its answer is the call's.
 pub(crate) fn record_attempt(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
-    let Some(call) = engine.calls.find(key) else { return };
-    let mut record = record_of(engine, call, Side::Attempt, call.peer_index, code);
-    let (began, waited_ns, traced) = (call.attempt_began, call.attempt_waited_ns, traced(call));
-    let stamps = &mut record.client;
-    // What the call did before is not this attempt's.
-    (stamps.a0, stamps.a1, stamps.d2) = (began, began, began);
-    stamps.wait_ns = stamps.wait_ns.saturating_sub(waited_ns);
-    end_at(stamps, now);
-    enter(engine, now, &record, traced);
+    let Engine { calls, telemetry, registry, plant, .. } = engine;
+    if let Some(call) = calls.find(key) {
+        Recorder { telemetry, registry, plant }.attempt(now, call, code);
+    }
 }
 
 /// Nobody takes the end of a call: it was cancelled, its caller is gone, or another attempt was faster.
 pub(crate) fn record_abandoned(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
-    let Some(call) = engine.calls.find_mut(key) else { return };
+    let Engine { calls, telemetry, registry, plant, .. } = engine;
+    let Some(call) = calls.find(key) else { return };
     match call.client {
         ClientEnd::Session { .. } => {
-            if call.outcome.is_none() {
+            let first = call.outcome.is_none().then(|| stamps_of_attempt(calls, call));
+            let Some(call) = calls.find_mut(key) else { return };
+            if let Some(first) = first {
                 call.outcome = Some(code);
-                take_stamps_of_attempt(engine, key);
-                if let Some(call) = engine.calls.find_mut(key) {
-                    end_at(&mut call.client_stamps, now);
-                }
+                take_stamps(call, first);
+                end_at(&mut call.client_stamps, now);
             }
-            record_made(engine, key, now);
+            Recorder { telemetry, registry, plant }.made(now, call);
         }
-        ClientEnd::Attempt { .. } => record_attempt(engine, key, code, now),
+        ClientEnd::Attempt { .. } => Recorder { telemetry, registry, plant }.attempt(now, call, code),
         ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => {
             take_stamps_of_attempt(engine, key);
             record_served(engine, key, code, now);
@@ -115,13 +96,24 @@ pub(crate) fn record_abandoned(engine: &mut Engine, key: CallKey, code: Code, no
 
 /// A call ends while its attempts are under way: it was as far as the first of them.
 pub(crate) fn take_stamps_of_attempt(engine: &mut Engine, key: CallKey) {
-    let attempts = engine.calls.find(key).and_then(|call| call.attempts.as_ref());
-    let Some(first) = attempts.and_then(|attempts| attempts.live.first().copied()) else { return };
-    let Some(first) = engine.calls.find(first) else { return };
-    let (stamps, peer) = (first.client_stamps, first.peer_index);
-    if let Some(call) = engine.calls.find_mut(key) {
-        call.client_stamps = stamps;
-        call.peer_index = peer;
+    let Some(call) = engine.calls.find(key) else { return };
+    let first = stamps_of_attempt(&engine.calls, call);
+    if first.is_some()
+        && let Some(call) = engine.calls.find_mut(key)
+    {
+        take_stamps(call, first);
+    }
+}
+
+/// How far the first of a call's attempts is, and where.
+fn stamps_of_attempt(calls: &Calls, call: &Call) -> Option<(ClientStamps, PeerIndex)> {
+    let first = calls.find(*call.attempts.as_ref()?.live.first()?)?;
+    Some((first.client_stamps, first.peer_index))
+}
+
+fn take_stamps(call: &mut Call, first: Option<(ClientStamps, PeerIndex)>) {
+    if let Some(first) = first {
+        (call.client_stamps, call.peer_index) = first;
     }
 }
 
@@ -157,18 +149,89 @@ pub(crate) fn note_late_handler(engine: &mut Engine, key: CallKey, session: Sess
     }
 }
 
-fn record_of(engine: &Engine, call: &Call, side: Side, peer: PeerIndex, code: Code) -> Record {
-    let is_told = side == Side::Served || call.server_measured;
-    Record {
-        side,
-        method: engine.registry.number(call.method),
-        peer,
-        code,
-        request_bytes: call.request.bytes,
-        response_bytes: call.response.bytes,
-        client: call.client_stamps,
-        server: is_told.then_some(call.server_stamps),
-        is_stream: is_stream(call),
+/// The books, lent for the record of a call.
+struct Recorder<'e> {
+    telemetry: &'e mut Telemetry,
+    registry: &'e Registry,
+    plant: &'e Plant,
+}
+
+impl Recorder<'_> {
+    fn made(&mut self, now: Instant, call: &Call) {
+        let code = call.outcome.unwrap_or(Code::Unknown);
+        let (peer, stamps) = (call.peer_index, &call.client_stamps);
+        let took_ns = stamps.a18.min(now).0.wrapping_sub(stamps.a0.0);
+        if self.passes_over(now, call, (Side::Made, peer, code), took_ns) {
+            return;
+        }
+        let record = self.record_of(call, Side::Made, peer, code);
+        let is_attempt = call.attempt_began != Instant::default();
+        let traced =
+            traced(call).map(|ids| CallTrace { attempt: if is_attempt { 0 } else { ids.attempt }, ..ids });
+        self.enter(now, &record, traced);
+        if is_attempt {
+            self.attempt(now, call, code);
+        }
+    }
+
+    fn served(&mut self, now: Instant, call: &Call, peer: PeerIndex, code: Code) {
+        let took_ns = call.server_stamps.k14.0.wrapping_sub(call.server_stamps.k7.0);
+        if !self.passes_over(now, call, (Side::Served, peer, code), took_ns) {
+            let record = self.record_of(call, Side::Served, peer, code);
+            self.enter(now, &record, traced(call));
+        }
+    }
+
+    fn attempt(&mut self, now: Instant, call: &Call, code: Code) {
+        let mut record = self.record_of(call, Side::Attempt, call.peer_index, code);
+        let (began, stamps) = (call.attempt_began, &mut record.client);
+        // What the call did before is not this attempt's.
+        (stamps.a0, stamps.a1, stamps.d2) = (began, began, began);
+        stamps.wait_ns = stamps.wait_ns.saturating_sub(call.attempt_waited_ns);
+        end_at(stamps, now);
+        self.enter(now, &record, traced(call));
+    }
+
+    fn record_of(&self, call: &Call, side: Side, peer: PeerIndex, code: Code) -> Record {
+        let is_told = side == Side::Served || call.server_measured;
+        Record {
+            side,
+            method: self.registry.number(call.method),
+            peer,
+            code,
+            request_bytes: call.request.bytes,
+            response_bytes: call.response.bytes,
+            client: call.client_stamps,
+            server: is_told.then_some(call.server_stamps),
+            is_stream: is_stream(call),
+        }
+    }
+
+    /// Whether a call needs no record of its own: nothing is recorded, or another stands for it.
+    #[inline]
+    fn passes_over(
+        &mut self,
+        now: Instant,
+        call: &Call,
+        (side, peer, code): (Side, PeerIndex, Code),
+        total_ns: u64,
+    ) -> bool {
+        if !is_plain(call, code) {
+            return false;
+        }
+        let (method, bytes) = (self.registry.number(call.method), [call.request.bytes, call.response.bytes]);
+        let _telemetry = tax_stage(TaxStage::Telemetry);
+        let call = UnaryCall { side, method, peer, total_ns, bytes };
+        self.plant.unrecorded || self.telemetry.passes_over(now, &call)
+    }
+
+    fn enter(&mut self, now: Instant, record: &Record, traced: Option<CallTrace>) {
+        let _telemetry = tax_stage(TaxStage::Telemetry);
+        match traced {
+            _ if self.plant.unrecorded => {}
+            None => self.telemetry.record(now, record),
+            Some(ids) => self.telemetry.record_traced(now, record, ids),
+        }
     }
 }
 
@@ -186,31 +249,6 @@ fn is_plain(call: &Call, code: Code) -> bool {
     let is_traced =
         call.spans.is_some() || call.trace.as_ref().is_some_and(|trace| trace.sampled().is_some());
     code == Code::Ok && !is_attempt && !is_traced && !is_stream(call)
-}
-
-/// Whether a call needs no record of its own: nothing is recorded, or another stands for it.
-#[inline]
-fn passes_over(
-    engine: &mut Engine,
-    key: CallKey,
-    now: Instant,
-    (side, peer, code): (Side, PeerIndex, Code),
-    total_ns: u64,
-) -> bool {
-    let Some(call) = engine.calls.find(key).filter(|call| is_plain(call, code)) else { return false };
-    let (method, bytes) = (engine.registry.number(call.method), [call.request.bytes, call.response.bytes]);
-    let _telemetry = tax_stage(TaxStage::Telemetry);
-    let call = UnaryCall { side, method, peer, total_ns, bytes };
-    engine.plant.unrecorded || engine.telemetry.passes_over(now, &call)
-}
-
-fn enter(engine: &mut Engine, now: Instant, record: &Record, traced: Option<CallTrace>) {
-    let _telemetry = tax_stage(TaxStage::Telemetry);
-    match traced {
-        _ if engine.plant.unrecorded => {}
-        None => engine.telemetry.record(now, record),
-        Some(ids) => engine.telemetry.record_traced(now, record, ids),
-    }
 }
 
 /// The spans of a call; without any, where it belongs if its trace is sampled.

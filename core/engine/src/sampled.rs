@@ -153,7 +153,7 @@ fn message_of(
 fn form_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Form> {
     let call = engine.calls.find(key)?;
     let sent = match direction {
-        Direction::Request => engine.calls.find(key).and_then(|call| engine.gateway.request_form(call)),
+        Direction::Request => engine.gateway.request_form(call),
         Direction::Response => call.sender_types(direction).map(|types| types.of(direction).clone()),
     };
     let got = || call.receiver_types(direction).map(|types| types.of(direction).clone());
