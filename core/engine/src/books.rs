@@ -51,22 +51,22 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     if waiting < engine.unserved.len() {
         return Err(format!("{} calls wait for services, {waiting} know it", engine.unserved.len()));
     }
-    let made = engine.r2p2.made.values().map(|made| made.bytes);
-    agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
+    let (made_bytes, made) = engine.r2p2.made();
+    agree("R2P2 request bytes", made_bytes, made.map(|(_, bytes)| bytes).sum())?;
     audit_shards(engine)?;
     let (grpc, native) = (engine.grpc.iter(), engine.peers.iter());
     let holdings = grpc.map(|(_, peer)| &peer.holding).chain(native.map(|(_, peer)| &peer.holding));
     let holdings = holdings.chain(engine.sessions.iter().map(|(_, session)| &session.holding));
     let booked = holdings.map(Holding::booked_bytes).sum::<u64>();
     agree("bytes booked for sources", engine.held.booked().0 as usize, booked as usize)?;
-    let ended = engine.r2p2.made.keys().find(|call| engine.calls.find(**call).is_none());
+    let ended = engine.r2p2.made().1.map(|(call, _)| call).find(|call| engine.calls.find(*call).is_none());
     ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
 }
 
 fn audit_shards(engine: &Engine) -> Result<(), String> {
     let parked = halves(engine).filter(|(_, call, direction, _)| call.crosses(*direction));
     let parked = parked.flat_map(|(_, _, _, half)| {
-        let is_here = |bytes: &usize| half.large_of.is_none() || !engine.is_large(*bytes);
+        let is_here = |bytes: &usize| half.large_of.is_none() || !engine.limits.is_large(*bytes);
         half.backlog.iter().map(Item::parked_bytes).filter(is_here)
     });
     agree("bytes waiting for another shard", engine.shards.parked_bytes(), parked.sum())?;
@@ -138,7 +138,7 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
     let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()).map(Item::parked_bytes);
     let waiting = halves(engine).filter(|(_, _, _, half)| half.large_of == Some(key));
     let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).map(Item::parked_bytes);
-    let waiting = waiting.filter(|bytes| engine.is_large(*bytes)).sum::<usize>();
+    let waiting = waiting.filter(|bytes| engine.limits.is_large(*bytes)).sum::<usize>();
     agree(
         &format!("peer {}: assembling bytes", peer.label),
         peer.assembling_bytes,
@@ -154,14 +154,14 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     let parked = halves(engine).filter(|(_, call, direction, _)| call.receiver(*direction) == Some(key));
     let parked = parked.flat_map(|(_, _, _, half)| {
         let large_elsewhere = half.large_of.is_some() || half.large_waits;
-        let of_session = move |bytes: &usize| !large_elsewhere || !engine.is_large(*bytes);
+        let of_session = move |bytes: &usize| !large_elsewhere || !engine.limits.is_large(*bytes);
         half.backlog.iter().map(Item::parked_bytes).filter(of_session)
     });
     agree(&of("parked bytes"), session.parked_bytes.used() as usize, parked.sum())?;
     let answers = halves(engine)
         .filter(|(_, call, direction, half)| call.receiver(*direction) == Some(key) && half.large_waits);
     let answers = answers.flat_map(|(_, _, _, half)| half.backlog.iter().map(Item::parked_bytes));
-    let answers = answers.filter(|bytes| engine.is_large(*bytes)).sum();
+    let answers = answers.filter(|bytes| engine.limits.is_large(*bytes)).sum();
     agree(&of("bytes of large answers"), session.answer_bytes, answers)?;
     let held = halves(engine).filter_map(|(_, _, _, half)| half.share.held());
     let held = held.filter(|(session, _)| *session == key).map(|(_, bytes)| bytes as usize);

@@ -1,7 +1,8 @@
 //! What sessions have bound, as policies are asked about it, and the plans that are put there.
 
 use crate::SessionKey;
-use crate::admission::{BoundMethods, BoundPlans, MethodHolder, MethodSubject};
+use crate::admission::{AdmissionControl, Applicant, BoundMethods, BoundPlans, MethodHolder, MethodSubject};
+use crate::call::{Call, ClientEnd};
 use crate::gateway::Gateway;
 use crate::registry::{MethodTypes, Registry};
 use crate::session::{Route, Session};
@@ -49,6 +50,48 @@ pub(crate) fn put_plans(sessions: &mut SessionEnds, registry: &mut Registry, pla
     for (server, plan) in registry.every_server_mut().zip(plans.served) {
         server.plan = plan;
     }
+}
+
+/// What applies to a call at the session that serves it.
+pub(crate) fn handler_plan(
+    admission: &mut AdmissionControl,
+    registry: &Registry,
+    sessions: &SessionEnds,
+    call: &Call,
+) -> Option<Arc<Plan>> {
+    let session = call.handler()?;
+    match registry.servers(call.method).iter().find(|server| server.session == session) {
+        // Its methods are known by their calls only.
+        Some(server) if server.types.whole_service => {
+            let path = call.path.as_deref().unwrap_or(registry.path(call.method));
+            let application = sessions.find(session).map_or("", |session| session.application());
+            let applicant = Applicant { side: Side::Server, application };
+            applicant.plan(admission.chain_mut(), &server.types, path).0
+        }
+        server => server.and_then(|server| server.plan.clone()),
+    }
+}
+
+/// What applies to a call that was handed over, at the session that makes it.
+pub(crate) fn maker_plan(
+    admission: &mut AdmissionControl,
+    registry: &Registry,
+    sessions: &SessionEnds,
+    call: &Call,
+) -> Option<Arc<Plan>> {
+    let (application, types) = match &call.client {
+        ClientEnd::Session { session, types, .. } => {
+            (sessions.find(*session).map_or("", |session| session.application()), types)
+        }
+        ClientEnd::Shard { types: Some(types), origin, .. } if call.has_moved() => {
+            (origin.application(), types)
+        }
+        // Who makes it through a gateway stays behind, and it ends.
+        _ => return None,
+    };
+    let path = call.path.as_deref().unwrap_or(registry.path(call.method));
+    let applicant = Applicant { side: Side::Client, application };
+    applicant.plan(admission.chain_mut(), types, path).0
 }
 
 fn place(route: &mut Route) -> Option<&mut Option<Arc<Plan>>> {

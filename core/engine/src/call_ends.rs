@@ -1,14 +1,167 @@
-//! A call as its ends see it: the types of its messages, and what a native connection says of it.
+//! A call as its ends and its items see it: the types of its messages, what a connection says of it, whether an item
+//! goes on and who pays for it while it waits, and what there is to give back in the end.
 
-use crate::call::{Call, ClientEnd, Direction, ServerEnd};
+use crate::admission::CallPolicies;
+use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::cluster::Placed;
 use crate::registry::{Form, MethodTypes};
-use crate::{PeerKey, SessionKey};
+use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::{Encoding, Instant, SERVER_TRAILER_BYTES, ServerStamps};
+use trunkline_call::{
+    Code, Deadline, Encoding, Instant, SERVER_TRAILER_BYTES, ServerStamps, TimerKey, WorkerChoice,
+};
+use trunkline_grpc::service_config::MethodConfig;
 use trunkline_native::{StreamId, Trailer};
+use trunkline_policy::Class;
 use trunkline_telemetry::PeerIndex;
 
+/// Who pays for an item that waits in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitCharge {
+    /// It is bounded where it comes from.
+    Nobody,
+    /// The session it leads to, of what waits for its receive heap.
+    Session(SessionKey),
+    /// The session it leads to, which does not read its large answers.
+    Answer(SessionKey),
+    /// The native connection it came from, which was let send a large message.
+    Native(PeerKey),
+    /// The gRPC connection it came from, with what it does not take of its window.
+    Grpc(GrpcKey),
+    /// What waits for other shards.
+    Crossing,
+}
+
+/// What becomes of an item that comes next in its direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ItemTurn {
+    /// It is handed over.
+    Now,
+    /// It waits behind others, or for what its policies wait for.
+    Later,
+    /// It waits until then.
+    At(Instant),
+    /// It is handed over unless calls of another class are about.
+    Paced(Class),
+}
+
+/// What a call that is over gives back.
+pub(crate) struct Remains {
+    pub policies: Option<Box<CallPolicies>>,
+    pub timer: Option<TimerKey>,
+    pub parent: Option<CallKey>,
+    /// Calls below it and itself.
+    pub subtree: u32,
+    pub client: ClientEnd,
+}
+
 impl Call {
+    /// What it gives back when it is over, and its server end is through with it.
+    pub fn take_remains(&mut self) -> Remains {
+        Remains {
+            policies: self.policies.take(),
+            timer: self.timer,
+            parent: self.parent,
+            subtree: self.server_stamps.subtree.max(1),
+            client: std::mem::replace(&mut self.client, ClientEnd::VACANT),
+        }
+    }
+
+    /// Calls its handler has made: they end with it.
+    pub fn take_children(&mut self) -> Vec<CallKey> {
+        std::mem::take(&mut self.children)
+    }
+
+    /// Whether its caller is on another host, or a client of the gateway.
+    pub fn is_for_elsewhere(&self) -> bool {
+        match &self.client {
+            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => true,
+            ClientEnd::Shard { origin, .. } => origin.is_elsewhere(),
+            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => false,
+        }
+    }
+
+    /// Whether an item that has come goes on. One that is held until some instant is so once; `planted` is another.
+    #[inline]
+    pub fn turn_of(&mut self, direction: Direction, planted: Option<Instant>) -> ItemTurn {
+        if !self.half_of(direction).backlog.is_empty() {
+            return ItemTurn::Later;
+        }
+        let Some(policies) = self.policies.as_deref_mut() else {
+            return planted.map_or(ItemTurn::Now, ItemTurn::At);
+        };
+        if policies.queued.is_some() {
+            return ItemTurn::Later;
+        }
+        let until = planted.max(policies.held_until.take());
+        let unless_held = || policies.class.map_or(ItemTurn::Now, ItemTurn::Paced);
+        until.map_or_else(unless_held, ItemTurn::At)
+    }
+
+    /// Who is to pay for an item that begins to wait. A large message was let in as such, against its connection: more
+    /// than one window of a stream fits nowhere else. A large request stays there. A large answer is its caller's from
+    /// now on, who does not read: others have answers from there, too.
+    pub fn charge_for(&self, direction: Direction, is_large: bool) -> WaitCharge {
+        match (self.native_sender(direction).filter(|_| is_large), self.receiver(direction)) {
+            (Some(_), Some(session)) if direction == Direction::Response => WaitCharge::Answer(session),
+            (Some(peer), _) => WaitCharge::Native(peer),
+            (None, Some(session)) => WaitCharge::Session(session),
+            (None, None) => self.charge_on_the_way(direction),
+        }
+    }
+
+    /// Who pays for an item that has waited.
+    pub fn charge_of(&self, direction: Direction, is_large: bool) -> WaitCharge {
+        let half = self.half_of(direction);
+        match (half.large_of.filter(|_| is_large), self.receiver(direction)) {
+            (Some(peer), _) => WaitCharge::Native(peer),
+            (None, Some(session)) if is_large && half.large_waits => WaitCharge::Answer(session),
+            (None, Some(session)) => WaitCharge::Session(session),
+            (None, None) => self.charge_on_the_way(direction),
+        }
+    }
+
+    /// The same between two connections, and between two shards.
+    fn charge_on_the_way(&self, direction: Direction) -> WaitCharge {
+        if self.crosses(direction) {
+            return WaitCharge::Crossing;
+        }
+        self.forwarded_from(direction).map_or(WaitCharge::Nobody, WaitCharge::Grpc)
+    }
+
+    /// It leaves the endpoint it was given, where it ended so: what the balancer is told. In vain, it is not for it
+    /// again.
+    pub fn leave_endpoint(&mut self, code: Option<Code>) -> Option<Placed> {
+        let placed = self.placed.take()?;
+        if code.is_some_and(|code| code != Code::Ok) {
+            self.tried.push(placed.endpoint);
+        }
+        Some(placed)
+    }
+
+    /// Which worker it wants: what the operator of this host says of calls that are served here (`served`), else of
+    /// those that are made here, else the call itself. What is wrong with its metadata is said at its admission.
+    pub fn choice_of_worker(&self, served: WorkerChoice, opening: &Item<'_>) -> WorkerChoice {
+        let made = self.policies.as_ref().map_or(WorkerChoice::default(), |policies| policies.choice());
+        let asked = match opening {
+            // It was asked for where it comes from.
+            _ if matches!(self.client, ClientEnd::Shard { .. }) => WorkerChoice::default(),
+            Item::Open { metadata, .. } => WorkerChoice::read(metadata).unwrap_or_default(),
+            _ => WorkerChoice::default(),
+        };
+        served.or(made).or(asked).or(self.choice)
+    }
+
+    /// What the service's users have said about calls such as this one, which is made here.
+    pub fn configure(&mut self, now: Instant, config: &MethodConfig) {
+        if let Some(timeout_ns) = config.timeout_ns {
+            self.deadline = self.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
+        }
+        self.waits_for_ready |= config.wait_for_ready.unwrap_or(false);
+        let longest = [config.request_bytes_max, config.response_bytes_max];
+        self.message_bytes_max = longest.map(|bytes| bytes.unwrap_or(u32::MAX));
+    }
+
     /// The types of the session that sends in this direction, or of a call that is forwarded.
     pub fn sender_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
         self.types_sent(direction).cloned()

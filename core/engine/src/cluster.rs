@@ -150,6 +150,12 @@ impl Clusters {
         self.table.find(key).map_or(&[], |cluster| &cluster.sources)
     }
 
+    /// Whether all of a cluster is reached over R2P2.
+    pub fn is_reached_by_r2p2(&self, remotes: &Remotes, key: ClusterKey) -> bool {
+        let sources = self.sources(key);
+        !sources.is_empty() && sources.iter().all(|source| remotes.r2p2_target(*source).is_some())
+    }
+
     /// Says where calls of a service go.
     pub fn set(
         &mut self,
@@ -265,8 +271,34 @@ impl Clusters {
         Some(self.table.find(placed.cluster)?.balancer.settings().circuit.pending_max)
     }
 
+    /// The endpoint a call has been given (`placed`), while that can be reached; else another, which it has from then
+    /// on.
+    pub fn place(
+        &mut self,
+        now: Instant,
+        remotes: &Remotes,
+        key: ClusterKey,
+        lane: LaneIndex,
+        metadata: &[u8],
+        (placed, tried): (&mut Option<Placed>, &[RemoteKey]),
+    ) -> ClusterChoice {
+        if let Some(before) = placed.take() {
+            let is_reachable = |key| remotes.find(key).is_some_and(|remote| remote.is_reachable(now, lane));
+            if before.cluster == key && is_reachable(before.endpoint) {
+                *placed = Some(before);
+                return ClusterChoice::To(before.endpoint);
+            }
+            self.finished(now, before, None, &[]);
+        }
+        let choice = self.choose(now, remotes, key, lane, metadata, tried);
+        if let ClusterChoice::To(endpoint) = choice {
+            *placed = Some(Placed { cluster: key, endpoint });
+        }
+        choice
+    }
+
     /// An endpoint for a call that opens with this metadata, and was in vain where it `tried`.
-    pub fn choose(
+    fn choose(
         &mut self,
         now: Instant,
         remotes: &Remotes,

@@ -6,7 +6,7 @@
 use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Remotes, Speaks};
 use crate::{GrpcKey, PeerKey, RemoteKey};
 use std::sync::Arc;
-use trunkline_call::Instant;
+use trunkline_call::{Fault, Instant};
 
 /// An endpoint's wish for other connections is heard again after so long.
 const REDIAL_NS: u64 = 100_000_000;
@@ -34,6 +34,33 @@ pub(crate) enum LaneLost {
 }
 
 impl Remotes {
+    /// Nobody is to be dialled there for a while. A call that is ready to wait does, if it may: it goes on when that
+    /// instant comes, for which nobody has set a timer yet.
+    ///
+    /// # Errors
+    /// What ends the call.
+    pub fn rest(
+        &mut self,
+        remote: RemoteKey,
+        ready: Option<Result<(), Fault>>,
+    ) -> Result<Option<Instant>, Fault> {
+        let Some(remote) = self.find_mut(remote) else {
+            return Err(Fault::NoRoute { what: "endpoint".into() });
+        };
+        let unreachable =
+            || Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() };
+        ready.unwrap_or_else(|| Err(unreachable()))?;
+        let is_awaited = std::mem::replace(&mut remote.wakes, true);
+        Ok((!is_awaited).then_some(remote.not_before))
+    }
+
+    /// It may be dialled again.
+    pub fn wake(&mut self, remote: RemoteKey) {
+        if let Some(remote) = self.find_mut(remote) {
+            remote.wakes = false;
+        }
+    }
+
     /// A native connection is up.
     pub fn handle_lane_open(&mut self, remote: RemoteKey, lane: LaneIndex, peer: PeerKey) -> LaneOpened {
         let Some(remote) = self.find_mut(remote) else { return LaneOpened::Unwanted };

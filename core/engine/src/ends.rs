@@ -149,6 +149,11 @@ pub(crate) struct DatagramTarget {
     pub remote: RemoteKey,
 }
 
+/// Nobody: the call is a copy, with so many message bytes.
+pub(crate) struct MirrorCaller {
+    pub bytes: u32,
+}
+
 /// A call of another shard.
 pub(crate) struct ShardCaller {
     pub shard: ShardIndex,
@@ -289,10 +294,7 @@ impl EndOfCall for ClientEnd {
                 true => engine.try_hand_over(turn, way, item),
                 false => Ok(()),
             },
-            Self::Mirror { .. } => {
-                engine.discard_answer(turn.now, way.key, item);
-                Ok(())
-            },
+            Self::Mirror { bytes, .. } => MirrorCaller { bytes: *bytes }.deliver(engine, turn, way, item),
         )
     }
 
@@ -310,7 +312,7 @@ impl EndOfCall for ClientEnd {
             self,
             end => end.release(engine, key),
             Self::Attempt { .. } => {},
-            Self::Mirror { bytes, .. } => engine.admission.forget_copy(*bytes),
+            Self::Mirror { bytes, .. } => MirrorCaller { bytes: *bytes }.release(engine, key),
         );
     }
 }
@@ -325,7 +327,7 @@ impl ClientSide for ClientEnd {
                     engine.finish_now(turn, key, finish);
                 }
             },
-            Self::Mirror { .. } => engine.discard_answer(turn.now, key, finish),
+            Self::Mirror { bytes, .. } => MirrorCaller { bytes: *bytes }.finish(engine, turn, key, finish),
         );
     }
 }

@@ -13,9 +13,11 @@
 //! What comes after an attempt, and what bounds those of all calls, `attempts/` says. A request that outgrows what may
 //! be kept of it commits to the attempt it has.
 
+use crate::admission::CallPolicies;
 use crate::attempt::{attempt_failed, attempt_of, execution_of_all, take_place};
-use crate::attempts::{AttemptEnd, AttemptsDue, CallAttempts, KeptItem, NextAttempt};
+use crate::attempts::{AttemptEnd, AttemptsDue, AttemptsTake, CallAttempts, KeptItem, NextAttempt};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call_ends::Remains;
 use crate::due::Due;
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, deliver_to_server};
 use crate::engine::{Engine, Turn};
@@ -23,7 +25,7 @@ use crate::limits::KEPT;
 use crate::nested::Nested;
 use crate::records::{record_abandoned, record_attempt, record_made, take_stamps_of_attempt};
 use crate::sampled::sample_answer;
-use crate::shard::ShardStage;
+use crate::shard::{ShardStage, return_kept};
 use crate::source::{CallSources, source_of};
 use crate::traced::{name_parent, span_of_attempt};
 use crate::{CallKey, SessionKey};
@@ -42,30 +44,20 @@ impl Engine {
         if let Fault::Limit { name, .. } = &fault {
             *self.limits_met.entry(name).or_default() += 1;
         }
+        let Some(call) = self.calls.find(key) else { return };
         let mut status = fault.status();
-        let handed_over = self.calls.find(key).is_some_and(|call| call.handed_over);
-        if handed_over && status.execution() == Execution::NotExecuted && !fault.knows_execution() {
+        if call.handed_over && status.execution() == Execution::NotExecuted && !fault.knows_execution() {
             // A limit that strikes in the middle of a stream: the handler has been at work for long.
             status = status.with_execution(Execution::Unknown);
         }
-        if self.is_for_elsewhere(key) {
-            status = self.said_here(&status);
-        }
-        self.end(turn, key, &status);
-    }
-
-    /// Whether a call's caller, or that of the call it is an attempt of, is on another host or a client of the gateway.
-    fn is_for_elsewhere(&self, key: CallKey) -> bool {
-        let is_elsewhere = |call: &Call| match &call.client {
-            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => true,
-            ClientEnd::Shard { origin, .. } => origin.is_elsewhere(),
-            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => false,
-        };
-        let call = self.calls.find(key).and_then(|call| match call.client {
+        let made_for = match call.client {
             ClientEnd::Attempt { call, .. } => self.calls.find(call),
             _ => Some(call),
-        });
-        call.is_some_and(is_elsewhere)
+        };
+        if made_for.is_some_and(Call::is_for_elsewhere) {
+            status = self.peers.said_here(&status);
+        }
+        self.end(turn, key, &status);
     }
 
     /// The connection a call was to go on is not there any more.
@@ -76,16 +68,12 @@ impl Engine {
         Fault::ConnectionLost { endpoint, executed: call.execution() }
     }
 
-    /// A status made here for a caller elsewhere: who reads it there is to know which host speaks.
-    pub(crate) fn said_here(&self, status: &Status) -> Status {
-        const NAME_CHARS_MAX: usize = 64;
-        let name = self.peers.node_name();
-        if name.is_empty() {
-            return status.clone();
+    /// How a call ended at the endpoint it was given, with the trailing metadata that came with it.
+    pub(crate) fn tell_balancer(&mut self, now: Instant, key: CallKey, code: Option<Code>, trailers: &[u8]) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        if let Some(placed) = call.leave_endpoint(code) {
+            self.clusters.finished(now, placed, code, trailers);
         }
-        let name: String = name.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect();
-        let message = format!("{} (node {name})", status.message());
-        Status::new(status.code(), message).with_execution(status.execution())
     }
 
     /// The caller does not want the call any more: nobody answers it, the server end is told, children end too.
@@ -98,7 +86,9 @@ impl Engine {
         self.tell_balancer(turn.now, key, None, &[]);
         record_abandoned(self, key, code, turn.now);
         self.stop_server(turn, key, code);
-        self.end_children(key, code);
+        if let Some(call) = self.calls.find_mut(key) {
+            self.nested.add(call.take_children(), code);
+        }
         self.end_policies(turn.now, key, code);
         self.forget(key);
     }
@@ -145,16 +135,18 @@ impl Engine {
 
     /// The same, in the form an outcome travels in.
     pub(crate) fn end_as(&mut self, turn: &mut Turn<'_>, key: CallKey, outcome: &Outcome<'_>) {
-        let Some(call) = self.calls.find(key) else { return };
-        if call.outcome.is_some() {
-            return;
-        }
+        let Self { calls, clusters, .. } = self;
+        let Some(call) = calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
         let (code, execution) = (outcome.code, outcome.execution);
-        self.tell_balancer(turn.now, key, Some(code), &[]);
+        if let Some(placed) = call.leave_endpoint(Some(code)) {
+            clusters.finished(turn.now, placed, Some(code), &[]);
+        }
         take_stamps_of_attempt(self, key);
         self.stop_server(turn, key, code);
-        self.end_children(key, code);
-        let Some(call) = self.calls.find_mut(key) else { return };
+        let Self { calls, nested, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return };
+        // Calls its handler made end with it: soon.
+        nested.add(call.take_children(), code);
         call.server_measured = false;
         call.response.ended = true;
         let metadata = Cow::Borrowed(&*outcome.metadata);
@@ -193,26 +185,21 @@ impl Engine {
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        if !call.is_at_worker() {
-            return std::mem::replace(&mut call.server, ServerEnd::Nobody).release(self, key);
+        let Self { calls, workers, unserved, shards, registry, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return };
+        if call.is_at_worker() {
+            return_kept(shards, registry, call);
+            if let Some(place) = call.place.take() {
+                workers.give_back(place, key);
+            }
+            if let Some(queued) = call.queued.take() {
+                workers.stop_waiting(&queued, key);
+                if queued.at.is_none() {
+                    unserved.leave(key);
+                }
+            }
         }
-        self.return_kept(key);
-        let Some(call) = self.calls.find_mut(key) else { return };
-        if let Some(place) = call.place.take() {
-            self.workers.give_back(place, key);
-        }
-        self.stop_waiting(key);
-        let Some(call) = self.calls.find_mut(key) else { return };
         std::mem::replace(&mut call.server, ServerEnd::Nobody).release(self, key);
-    }
-
-    /// Calls a handler made end with the call it handled: soon ([`Engine::end_nested`]).
-    fn end_children(&mut self, key: CallKey, code: Code) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        if !call.children.is_empty() {
-            self.nested.add(std::mem::take(&mut call.children), code);
-        }
     }
 
     /// Ends calls whose parent has ended, as many as one step may.
@@ -261,15 +248,17 @@ impl Engine {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let opens = matches!(item, Item::Open { .. });
-        if !self.can_keep(key, item.kept_bytes()) {
-            if opens {
-                return self.hand_over_once(turn, key, item);
+        let Self { calls, sessions, peers, grpc, attempts: control, .. } = self;
+        let sources = CallSources { calls, sessions, peers, grpc };
+        let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
+        match control.take(attempts, (item.kept_bytes(), opens), || sources.of(key)) {
+            AttemptsTake::Keep => {}
+            AttemptsTake::Once => return self.hand_over_once(turn, key, item),
+            AttemptsTake::Commit(winner) => {
+                self.commit_attempt(turn, key, winner, Some(item));
+                return Ok(());
             }
-            let attempts = self.calls.find(key).and_then(|call| call.attempts.as_deref());
-            let live = attempts.and_then(|attempts| attempts.live.first().copied());
-            let Some(winner) = live else { return Err(Refusal::Blocked(Blocker::Stream)) };
-            self.commit_attempt(turn, key, winner, Some(item));
-            return Ok(());
+            AttemptsTake::Wait => return Err(Refusal::Blocked(Blocker::Stream)),
         }
         let Some((kept, live)) = self.keep_item_of(turn, key, item) else { return Ok(()) };
         if opens {
@@ -280,14 +269,6 @@ impl Engine {
             self.pass_on(turn, attempt, Direction::Request, &mut kept.item(0));
         }
         Ok(())
-    }
-
-    /// Whether so many bytes of a call's request can be kept.
-    fn can_keep(&mut self, key: CallKey, bytes: usize) -> bool {
-        let Self { calls, sessions, peers, grpc, attempts: control, .. } = self;
-        let sources = CallSources { calls, sessions, peers, grpc };
-        let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
-        attempts.is_some_and(|attempts| control.has_room(attempts, bytes, || sources.of(key)))
     }
 
     /// There is no room to keep a request: it has one attempt, and that is the call.
@@ -479,9 +460,9 @@ impl Engine {
         winner: CallKey,
         next: Option<&mut Item<'_>>,
     ) {
-        let later = self.calls.find_mut(key).map(|call| std::mem::take(&mut call.request.backlog));
-        let later = later.unwrap_or_default();
-        later.iter().for_each(|item| self.unaccount(key, Direction::Request, item));
+        let (calls, mut payers) = self.payers();
+        let call = calls.find_mut(key);
+        let later = call.map(|call| payers.take_backlog(key, call, Direction::Request)).unwrap_or_default();
         let is_there =
             self.calls.remove(key).map(|call| self.give_place(turn, (key, call), winner)).is_some();
         if let Some(next) = next {
@@ -502,7 +483,10 @@ impl Engine {
     fn give_place(&mut self, turn: &mut Turn<'_>, (key, mut call): (CallKey, Call), winner: CallKey) {
         if let Some(attempts) = call.attempts.take() {
             for loser in attempts.live.iter().filter(|live| **live != winner) {
-                self.outpaced(turn.now, *loser);
+                // The call was answered elsewhere before its endpoint did: that is slow.
+                if let Some(placed) = self.calls.find_mut(*loser).and_then(|call| call.placed.take()) {
+                    self.clusters.outpaced(turn.now, placed);
+                }
                 self.cancel_as(turn, *loser, Code::Cancelled);
             }
             self.release_attempts(key, &attempts);
@@ -532,15 +516,14 @@ impl Engine {
 
     /// Removes a call and everything that names it.
     pub(crate) fn forget(&mut self, key: CallKey) {
-        let Some(call) = self.calls.find(key) else { return };
+        let Some(mut call) = self.calls.find_mut(key) else { return };
         if !call.has_let_go() {
             self.drop_backlogs(key);
             self.leave_server(key);
+            let Some(again) = self.calls.find_mut(key) else { return };
+            call = again;
         }
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
-        let subtree = call.server_stamps.subtree.max(1);
-        let client = std::mem::replace(&mut call.client, ClientEnd::VACANT);
+        let Remains { policies, timer, parent, subtree, client } = call.take_remains();
         self.samples.forget(key);
         self.calls.put_by(key);
         if let Some(policies) = policies {
@@ -555,29 +538,41 @@ impl Engine {
         client.release(self, key);
     }
 
+    /// A call has ended with `code`: what it held is free, and its line is written.
+    pub(crate) fn end_policies(&mut self, now: Instant, key: CallKey, code: Code) {
+        let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else { return };
+        let is_logged = policies.is_logged();
+        self.dismiss(key, policies, Some((now, code)));
+        if is_logged
+            && self.admission.logs()
+            && let Some(call) = self.calls.find(key)
+            && let Some(record) = self.sources().access_record(now, call, &self.registry, code)
+        {
+            self.admission.log(record);
+        }
+    }
+
+    /// Policies are through with a call.
+    pub(crate) fn dismiss(
+        &mut self,
+        key: CallKey,
+        policies: Box<CallPolicies>,
+        end: Option<(Instant, Code)>,
+    ) {
+        if let Some(timer) = self.admission.dismiss(key.to_bits(), policies, end) {
+            self.timers.cancel(timer);
+        }
+    }
+
     /// Throws away what waits in a call, which has the ends it waits for.
     pub(crate) fn drop_backlogs(&mut self, key: CallKey) {
-        let Some(call) = self.calls.find(key) else { return };
+        let (calls, mut payers) = self.payers();
+        let Some(call) = calls.find_mut(key) else { return };
         if call.request.is_at_rest() && call.response.is_at_rest() {
             return;
         }
-        self.drop_backlog(key, Direction::Request);
-        self.drop_backlog(key, Direction::Response);
-    }
-
-    fn drop_backlog(&mut self, key: CallKey, direction: Direction) {
-        if let Some(mut kept) = self.take_gathered(key, direction) {
-            self.drop_item(&mut kept);
-        }
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let half = call.half(direction);
-        let backlog = std::mem::take(&mut half.backlog);
-        if let Some((session, bytes)) = half.share.end() {
-            self.sessions.streams_hold_less(&mut self.invariants, session, bytes);
-        }
-        for mut item in backlog {
-            self.unaccount(key, direction, &item);
-            self.drop_item(&mut item);
-        }
+        let request = payers.take_all(key, call, Direction::Request);
+        let response = payers.take_all(key, call, Direction::Response);
+        request.chain(response).for_each(|mut item| self.drop_item(&mut item));
     }
 }

@@ -7,11 +7,14 @@ use crate::shares::Share;
 use std::collections::VecDeque;
 use trunkline_call::Instant;
 
+/// What waits in one direction of a call, in order.
+pub(crate) type Backlog = VecDeque<Item<'static>>;
+
 /// One direction of a call.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Half {
     /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
-    pub backlog: VecDeque<Item<'static>>,
+    pub backlog: Backlog,
     /// What has come of a message that the receiver gets as one item (`gather.rs`).
     pub gathered: Option<Box<Item<'static>>>,
     /// Since when the backlog's head waits.
@@ -96,6 +99,19 @@ impl Half {
                 block.offset = heaps.renamed(*session, block.offset);
             }
         }
+    }
+
+    /// An item waits behind those that do.
+    pub fn wait(&mut self, now: Instant, item: Item<'static>) {
+        self.waiting_since.get_or_insert(now);
+        self.backlog.push_back(item);
+    }
+
+    /// An item that has had its turn waits, or waits for its turn, before those that do.
+    pub fn wait_first(&mut self, now: Instant, item: Item<'static>) {
+        self.paced_until.get_or_insert(now);
+        self.waiting_since.get_or_insert(now);
+        self.backlog.push_front(item);
     }
 
     /// Whether nothing of it waits, is kept, or lies unreleased in its receiver's heap.

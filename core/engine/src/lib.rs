@@ -14,7 +14,8 @@
 //! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what
 //! may be held for whom, `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what
 //! the gateway is told (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others,
-//! `invariants.rs` which of our own rules was found broken. `call.rs` is one call, `half.rs` one of its directions,
+//! `invariants.rs` which of our own rules was found broken. `routing.rs` is lent those who know who serves what, and
+//! answers where a call goes. `call.rs` is one call, `half.rs` one of its directions,
 //! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them.
 //! An owner may be lent the accounts that all have (`held.rs`, `invariants.rs`) and calls to look at; otherwise only
 //! the joints see two, and `bind.rs`, which decides with those that know it together who may call and serve what
@@ -25,20 +26,20 @@
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
 //! 1. `sessions/joint.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs`
-//!    (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what came in into an
-//!    item;
+//!    (events of HTTP/2 connections) or `reach.rs` (requests and replies in datagrams) turns what came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
 //!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
 //!    needs.
 //!
-//! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
-//! about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint and a
-//! connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end,
+//! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
+//! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint
+//! and a connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end,
 //! `step.rs` does what follows from an event, what time brings, and what a change of who serves what is to others.
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
 //! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts,
+//! `mirrors.rs` makes copies of calls for policies, `call_facts.rs` says what those and the access log may know,
 //! `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages compressed between
 //! gRPC peers, `shard/` has calls whose other end is on another shard of the host, `handover/` is an engine that goes
 //! on in another process.
@@ -55,7 +56,6 @@
 #![forbid(unsafe_code)]
 
 mod admission;
-mod admit;
 mod announcers;
 mod assembly;
 mod attempt;
@@ -66,6 +66,7 @@ mod bound_methods;
 mod bound_targets;
 mod call;
 mod call_ends;
+mod call_facts;
 mod callers;
 mod cluster;
 mod connecting;
@@ -93,6 +94,7 @@ mod limits;
 mod method_key;
 mod method_types;
 mod methods;
+mod mirrors;
 mod names;
 mod nested;
 mod observe;
@@ -102,18 +104,21 @@ mod owners;
 mod packing;
 mod parked;
 mod pass;
+mod payers;
 mod peer;
 mod peers;
 mod permit;
 mod plant;
 mod r2p2;
 mod r2p2_end;
-mod r2p2_peer;
+mod r2p2_messages;
 mod r2p2_remote;
+mod r2p2_settings;
 mod reach;
 mod records;
 mod registry;
 mod remote;
+mod routing;
 mod sampled;
 mod samples;
 mod served_calls;
@@ -157,7 +162,7 @@ pub use operator::{DeniedChange, Operator};
 pub use peer::PeerFault;
 pub use peers::{Piece, SentCall};
 pub use plant::Plant;
-pub use r2p2::{R2p2Port, R2p2Settings};
+pub use r2p2_settings::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
 pub use samples::{SampleAllowance, SampleCounts, SampleRule, TakenSample};

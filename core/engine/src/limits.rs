@@ -121,6 +121,11 @@ impl Limits {
         self.grpc_message_bytes.min(self.message_bytes)
     }
 
+    /// Whether a message of a peer was let in as a large one: more than one window of a stream.
+    pub(crate) fn is_large(&self, bytes: usize) -> bool {
+        bytes > self.stream_window_bytes as usize
+    }
+
     /// How long nothing need come of a message that is not complete.
     pub(crate) fn message_stall_ns(&self) -> Option<u64> {
         (self.message_stall_s > 0).then(|| u64::from(self.message_stall_s) * 1_000_000_000)

@@ -1,17 +1,25 @@
-//! The one road every item takes: in order, or held until it can go.
+//! The one way every item takes: in order, or held until it can go.
+//!
+//! Whether an item goes or waits its call says ([`Call::turn_of`]), and who pays for it meanwhile
+//! ([`Call::charge_for`]): one of those in `payers.rs`, each of which counts for itself.
 
-use crate::call::{Body, Call, Direction, Item};
+use crate::CallKey;
+use crate::admission::AdmissionControl;
+use crate::call::{Body, Call, Calls, Direction, Item};
+use crate::call_ends::ItemTurn;
 use crate::due::Due;
 use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_client, deliver_to_server};
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, is_whole, split};
-use crate::held::HeldFull;
-use crate::limits::{ANSWERS, ARRIVING, CROSSING};
+use crate::mirrors::{Copied, copy_of, mirrored_types};
+use crate::payers::Payers;
+use crate::registry::{MethodTypes, service_of};
 use crate::sampled::{sample_answer, sample_request};
 use crate::source::source_of;
-use crate::{CallKey, PeerKey, SessionKey};
 use std::borrow::Cow;
-use trunkline_call::{Encoding, Fault, Instant};
+use std::sync::Arc;
+use trunkline_call::{Code, Fault, Instant, TimerTable};
+use trunkline_policy::{Class, Mirror};
 
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
@@ -51,7 +59,8 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
+        let Self { calls, clusters, remotes, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
         if call.half(direction).ended {
             return self.drop_item(item);
         }
@@ -66,22 +75,18 @@ impl Engine {
             return self.drop_item(item); // a sender that repeats itself must not fill the line
         }
         half.ended = ends(item);
+        let by_r2p2 = |cluster| clusters.is_reached_by_r2p2(remotes, cluster);
         let reshapes = call.reshapes(direction, item);
+        let reshapes = reshapes.unwrap_or_else(|| call.leads_over_r2p2(direction, by_r2p2));
         if let Item::Finish { code, metadata, .. } = &*item
-            && call.placed.is_some()
+            && let Some(placed) = call.leave_endpoint(Some(*code))
         {
-            self.tell_balancer(turn.now, key, Some(*code), metadata);
+            clusters.finished(turn.now, placed, Some(*code), metadata);
         }
-        if reshapes.unwrap_or_else(|| self.joins_by_r2p2(key, direction)) {
+        if reshapes {
             return self.pass_reshaped(turn, key, direction, item);
         }
         self.advance(turn, key, direction, item);
-    }
-
-    /// Whether this direction leads over R2P2, which expects items in another shape than they may come in.
-    fn joins_by_r2p2(&self, key: CallKey, direction: Direction) -> bool {
-        let by_r2p2 = |cluster| self.is_reached_by_r2p2(cluster);
-        self.calls.find(key).is_some_and(|call| call.leads_over_r2p2(direction, by_r2p2))
     }
 
     #[inline(never)]
@@ -124,48 +129,31 @@ impl Engine {
         for mut item in gathered.dropped.into_iter().flatten() {
             self.drop_item(&mut item);
         }
-        if let Some(kept) = gathered.kept {
-            self.keep_gathered(key, direction, kept)?;
+        if let Some(mut kept) = gathered.kept {
+            let (calls, mut payers) = self.payers();
+            let Some(call) = calls.find_mut(key) else {
+                self.drop_item(&mut kept);
+                return gathered.fault.map_or(Ok(gathered.goes), Err);
+            };
+            if let Err(fault) = payers.keep(call, direction, &kept) {
+                self.drop_item(&mut kept);
+                return Err(fault);
+            }
+            call.half(direction).gathered = Some(Box::new(kept.into_owned()));
         }
         gathered.fault.map_or(Ok(gathered.goes), Err)
     }
 
-    /// Keeps an item until the rest has come, charged to the connection it came from.
-    fn keep_gathered(&mut self, key: CallKey, direction: Direction, mut item: Item<'_>) -> Result<(), Fault> {
-        let (limit, bytes) = (self.limits.assembling_bytes_per_peer, item.parked_bytes());
-        let Self { calls, peers, grpc, held, .. } = self;
-        let Some(call) = calls.find_mut(key) else {
-            self.drop_item(&mut item);
-            return Ok(());
-        };
-        let native = call.native_sender(direction).and_then(|peer| peers.find_mut(peer));
-        let charged = match (native, call.grpc_sender(direction), item.body()) {
-            (Some(peer), ..) if peer.assembling_bytes + bytes > limit => {
-                Err(Fault::Limit { name: ARRIVING, limit: limit as u64 })
-            }
-            (Some(peer), ..) => peer.hold(held, bytes),
-            // Without what still takes of the stream's window, and what is counted with its stream.
-            (None, Some(at), Some(body)) => grpc.hold(at.peer, body.uncharged_bytes()),
-            _ => Ok(()),
-        };
-        match charged {
-            Ok(()) => call.half(direction).gathered = Some(Box::new(item.into_owned())),
-            Err(_) => self.drop_item(&mut item),
-        }
-        charged
-    }
-
     /// What is kept of a direction; nobody is charged with it any more.
     pub(crate) fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
-        let call = self.calls.find_mut(key)?;
-        let kept = call.half(direction).gathered.take()?;
-        let (native, web) = (call.native_sender(direction), call.grpc_sender(direction));
-        match (native, web, kept.body()) {
-            (Some(peer), ..) => self.holds_less(peer, kept.parked_bytes()),
-            (None, Some(at), Some(body)) => self.grpc.hold_less(at.peer, body.uncharged_bytes()),
-            _ => {}
-        }
-        Some(*kept)
+        let (calls, mut payers) = self.payers();
+        payers.take_kept(calls.find_mut(key)?, direction)
+    }
+
+    /// The calls, and those who pay for what waits in them.
+    pub(crate) fn payers(&mut self) -> (&mut Calls, Payers<'_>) {
+        let Self { calls, sessions, peers, grpc, shards, held, invariants, limits, .. } = self;
+        (calls, Payers { sessions, peers, grpc, shards, held, invariants, limits })
     }
 
     // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
@@ -173,22 +161,21 @@ impl Engine {
         if direction == Direction::Request {
             sample_request(self, turn, key, item);
         }
-        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
-        let half = call.half(direction);
-        if !half.backlog.is_empty() {
-            return self.hold(turn, key, direction, item);
-        }
-        if call.policies.as_ref().is_some_and(|policies| policies.queued.is_some()) {
-            return self.hold(turn, key, direction, item);
-        }
-        let held = call.policies.as_mut().and_then(|policies| policies.held_until.take());
-        if let Some(until) = self.plant.hold_until(turn.now, item).max(held) {
-            self.timers.insert(until, Due::Held(key, direction));
-            return self.hold(turn, key, direction, item);
-        }
-        let is_classed = call.policies.as_ref().is_some_and(|policies| policies.class.is_some());
-        if is_classed && self.paces(turn.now, key, direction, item) {
-            return self.hold(turn, key, direction, item);
+        let Self { calls, admission, timers, plant, .. } = self;
+        let planted = plant.hold_until(turn.now, item);
+        let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
+        let way = ItemWay { key, direction };
+        let waits = match call.turn_of(direction, planted) {
+            ItemTurn::Now => false,
+            ItemTurn::Later => true,
+            ItemTurn::At(until) => {
+                timers.insert(until, Due::Held(key, direction));
+                true
+            }
+            ItemTurn::Paced(class) => paces((admission, timers), turn.now, way, call, class, item),
+        };
+        if waits {
+            return self.hold(turn, way, item, false);
         }
         self.hand_over(turn, key, direction, item);
     }
@@ -196,9 +183,22 @@ impl Engine {
     /// Goes on with what waits in one direction of a call.
     pub(crate) fn unblock(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
         loop {
-            let Some(call) = self.calls.find_mut(key) else { return };
+            let Self {
+                calls,
+                admission,
+                timers,
+                sessions,
+                peers,
+                grpc,
+                shards,
+                held,
+                invariants,
+                limits,
+                ..
+            } = &mut *self;
+            let Some(call) = calls.find_mut(key) else { return };
             let half = call.half(direction);
-            if half.paced_until.is_some_and(|until| self.admission.look_again(turn.now, until).is_some()) {
+            if half.paced_until.is_some_and(|until| admission.look_again(turn.now, until).is_some()) {
                 return; // its timer comes
             }
             let Some(mut item) = half.backlog.pop_front() else {
@@ -211,24 +211,18 @@ impl Engine {
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
             call.note_wait(direction, waited);
-            self.unaccount(key, direction, &item);
-            if !had_its_turn && self.paces(turn.now, key, direction, &item) {
-                return self.hold_first(turn, key, direction, &mut item);
+            let class = call.policies.as_ref().and_then(|policies| policies.class).filter(|_| !had_its_turn);
+            let mut payers = Payers { sessions, peers, grpc, shards, held, invariants, limits };
+            payers.discharge(key, call, direction, &item);
+            let way = ItemWay { key, direction };
+            let accounts = (admission, timers);
+            if class.is_some_and(|class| paces(accounts, turn.now, way, call, class, &item)) {
+                return self.hold(turn, way, &mut item, true);
             }
             if !self.hand_over(turn, key, direction, &mut item) {
                 return;
             }
         }
-    }
-
-    /// Whether the item has to wait for its turn. It then has a timer, and is to go to the head of its line.
-    fn paces(&mut self, now: Instant, key: CallKey, direction: Direction, item: &Item<'_>) -> bool {
-        let Some(call) = self.calls.find_mut(key) else { return false };
-        let Some(class) = call.policies.as_ref().and_then(|policies| policies.class) else { return false };
-        let Some(paced) = self.admission.pace(now, class, item.body().map(Body::len)) else { return false };
-        call.half(direction).paced_until = Some(paced.until);
-        self.timers.insert(paced.look_at, Due::Paced(key, direction));
-        true
     }
 
     /// The timer of a paced item.
@@ -257,15 +251,14 @@ impl Engine {
     /// An end would not have an item: it waits now, or the call has ended.
     #[inline(never)]
     pub(crate) fn refused(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, why: Refusal) {
-        let ItemWay { key, direction } = way;
         match why {
             Refusal::Blocked(blocker) => {
-                self.line_up(key, direction, blocker);
-                self.hold_first(turn, key, direction, item);
+                self.line_up(way.key, way.direction, blocker);
+                self.hold(turn, way, item, true);
             }
             Refusal::Fault(fault) => {
                 self.drop_item(item);
-                self.fail(turn, key, fault);
+                self.fail(turn, way.key, fault);
             }
         }
     }
@@ -306,7 +299,7 @@ impl Engine {
                 }
             }
             Blocker::Grpc(peer) => self.grpc.line_up(peer, key, direction),
-            Blocker::R2p2 => self.r2p2.blocked.push_back(key),
+            Blocker::R2p2 => self.r2p2.line_up(key),
             Blocker::Share | Blocker::Stream => {}
             Blocker::Remote(remote) => {
                 let source = source_of(self, key);
@@ -316,188 +309,34 @@ impl Engine {
         }
     }
 
-    fn hold(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: &mut Item<'_>) {
-        if let Err(fault) = self.account(key, direction, item) {
+    /// Has an item wait behind those that do, or `first` before them.
+    fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, first: bool) {
+        let (calls, mut payers) = self.payers();
+        if let Err(fault) = payers.charge(calls, way, item) {
             self.drop_item(item);
-            return self.fail(turn, key, fault);
+            return self.fail(turn, way.key, fault);
         }
-        if let Some(call) = self.calls.find_mut(key) {
-            let half = call.half(direction);
-            half.waiting_since.get_or_insert(turn.now);
-            half.backlog.push_back(item.take().into_owned());
-        }
-    }
-
-    fn hold_first(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: &mut Item<'_>) {
-        if let Err(fault) = self.account(key, direction, item) {
-            self.drop_item(item);
-            return self.fail(turn, key, fault);
-        }
-        if let Some(call) = self.calls.find_mut(key) {
-            let half = call.half(direction);
-            half.paced_until.get_or_insert(turn.now);
-            half.waiting_since.get_or_insert(turn.now);
-            half.backlog.push_front(item.take().into_owned());
-        }
-    }
-
-    /// Counts the bytes a waiting item makes the daemon hold against the session it waits for. A large message was let
-    /// in as such, against its connection: more than one window of a stream fits nowhere else. A large request stays
-    /// there. A large answer is its caller's from now on, who does not read: others have answers from there, too.
-    fn account(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
-        let bytes = item.parked_bytes();
-        if self.is_large(bytes)
-            && let Some(peer) = self.calls.find(key).and_then(|call| call.native_sender(direction))
-        {
-            if let Some(session) =
-                self.destination(key, direction).filter(|_| direction == Direction::Response)
-            {
-                return self.account_answer(key, session, bytes);
-            }
-            let Some(found) = self.peers.find_mut(peer) else { return Ok(()) };
-            found.assembling_bytes += bytes;
-            if let Some(call) = self.calls.find_mut(key) {
-                call.half(direction).large_of = Some(peer);
-            }
-            return Ok(());
-        }
-        let Some(session) = self.destination(key, direction) else {
-            return self.account_forwarded(key, direction, item);
-        };
-        let (limit, more) = (self.limits.parked_bytes_per_session as u64, bytes as u64);
-        let Some(found) = self.sessions.find(session).filter(|_| bytes > 0) else { return Ok(()) };
-        // Known only where somebody may have too much.
-        let source = (!found.parked_bytes.is_anybodys(more, limit)).then(|| source_of(self, key));
-        let source = || source.clone().unwrap_or_default();
-        if !found.parked_bytes.has_room(more, limit, source) {
-            return Err(Fault::Limit {
-                name: "bytes waiting for a full receive heap (limits.parked_bytes_per_session)",
-                limit,
-            });
-        }
-        let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
-        let held_bytes = session.held_bytes() + more;
-        self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
-        session.parked_bytes.take(key, more, limit, source);
-        Ok(())
-    }
-
-    /// A large answer waits for its caller to read others.
-    fn account_answer(&mut self, key: CallKey, session: SessionKey, bytes: usize) -> Result<(), Fault> {
-        let limit = self.limits.assembling_bytes_per_peer;
-        let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
-        let answer_bytes = session.answer_bytes + bytes;
-        if answer_bytes > limit {
-            return Err(Fault::Limit { name: ANSWERS, limit: limit as u64 });
-        }
-        let held_bytes = session.held_bytes() + bytes as u64;
-        self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
-        session.answer_bytes = answer_bytes;
-        if let Some(call) = self.calls.find_mut(key) {
-            call.response.large_waits = true;
-        }
-        Ok(())
+        let Some(call) = calls.find_mut(way.key) else { return };
+        let (half, item) = (call.half(way.direction), item.take().into_owned());
+        if first { half.wait_first(turn.now, item) } else { half.wait(turn.now, item) }
     }
 
     /// One end of a call becomes another: what waits for it is counted where it waits from now on.
     pub(crate) fn change_end(&mut self, key: CallKey, direction: Direction, change: impl FnOnce(&mut Call)) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let mut waiting = std::mem::take(&mut call.half(direction).backlog);
-        waiting.iter().for_each(|item| self.unaccount(key, direction, item));
-        if let Some(call) = self.calls.find_mut(key) {
-            call.half(direction).large_waits = false;
-            change(call);
-            // What was gathered for the one it was before.
-            waiting.append(&mut call.half(direction).backlog);
-        }
+        let (calls, mut payers) = self.payers();
+        let Some(call) = calls.find_mut(key) else { return };
+        let mut waiting = payers.take_backlog(key, call, direction);
+        call.half(direction).large_waits = false;
+        change(call);
+        // What was gathered for the one it was before.
+        waiting.append(&mut call.half(direction).backlog);
         for item in &waiting {
             // Whoever changes it has seen that there is room.
-            let _ = self.account(key, direction, item);
+            let _ = payers.charge(calls, ItemWay { key, direction }, item);
         }
-        if let Some(call) = self.calls.find_mut(key) {
+        if let Some(call) = calls.find_mut(key) {
             call.half(direction).backlog = waiting;
         }
-    }
-
-    /// So many bytes of large messages are not held for a connection any more.
-    fn holds_less(&mut self, peer: PeerKey, bytes: usize) {
-        if let Some(peer) = self.peers.find_mut(peer) {
-            peer.assembling_bytes = peer.assembling_bytes.saturating_sub(bytes);
-            let held_bytes = peer.held_bytes();
-            self.held.settle(&mut peer.holding, held_bytes);
-        }
-    }
-
-    /// Whether a message of a peer was let in as a large one.
-    pub(crate) fn is_large(&self, bytes: usize) -> bool {
-        bytes > self.limits.stream_window_bytes as usize
-    }
-
-    pub(crate) fn unaccount(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
-        let bytes = item.parked_bytes();
-        if self.is_large(bytes)
-            && let Some(peer) = self.calls.find(key).and_then(|call| call.half_of(direction).large_of)
-        {
-            return self.holds_less(peer, bytes);
-        }
-        let destination = self.destination(key, direction);
-        let is_large = self.is_large(bytes);
-        let is_waiting_answer = self.calls.find(key).is_some_and(|call| call.half_of(direction).large_waits);
-        if destination.is_none() {
-            self.unaccount_forwarded(key, direction, item);
-        }
-        if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
-            const COUNTED: &str = "a session's items wait counted";
-            if is_large && is_waiting_answer {
-                let left = session.answer_bytes.checked_sub(bytes);
-                session.answer_bytes = self.invariants.left(left, COUNTED);
-            } else {
-                self.invariants.left(session.parked_bytes.used().checked_sub(bytes as u64), COUNTED);
-                session.parked_bytes.give_back(key, bytes as u64);
-            }
-            let held_bytes = session.held_bytes();
-            self.held.settle(&mut session.holding, held_bytes);
-        }
-    }
-
-    /// Between two connections: what a waiting message does not take of its sender's window is counted with what else
-    /// that connection makes the daemon hold.
-    fn account_forwarded(
-        &mut self,
-        key: CallKey,
-        direction: Direction,
-        item: &Item<'_>,
-    ) -> Result<(), Fault> {
-        if self.is_to_cross(key, direction) {
-            let (bytes, limit) = (item.parked_bytes(), self.limits.parked_bytes_per_session);
-            let fits = self.shards.park(bytes, limit);
-            return if fits { Ok(()) } else { Err(Fault::Limit { name: CROSSING, limit: limit as u64 }) };
-        }
-        let bytes = item.body().map_or(0, Body::uncharged_bytes);
-        match self.calls.find(key).and_then(|call| call.forwarded_from(direction)) {
-            Some(peer) => self.grpc.hold(peer, bytes),
-            None => Ok(()),
-        }
-    }
-
-    fn unaccount_forwarded(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
-        if self.is_to_cross(key, direction) {
-            return self.shards.unpark(item.parked_bytes());
-        }
-        let bytes = item.body().map_or(0, Body::uncharged_bytes);
-        if let Some(peer) = self.calls.find(key).and_then(|call| call.forwarded_from(direction)) {
-            self.grpc.hold_less(peer, bytes);
-        }
-    }
-
-    /// Whether the items of a direction go to another shard.
-    fn is_to_cross(&self, key: CallKey, direction: Direction) -> bool {
-        self.calls.find(key).is_some_and(|call| call.crosses(direction))
-    }
-
-    /// The session a direction of a call leads to, if it leads to one.
-    fn destination(&self, key: CallKey, direction: Direction) -> Option<SessionKey> {
-        self.calls.find(key)?.receiver(direction)
     }
 
     /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end
@@ -530,42 +369,99 @@ impl Engine {
         }
     }
 
-    /// Hands a packed item to an end that does not speak gRPC: unpacked. If it has to wait, it does so as it came.
-    pub(crate) fn hand_over_unpacked(
+    // LIFE: 7
+    /// Makes the copies policies want of a call that goes on with `opening`.
+    pub(crate) fn copy_for_mirrors(
         &mut self,
-        direction: Direction,
-        item: &Item<'_>,
-        hand_over: impl FnOnce(&mut Self, &mut Item<'_>) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
-        let mut plain = self.unpacked(direction, item).map_err(Refusal::Fault)?;
-        hand_over(self, &mut plain)
+        turn: &Turn<'_>,
+        key: CallKey,
+        opening: &Item<'_>,
+        wanted: Vec<Mirror>,
+    ) -> Vec<Copied> {
+        if wanted.is_empty() || self.draining {
+            return Vec::new();
+        }
+        let types = self.calls.find(key).and_then(mirrored_types);
+        let (Some(types), Item::Open { metadata, body: Some(body), end: true }) = (types, opening) else {
+            return Vec::new();
+        };
+        // One copy of the bytes, however many are sent; each is counted as if it had its own.
+        let mut kept = None;
+        let mut copies = Vec::new();
+        for mirror in wanted {
+            let Some(copy) = self.begin_copy(turn.now, key, (&types, body.len()), &mirror) else { continue };
+            if kept.is_none() {
+                kept = body.kept(&*turn.heaps);
+            }
+            // Outside the heap: the call itself ends for that reason.
+            let Some(kept) = kept.clone() else { return Vec::new() };
+            self.admission.count_copy(body.len());
+            let metadata = Cow::Owned(metadata.to_vec());
+            copies.push((copy, Item::Open { metadata, body: Some(Body::Kept(kept)), end: true }));
+        }
+        copies
     }
 
-    fn unpacked<'i>(&self, direction: Direction, item: &'i Item<'_>) -> Result<Item<'i>, Fault> {
-        let plain = |body: &Body<'_>| {
-            let (bytes, compressed) = match body.packed() {
-                Some((packing, bytes)) => (self.grpc.unpack(direction, packing, bytes)?, packing.compressed),
-                None => (Vec::new(), false),
-            };
-            let (bytes, charged) = (Cow::Owned(bytes), body.window_cost());
-            Ok(Body::Wire { bytes, encoding: Encoding::Protobuf, charged, compressed })
-        };
-        Ok(match item {
-            Item::Open { metadata, body, end } => {
-                let body = body.as_ref().map(plain).transpose()?;
-                Item::Open { metadata: Cow::Borrowed(metadata), body, end: *end }
+    /// Sends them on their way.
+    pub(crate) fn send_copies(&mut self, turn: &mut Turn<'_>, copies: Vec<Copied>) {
+        for (copy, mut opening) in copies {
+            let deadline = copy.deadline.instant();
+            let key = self.calls.insert(copy);
+            let timer = deadline.map(|at| self.timers.insert(at, Due::Deadline(key)));
+            if let Some(copy) = self.calls.find_mut(key) {
+                copy.timer = timer;
             }
-            Item::Message { body, end } => Item::Message { body: plain(body)?, end: *end },
-            Item::HalfClose => Item::HalfClose,
-            Item::Headers { metadata } => Item::Headers { metadata: Cow::Borrowed(metadata) },
-            Item::Finish { code, execution, body, metadata } => Item::Finish {
-                code: *code,
-                execution: *execution,
-                body: body.as_ref().map(plain).transpose()?,
-                metadata: Cow::Borrowed(metadata),
-            },
-        })
+            self.pass_on(turn, key, Direction::Request, &mut opening);
+        }
     }
+
+    /// A copy, if there is room for another; else the policy has left one out.
+    fn begin_copy(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        sent: (&Arc<MethodTypes>, u32),
+        mirror: &Mirror,
+    ) -> Option<Call> {
+        let service = service_of(self.registry.path(self.calls.find(key)?.method)).to_owned();
+        // Without one the host knows as many endpoints as it may.
+        let remote = self.remotes.intern(&mirror.target, self.limits.endpoints);
+        let cluster = remote.and_then(|remote| self.cluster_of_target(remote, &service));
+        let begun = self.admission.begin_copy(mirror, sent.1, self.limits.mirror_bytes, || cluster);
+        Some(copy_of(now, self.calls.find(key)?, sent, mirror, begun?))
+    }
+
+    /// A long answer to a copy begins: it was answered, and memory for it is not for nobody. `false`: the call is none.
+    pub(crate) fn discard_long_answer(&mut self, turn: &mut Turn<'_>, key: CallKey) -> bool {
+        let is_copy = self.calls.find(key).is_some_and(Call::is_copy);
+        if is_copy {
+            self.end_copy(turn.now, key, Code::Ok);
+            self.cancel(turn, key);
+        }
+        is_copy
+    }
+
+    pub(crate) fn end_copy(&mut self, now: Instant, key: CallKey, code: Code) {
+        let policies = self.calls.find_mut(key).and_then(|call| call.policies.take());
+        if let Some(policies) = policies {
+            self.admission.end_copy(now, policies.permits, code);
+        }
+    }
+}
+
+/// Whether an item of a call of this class has to wait for its turn. It then has a timer.
+fn paces(
+    (admission, timers): (&mut AdmissionControl, &mut TimerTable<Due>),
+    now: Instant,
+    way: ItemWay,
+    call: &mut Call,
+    class: Class,
+    item: &Item<'_>,
+) -> bool {
+    let Some(paced) = admission.pace(now, class, item.body().map(Body::len)) else { return false };
+    call.half(way.direction).paced_until = Some(paced.until);
+    timers.insert(paced.look_at, Due::Paced(way.key, way.direction));
+    true
 }
 
 /// Whether this is the last item of its direction.

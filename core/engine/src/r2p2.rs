@@ -2,11 +2,16 @@
 //!
 //! One client makes the calls of this host's sessions from one UDP port; if the host serves, one server takes those of
 //! others on another. Both are cores of their own (`trunkline_r2p2`): datagrams in and out, events up, commands down.
-//! `r2p2_peer.rs` makes items of the events, `r2p2_end.rs` requests and replies of the items, `r2p2_remote.rs` finds
-//! out whether anybody is there.
+//! `reach.rs` makes items of the events (`r2p2_messages.rs`), `r2p2_end.rs` requests and replies of the items,
+//! `r2p2_remote.rs` finds out whether anybody is there.
 
-use crate::call::Call;
-use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE, Limits, R2P2_REPLY};
+use crate::call::{Call, ServerEnd};
+use crate::convert::Scratch;
+use crate::limits::{Limits, R2P2_REPLY};
+use crate::r2p2_messages::{Uncalled, as_protobuf, fault_of};
+use crate::r2p2_remote::Ungreeted;
+use crate::r2p2_settings::{R2p2Port, R2p2Settings};
+use crate::remote::{Remotes, Speaks};
 use crate::snapshot::{PeerRow, Protocol};
 use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
@@ -15,39 +20,17 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::{Fault, Instant, KeyedMap, ServerStamps};
+use trunkline_call::{Code, Execution, Fault, Instant, KeyedMap, ServerStamps, Status};
 use trunkline_grpc::Outcome;
 use trunkline_r2p2::{
-    CallName, Client, ClientState, Config, Mode, NewCall, PortFull, Reason, Refused, ReplyEnvelope,
-    RequestKey, Server, ServerState, Timing, Transmit, Unsound,
+    CallFailure, CallName, Client, ClientEvent, ClientState, Mode, NewCall, Reason, Refused, ReplyEnvelope,
+    RequestKey, Server, ServerEvent, ServerState, Timing, Transmit, Unsound,
 };
-use trunkline_telemetry::{PeerIndex, settle};
+use trunkline_telemetry::{PeerIndex, Telemetry, settle};
 
 /// Marks the numbers of rows that are no connection's, and of those the outgoing ones.
 const R2P2_ROW: u64 = 1 << 63;
 const R2P2_OUTGOING: u64 = 1 << 62;
-
-/// How R2P2 is spoken.
-#[derive(Clone, Debug)]
-pub struct R2p2Settings {
-    /// What may be said beyond the authors' protocol.
-    pub mode: Mode,
-    /// Whether requests are served; the host then has the server's port.
-    pub serves: bool,
-    /// Control ports of the routers requests may come from.
-    pub routers: Vec<SocketAddrV4>,
-    /// Requests worked on at once: what routers are told.
-    pub slots: u16,
-}
-
-/// One of the two ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum R2p2Port {
-    /// Where replies arrive.
-    Client,
-    /// Where requests arrive.
-    Server,
-}
 
 /// The ports and the books.
 #[derive(Debug, Default, Serialize)]
@@ -57,18 +40,18 @@ pub(crate) struct R2p2 {
     #[serde(skip)]
     seed: u64,
     client: Option<Client>,
-    pub server: Option<Server>,
+    server: Option<Server>,
     /// Calls of peers by the request they are, until they are answered.
-    pub served: KeyedMap<RequestKey, Serving>,
+    served: KeyedMap<RequestKey, Serving>,
     /// Calls made, until they are answered.
-    pub made: KeyedMap<CallKey, Made>,
+    made: KeyedMap<CallKey, Made>,
     /// Bytes of those.
     #[serde(skip)]
-    pub made_bytes: usize,
+    made_bytes: usize,
     /// Calls that wait for such bytes to become fewer.
-    pub blocked: VecDeque<CallKey>,
+    blocked: VecDeque<CallKey>,
     /// Requests whose calls are over and were never answered: nobody waits for them.
-    pub unanswered: Vec<RequestKey>,
+    unanswered: Vec<RequestKey>,
     /// Numbers of other hosts in reports.
     #[serde(skip)]
     numbers: KeyedMap<Named, PeerIndex>,
@@ -87,19 +70,19 @@ pub(crate) struct R2p2State {
 
 /// A call of a peer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Serving {
-    pub call: CallKey,
+struct Serving {
+    call: CallKey,
     /// Leading metadata of the handler, which leaves with the reply.
-    pub headers: Option<ByteBuf>,
+    headers: Option<ByteBuf>,
 }
 
 /// A call made.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
-    pub bytes: usize,
+struct Made {
+    bytes: usize,
     /// The request if it is linear, and nothing if not: a server without its type gets it as protobuf.
     #[serde(with = "trunkline_call::octets")]
-    pub linear: Bytes,
+    linear: Bytes,
 }
 
 /// Another host, as reports tell hosts apart: servers by address, clients without their port.
@@ -111,12 +94,6 @@ pub(crate) enum Named {
 
 /// Hosts whose number is remembered. Further ones share a line in reports.
 const NUMBERS_MAX: usize = 4096;
-
-impl Default for R2p2Settings {
-    fn default() -> Self {
-        Self { mode: Mode::Offer, serves: false, routers: Vec::new(), slots: 1 }
-    }
-}
 
 impl R2p2 {
     pub fn seed(&mut self, seed: u64) {
@@ -130,11 +107,143 @@ impl R2p2 {
     /// The client, made when it is first used: its port need not exist before.
     pub fn client(&mut self, limits: &Limits) -> &mut Client {
         let Self { settings, seed, client, .. } = self;
-        client.get_or_insert_with(|| Client::new(Arc::new(config_of(settings, limits)), *seed))
+        client.get_or_insert_with(|| Client::new(Arc::new(settings.config(limits)), *seed))
     }
 
-    pub fn client_if_any(&mut self) -> Option<&mut Client> {
-        self.client.as_mut()
+    /// What the client's port has to tell.
+    pub fn poll_client_event(&mut self) -> Option<ClientEvent> {
+        self.client.as_mut()?.poll_event()
+    }
+
+    /// What the server's port has to tell.
+    pub fn poll_server_event(&mut self) -> Option<ServerEvent> {
+        self.server.as_mut()?.poll_event()
+    }
+
+    /// Greets an endpoint, after so many greetings before. If no id is free for that, it rests for a while.
+    pub fn greet(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        remotes: &mut Remotes,
+        remote: RemoteKey,
+        before: u32,
+    ) {
+        let Some(known) = remotes.r2p2_mut(remote) else { return };
+        let greeting = known.greet(now, remote.to_bits(), before);
+        if self.client(limits).call(now, greeting).is_err() {
+            // Every id is in use.
+            known.not_sent();
+            remotes.dial_failed(now, remote, "too many calls are in flight over R2P2");
+        }
+    }
+
+    /// A greeting was answered, or not. Whether those in line try now.
+    pub fn handle_greeting(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        remotes: &mut Remotes,
+        remote: RemoteKey,
+        failure: Option<CallFailure>,
+    ) -> bool {
+        let Some(failure) = failure else {
+            let Some(found) = remotes.find_mut(remote) else { return false };
+            found.connected(Speaks::R2p2);
+            if let Some(known) = &mut found.r2p2 {
+                known.greeted(self.client(limits));
+            }
+            return true;
+        };
+        match remotes.r2p2_mut(remote).and_then(|known| known.not_greeted(failure)) {
+            Some(Ungreeted::GreetAgain(before)) => self.greet(now, limits, remotes, remote, before),
+            Some(Ungreeted::GiveUp) => {
+                remotes.dial_failed(now, remote, &failure.to_string());
+                return true;
+            }
+            None => {}
+        }
+        false
+    }
+
+    /// Sends a call's request again, as protobuf: a server could not read it, and did not execute it. `linear` is what
+    /// was sent, and empty if that was no linear message.
+    ///
+    /// # Errors
+    /// What ends the call.
+    pub fn send_again(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        (key, call): (CallKey, &mut Call),
+        remotes: (&mut Remotes, RemoteKey),
+        scratch: &mut Scratch,
+        linear: &Bytes,
+    ) -> Result<(), Fault> {
+        let again = as_protobuf(call, scratch, linear)?;
+        let (remotes, remote) = remotes;
+        if let Some(known) = remotes.r2p2_mut(remote) {
+            known.disagrees(now, call.method);
+        }
+        call.resent += 1;
+        let target = remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
+        let name = self.send(now, limits, (key, call), target, again, false)?;
+        call.server = ServerEnd::R2p2 { name, remote };
+        Ok(())
+    }
+
+    /// A request of a peer is this call, until it is answered.
+    pub fn serve(&mut self, request: RequestKey, call: CallKey) {
+        self.served.insert(request, Serving { call, headers: None });
+    }
+
+    /// The call that a request of a peer is.
+    pub fn call_of(&self, request: RequestKey) -> Option<CallKey> {
+        self.served.get(&request).map(|serving| serving.call)
+    }
+
+    /// Leading metadata of a handler: the first leaves with the reply.
+    pub fn keep_headers(&mut self, request: RequestKey, metadata: &[u8]) {
+        if let Some(serving) = self.served.get_mut(&request) {
+            serving.headers.get_or_insert_with(|| ByteBuf::from(metadata));
+        }
+    }
+
+    /// A request of a peer has been answered, or nobody waits for its answer any more.
+    pub fn leave_request(&mut self, request: RequestKey) {
+        if self.served.remove(&request).is_some() {
+            self.unanswered.push(request);
+        }
+    }
+
+    /// A call made is over: nobody waits for its reply.
+    pub fn cancel(&mut self, call: CallKey, name: CallName) {
+        self.forget_made(call);
+        if let Some(client) = &mut self.client {
+            client.cancel(name);
+        }
+    }
+
+    /// Whether no more may be sent until calls are answered, of which there may be so many bytes.
+    pub fn is_full(&self, bytes_max: usize) -> bool {
+        self.made_bytes >= bytes_max
+    }
+
+    /// A call waits for others to be answered.
+    pub fn line_up(&mut self, call: CallKey) {
+        self.blocked.push_back(call);
+    }
+
+    /// No new requests are taken.
+    pub fn leave(&mut self, now: Instant) {
+        if let Some(server) = &mut self.server {
+            server.leave(now);
+        }
+    }
+
+    /// Bytes of calls made, as they are counted, and of each.
+    pub fn made(&self) -> (usize, impl Iterator<Item = (CallKey, usize)>) {
+        (self.made_bytes, self.made.iter().map(|(call, made)| (*call, made.bytes)))
     }
 
     /// Calls made to an endpoint and not ended.
@@ -234,8 +343,23 @@ impl R2p2 {
         true
     }
 
-    /// Answers a request that never becomes a call.
-    pub fn refuse(&mut self, now: Instant, request: RequestKey, outcome: &Outcome<'_>) {
+    /// Answers a request that never becomes a call. `said` is how a status of this host is put to others.
+    pub fn refuse(
+        &mut self,
+        now: Instant,
+        request: RequestKey,
+        why: &Uncalled,
+        said: impl FnOnce(&Status) -> Status,
+    ) {
+        let outcome = match why {
+            Uncalled::Refused(status) => Outcome::of(&said(status)),
+            Uncalled::Unreadable { fingerprint } => {
+                let reply = ReplyEnvelope::of(Code::Internal, Execution::NotExecuted);
+                let reply = ReplyEnvelope { is_unreadable: true, fingerprint: *fingerprint, ..reply };
+                self.reply(now, request, &reply);
+                return;
+            }
+        };
         let reply = ReplyEnvelope {
             trailers: &outcome.metadata,
             ..ReplyEnvelope::of(outcome.code, outcome.execution)
@@ -281,11 +405,11 @@ impl R2p2 {
         Ok(())
     }
 
-    /// A call made is over, or is made again.
-    pub fn forget_made(&mut self, call: CallKey) {
-        if let Some(made) = self.made.remove(&call) {
-            self.made_bytes = self.made_bytes.saturating_sub(made.bytes);
-        }
+    /// A call made is over, or is made again. Its request if that was linear, and nothing if not.
+    pub fn forget_made(&mut self, call: CallKey) -> Bytes {
+        let Some(made) = self.made.remove(&call) else { return Bytes::new() };
+        self.made_bytes = self.made_bytes.saturating_sub(made.bytes);
+        made.linear
     }
 }
 
@@ -309,7 +433,7 @@ impl R2p2 {
 
     /// How R2P2 is spoken from now on.
     pub fn configure(&mut self, now: Instant, settings: R2p2Settings, limits: &Limits) {
-        let config = config_of(&settings, limits);
+        let config = settings.config(limits);
         self.server = settings.serves.then(|| Server::new(Arc::new(config), now));
         self.settings = settings;
     }
@@ -395,8 +519,8 @@ impl R2p2 {
         if self.made_bytes < bytes_max { self.blocked.pop_front() } else { None }
     }
 
-    /// The number of another host in reports, given by `number` where it has none.
-    pub fn number(&mut self, host: Named, number: impl FnOnce(&str) -> PeerIndex) -> PeerIndex {
+    /// The number of another host in reports, where it gets one if it has none.
+    pub fn number(&mut self, host: Named, telemetry: &mut Telemetry) -> PeerIndex {
         if let Some(number) = self.numbers.get(&host) {
             return *number;
         }
@@ -407,7 +531,7 @@ impl R2p2 {
             Named::Server(address) => format!("r2p2 {address}"),
             Named::Client(address) => format!("r2p2 {address}"),
         };
-        let number = number(&name);
+        let number = telemetry.peer(&name, false);
         self.numbers.insert(host, number);
         number
     }
@@ -438,26 +562,4 @@ impl R2p2 {
 /// Whose address a request came from, for policies and logs.
 pub(crate) fn label_of(client: SocketAddrV4) -> String {
     format!("r2p2://{client}")
-}
-
-/// What a call hears that met it.
-pub(crate) fn fault_of(full: PortFull) -> Fault {
-    match full {
-        PortFull::Peer { limit } => Fault::Limit { name: HELD_OF_SOURCE, limit: limit as u64 },
-        PortFull::Port { limit } => Fault::Limit { name: HELD_OF_HOST, limit: limit as u64 },
-    }
-}
-
-fn config_of(settings: &R2p2Settings, limits: &Limits) -> Config {
-    let default = Config::default();
-    Config {
-        mode: settings.mode,
-        routers: settings.routers.clone(),
-        slots: settings.slots.max(1),
-        message_bytes_max: default.message_bytes_max.min(limits.message_bytes as usize),
-        stall_ns: limits.message_stall_ns().unwrap_or(0),
-        held_bytes_per_peer_max: limits.held_bytes_per_source,
-        held_bytes_max: limits.held_bytes,
-        ..default
-    }
 }

@@ -8,17 +8,17 @@ use crate::ends::{
     ServerSide,
 };
 use crate::engine::{Engine, Turn};
+use crate::r2p2_messages::streams_from_here;
 use crate::records::record_served;
 use crate::{CallKey, RemoteKey};
-use serde_bytes::ByteBuf;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault};
 use trunkline_grpc::Outcome;
 use trunkline_r2p2::{ReplyEnvelope, RequestEnvelope, RequestKey};
 
 impl Opens for DatagramTarget {
-    // LIFE: 10 R2P2
-    /// Sends a call's request.
+    // LIFE: 9 R2P2
+    /// Sends a call's request: at once, or when the endpoint has answered a greeting.
     fn open(
         &self,
         engine: &mut Engine,
@@ -27,11 +27,29 @@ impl Opens for DatagramTarget {
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let remote = self.remote;
+        let Engine { calls, remotes, r2p2, limits, .. } = &mut *engine;
+        if calls.find(key).is_some_and(streams_from_here) {
+            return Err(Refusal::Fault(Fault::Streams { endpoint: remotes.label(remote) }));
+        }
+        let Some(found) = remotes.find(remote) else {
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        let Some(known) = &found.r2p2 else { return Err(engine.unreachable(key, remote)) };
+        let mode = r2p2.mode();
+        if !known.is_ready(mode, r2p2.client(limits)) {
+            if !known.is_greeting() {
+                if found.not_before > turn.now {
+                    return Err(engine.unreachable(key, remote));
+                }
+                r2p2.greet(turn.now, limits, remotes, remote, 0);
+            }
+            return Err(engine.wait_in_line(key, remote));
+        }
         let Item::Open { metadata, body: Some(body), end: true } = &*opening else {
             let why = "R2P2 carries one request, and the method was opened without it";
             return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
         };
-        if engine.r2p2.made_bytes >= engine.limits.connection_queue_bytes {
+        if r2p2.is_full(limits.connection_queue_bytes) {
             return Err(Refusal::Blocked(Blocker::R2p2));
         }
         request(engine, turn, (key, remote), metadata, body).map_err(Refusal::Fault)?;
@@ -56,10 +74,7 @@ impl EndOfCall for DatagramCall {
     fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
 
     fn release(&self, engine: &mut Engine, key: CallKey) {
-        engine.r2p2.forget_made(key);
-        if let Some(client) = engine.r2p2.client_if_any() {
-            client.cancel(self.name);
-        }
+        engine.r2p2.cancel(key, self.name);
     }
 }
 
@@ -80,9 +95,7 @@ impl EndOfCall for DatagramRequest {
         let (key, request) = (way.key, self.request);
         match &*item {
             Item::Headers { metadata } => {
-                if let Some(serving) = engine.r2p2.served.get_mut(&request) {
-                    serving.headers.get_or_insert_with(|| ByteBuf::from(metadata.as_ref()));
-                }
+                engine.r2p2.keep_headers(request, metadata);
                 Ok(())
             }
             Item::Finish { code: Code::Ok, body: None, .. } => {
@@ -106,9 +119,7 @@ impl EndOfCall for DatagramRequest {
 
     /// The request of a call of a peer has been answered, or nobody waits for it any more.
     fn release(&self, engine: &mut Engine, _key: CallKey) {
-        if engine.r2p2.served.remove(&self.request).is_some() {
-            engine.r2p2.unanswered.push(self.request);
-        }
+        engine.r2p2.leave_request(self.request);
     }
 }
 
@@ -125,6 +136,7 @@ impl ClientSide for DatagramRequest {
     }
 }
 
+// LIFE: 10 R2P2
 /// Sends a call's request, in the form the endpoint reads.
 fn request(
     engine: &mut Engine,

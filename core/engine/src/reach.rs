@@ -1,22 +1,39 @@
-//! A call on its way to an endpoint: the joint between calls, clusters, endpoints and their connections.
+//! A call on its way to an endpoint: the joint between calls, clusters, endpoints and their connections; and what comes
+//! by R2P2, where there are none.
 //!
 //! `cluster.rs` chooses the endpoint at the moment of hand-over, `remote.rs` knows what there is of connections to it
 //! (`connecting.rs` what follows when one comes or goes), `names.rs` what names stand for. What was chosen is noted
-//! with the call until its outcome is known, and told to the balancer then.
+//! with the call until its outcome is known, and told to the balancer then. `r2p2.rs` owns the ports of R2P2,
+//! `r2p2_messages.rs` has what is said there as calls and items, `r2p2_end.rs` is the way back.
 
-use crate::call::{Call, Calls, ClientEnd, Direction, Item, ServerEnd};
-use crate::cluster::{ClusterChoice, ClusterKey, Placed};
+use crate::call::{Body, Call, Direction, Item, ServerEnd};
+use crate::cluster::{ClusterChoice, ClusterKey};
 use crate::connecting::{LaneLost, LaneOpened};
 use crate::due::Due;
-use crate::ends::{Blocker, Opens, Refusal};
+use crate::ends::{Blocker, DatagramTarget, Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::grpc::PeerIdentity;
 use crate::limits::WAITING;
+use crate::r2p2::Named;
+use crate::r2p2_messages::{
+    Uncalled, call_of, check_metadata, fault_of_failure, finish_of, opening_of, read_reply, read_request,
+};
+use crate::r2p2_remote::GREETING_TAG;
+use crate::r2p2_settings::{R2p2Port, R2p2Settings};
+use crate::registry::service_of;
 use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, LineLimits, Remote, Speaks};
-use crate::source::source_of;
+use crate::source::{is_for_grpc_client, source_of};
+use crate::target::Target;
+use crate::vouching::PeerRule;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
+use core::net::SocketAddrV4;
+use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Fault, Instant};
+use trunkline_call::{Code, Execution, Fault, Instant};
+use trunkline_native::Trailer;
+use trunkline_r2p2::{
+    CallFailure, ClientEvent, ReplyEnvelope, Request, RequestEnvelope, ServerEvent, Transmit,
+};
 
 impl Engine {
     /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
@@ -55,16 +72,9 @@ impl Engine {
         }
         for key in connected {
             let Some(remote) = self.remotes.find(key) else { continue };
-            for lane in &remote.lanes {
-                // What is being dialled is closed when it is there.
-                let LaneConnection::Open(peer) = lane else { continue };
-                if self.peers.find(*peer).is_some_and(|peer| peer.connection.stream_count() == 0) {
-                    self.peers.close(*peer);
-                }
-            }
-            for open in remote.pool.open.clone() {
-                self.grpc.leave_unwanted(open);
-            }
+            // What is being dialled is closed when it is there.
+            remote.open_lanes().for_each(|peer| self.peers.close_unused(peer));
+            remote.pool.open.iter().for_each(|open| self.grpc.leave_unwanted(*open));
         }
     }
 
@@ -90,12 +100,6 @@ impl Engine {
         clusters.configure(|service| attempts.balancing(service, admission.chain().balance(service)));
     }
 
-    /// Whether all of a cluster is reached over R2P2.
-    pub(crate) fn is_reached_by_r2p2(&self, key: ClusterKey) -> bool {
-        let sources = self.clusters.sources(key);
-        !sources.is_empty() && sources.iter().all(|source| self.remotes.r2p2_target(*source).is_some())
-    }
-
     // LIFE: 9 | endpoint picked, connection found or dialled | the endpoint |
     /// A call for a cluster: over to an endpoint of it, or in the line of a name.
     pub(crate) fn hand_to_cluster(
@@ -108,9 +112,12 @@ impl Engine {
         for source in self.clusters.take_unasked(cluster) {
             self.remotes.ask_name(source);
         }
-        let Some(choice) = self.choose_endpoint(turn.now, key, cluster, item) else {
-            return Err(Refusal::Fault(Fault::Ended));
-        };
+        let lane = LaneIndex::of(item.body().map(Body::len), self.limits.bulk_body_bytes);
+        let Self { clusters, remotes, calls, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return Err(Refusal::Fault(Fault::Ended)) };
+        let metadata: &[u8] = if let Item::Open { metadata, .. } = &*item { metadata } else { &[] };
+        let placed = (&mut call.placed, &*call.tried);
+        let choice = clusters.place(turn.now, remotes, cluster, lane, metadata, placed);
         let fault = match choice {
             ClusterChoice::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
             ClusterChoice::Wait(name) => return Err(self.wait_in_line(key, name)),
@@ -130,36 +137,6 @@ impl Engine {
             ClusterChoice::Unserved => self.unserved_call(key),
         };
         Err(Refusal::Fault(fault))
-    }
-
-    /// The endpoint the call has, while that can be reached; else another. `None` if the call has ended.
-    fn choose_endpoint(
-        &mut self,
-        now: Instant,
-        key: CallKey,
-        cluster: ClusterKey,
-        item: &Item<'_>,
-    ) -> Option<ClusterChoice> {
-        let lane = self.lane_of(item);
-        let Self { clusters, remotes, calls, .. } = self;
-        let call = calls.find_mut(key)?;
-        if let Some(placed) = call.placed.take() {
-            let is_reachable = |key| remotes.find(key).is_some_and(|remote| remote.is_reachable(now, lane));
-            if placed.cluster == cluster && is_reachable(placed.endpoint) {
-                call.placed = Some(placed);
-                return Some(ClusterChoice::To(placed.endpoint));
-            }
-            clusters.finished(now, placed, None, &[]);
-        }
-        let metadata: &[u8] = match item {
-            Item::Open { metadata, .. } => metadata,
-            _ => &[],
-        };
-        let choice = clusters.choose(now, remotes, cluster, lane, metadata, &call.tried);
-        if let ClusterChoice::To(endpoint) = choice {
-            call.placed = Some(Placed { cluster, endpoint });
-        }
-        Some(choice)
     }
 
     /// A call waits for a connection to its endpoint, or for a name, or fails where too many do.
@@ -186,23 +163,6 @@ impl Engine {
         self.calls.find(key).is_some_and(|call| call.waits_for_ready)
     }
 
-    /// A call was answered elsewhere before its endpoint did: that is slow.
-    pub(crate) fn outpaced(&mut self, now: Instant, key: CallKey) {
-        if let Some(placed) = self.calls.find_mut(key).and_then(|call| call.placed.take()) {
-            self.clusters.outpaced(now, placed);
-        }
-    }
-
-    /// How a call ended at the endpoint it was given, with the trailing metadata that came with it.
-    pub(crate) fn tell_balancer(&mut self, now: Instant, key: CallKey, code: Option<Code>, trailers: &[u8]) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let Some(placed) = call.placed.take() else { return };
-        if code.is_some_and(|code| code != Code::Ok) {
-            call.tried.push(placed.endpoint);
-        }
-        self.clusters.finished(now, placed, code, trailers);
-    }
-
     // LIFE: 9
     /// A call for an endpoint: over the open connection of its lane, or in line until there is one.
     pub(crate) fn hand_to_remote(
@@ -212,18 +172,17 @@ impl Engine {
         remote_key: RemoteKey,
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let lane = self.lane_of(item);
+        let lane = LaneIndex::of(item.body().map(Body::len), self.limits.bulk_body_bytes);
         let Some(remote) = self.remotes.find(remote_key) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         match remote.speaks {
             Speaks::Grpc => return self.hand_to_pool(turn, key, remote_key, item),
             Speaks::R2p2 | Speaks::Native if item.is_packed() => {
-                return self.hand_over_unpacked(Direction::Request, item, |this, plain| {
-                    this.hand_to_remote(turn, key, remote_key, plain)
-                });
+                let mut plain = self.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
+                return self.hand_to_remote(turn, key, remote_key, &mut plain);
             }
-            Speaks::R2p2 => return self.hand_to_r2p2_remote(turn, key, remote_key, item),
+            Speaks::R2p2 => return DatagramTarget { remote: remote_key }.open(self, turn, key, item),
             Speaks::Unknown | Speaks::Native => {}
         }
         match remote.lanes[lane as usize] {
@@ -251,7 +210,7 @@ impl Engine {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let is_held = self.grpc.is_held() && !is_for_grpc_client(&self.calls, key);
-        if let Some(peer) = self.pooled_with_room(remote_key).filter(|_| !is_held) {
+        if let Some(peer) = self.grpc.with_room(self.remotes.pooled(remote_key)).filter(|_| !is_held) {
             return peer.open(self, turn, key, item);
         }
         if !is_held {
@@ -332,7 +291,7 @@ impl Engine {
         if self.grpc.is_held() {
             return self.serve_held_line(turn, remote_key);
         }
-        while self.pooled_with_room(remote_key).is_some()
+        while self.grpc.with_room(self.remotes.pooled(remote_key)).is_some()
             && let Some(key) = self.remotes.next_in_line(remote_key)
         {
             self.go_on_from_line(turn, key);
@@ -356,41 +315,21 @@ impl Engine {
         }
     }
 
-    /// The connection of a pool with the fewest streams, if it takes one more.
-    fn pooled_with_room(&self, remote_key: RemoteKey) -> Option<GrpcKey> {
-        self.grpc.with_room(&self.remotes.find(remote_key)?.pool.open)
-    }
-
-    /// The lane a call takes by what it opens with, where the endpoint has lanes.
-    pub(crate) fn lane_of(&self, opening: &Item<'_>) -> LaneIndex {
-        let bulk = opening.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
-        if bulk { LaneIndex::Bulk } else { LaneIndex::Small }
-    }
-
     /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
     pub(crate) fn unreachable(&mut self, key: CallKey, remote_key: RemoteKey) -> Refusal {
-        let full = if self.waits_for_ready(key) { Some(self.may_wait(key, remote_key)) } else { None };
-        let fault = match (self.remotes.find_mut(remote_key), full) {
-            (Some(remote), Some(Ok(()))) => {
-                if !std::mem::replace(&mut remote.wakes, true) {
-                    self.timers.insert(remote.not_before, Due::Remote(remote_key));
-                }
-                return Refusal::Blocked(Blocker::Remote(remote_key));
+        let ready = self.waits_for_ready(key).then(|| self.may_wait(key, remote_key));
+        match self.remotes.rest(remote_key, ready) {
+            Ok(wakes) => {
+                wakes.map(|at| self.timers.insert(at, Due::Remote(remote_key)));
+                Refusal::Blocked(Blocker::Remote(remote_key))
             }
-            (Some(_), Some(Err(full))) => full,
-            (Some(remote), None) => {
-                Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
-            }
-            (None, _) => Fault::NoRoute { what: "endpoint".into() },
-        };
-        Refusal::Fault(fault)
+            Err(fault) => Refusal::Fault(fault),
+        }
     }
 
     /// It may be dialled again: those in line try.
     pub(crate) fn wake_remote(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        if let Some(remote) = self.remotes.find_mut(remote_key) {
-            remote.wakes = false;
-        }
+        self.remotes.wake(remote_key);
         self.serve_line(turn, remote_key);
     }
 
@@ -463,24 +402,187 @@ impl Engine {
 
     /// A call that was in line tries again. It may join the line again, whoever has come meanwhile.
     pub(crate) fn go_on_from_line(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        if !self.waits_for_remote(key) {
+        let server = self.calls.find(key).map(|call| &call.server);
+        if matches!(server, Some(ServerEnd::Cluster { .. })) {
+            self.remotes.goes_on(key);
+            self.unblock(turn, key, Direction::Request);
+        }
+    }
+
+    /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
+    pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
+        self.r2p2.configure(now, settings, &self.limits);
+    }
+
+    /// Takes a datagram, known to be there since `arrived`. It did not come before `came`: what is not known to be
+    /// younger may be a copy of a request that is over, and forgotten.
+    pub fn handle_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        port: R2p2Port,
+        (came, arrived): (Instant, Instant),
+        from: SocketAddrV4,
+        datagram: &[u8],
+    ) {
+        self.arrived = arrived;
+        self.sessions.discard_abandoned(turn.heaps);
+        self.r2p2.handle_datagram(turn.now, port, came, from, datagram);
+        self.handle_r2p2_events(turn);
+        self.go_on(turn);
+    }
+
+    /// Whether requests wait to be sent, which [`Engine::set_datagram_ages`] is to be told of first.
+    pub fn sends_r2p2_requests(&self) -> bool {
+        self.r2p2.client_sends()
+    }
+
+    /// Datagrams are sent now: [`Client::set_ages`].
+    pub fn set_datagram_ages(&mut self, now: Instant) {
+        self.r2p2.set_ages(now);
+    }
+
+    /// The next datagram to send, and from which port.
+    pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
+        self.r2p2.poll_datagram()
+    }
+
+    pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.r2p2.handle_timeout(turn.now);
+        self.arrived = turn.now;
+        self.handle_r2p2_events(turn);
+    }
+
+    /// Answers requests whose calls are over, and lets calls go on that waited for others to end.
+    pub(crate) fn settle_r2p2(&mut self, turn: &mut Turn<'_>) {
+        self.r2p2.answer_unanswered(turn.now);
+        while let Some(call) = self.r2p2.next_unblocked(self.limits.connection_queue_bytes) {
+            self.unblock(turn, call, Direction::Request);
+        }
+    }
+
+    /// Does what both ports have to tell.
+    fn handle_r2p2_events(&mut self, turn: &mut Turn<'_>) {
+        while let Some(event) = self.r2p2.poll_client_event() {
+            self.handle_client_event(turn, event);
+        }
+        while let Some(event) = self.r2p2.poll_server_event() {
+            match event {
+                ServerEvent::Request(request) => self.handle_r2p2_request(turn, &request),
+                // Nobody waits for the reply any more.
+                ServerEvent::Cancelled { key } => {
+                    if let Some(call) = self.r2p2.call_of(key) {
+                        self.cancel(turn, call);
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_client_event(&mut self, turn: &mut Turn<'_>, event: ClientEvent) {
+        let (ClientEvent::Replied { tag, .. } | ClientEvent::Failed { tag, .. }) = event;
+        if tag & GREETING_TAG != 0 {
+            let remote = RemoteKey::from_bits(tag & !GREETING_TAG);
+            let failure = if let ClientEvent::Failed { failure, .. } = event { Some(failure) } else { None };
+            let Self { r2p2, remotes, limits, .. } = self;
+            if r2p2.handle_greeting(turn.now, limits, remotes, remote, failure) {
+                self.serve_line(turn, remote);
+            }
             return;
         }
-        self.remotes.goes_on(key);
-        self.unblock(turn, key, Direction::Request);
+        // One reply may end other calls, whose own is then nobody's.
+        let key = CallKey::from_bits(tag);
+        let server = self.calls.find(key).map(|call| &call.server);
+        let Some(&ServerEnd::R2p2 { remote, .. }) = server else { return };
+        match event {
+            ClientEvent::Replied { server, body, trailer, .. } => {
+                self.handle_r2p2_reply(turn, (key, remote), server, &body, trailer.as_ref());
+            }
+            ClientEvent::Failed { failure, .. } => {
+                if failure == CallFailure::Silent
+                    && let Some(known) = self.remotes.r2p2_mut(remote)
+                {
+                    known.fell_silent();
+                }
+                self.r2p2.forget_made(key);
+                self.fail(turn, key, fault_of_failure(failure, self.remotes.label(remote)));
+            }
+        }
     }
 
-    pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
-        self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Cluster { .. }))
+    // LIFE: 19 R2P2
+    fn handle_r2p2_reply(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (key, remote): (CallKey, RemoteKey),
+        server: SocketAddrV4,
+        body: &[u8],
+        trailer: Option<&Trailer>,
+    ) {
+        let linear = self.r2p2.forget_made(key);
+        let reply = match read_reply(body) {
+            Ok(reply) => reply,
+            Err(fault) => return self.fail(turn, key, fault),
+        };
+        let Self { calls, remotes, .. } = self;
+        if reply.fingerprint != 0
+            && let (Some(call), Some(known)) = (calls.find(key), remotes.r2p2_mut(remote))
+        {
+            known.has(call.method, reply.fingerprint);
+        }
+        if reply.is_unreadable {
+            let Self { r2p2, calls, remotes, scratch, limits, .. } = self;
+            let Some(call) = calls.find_mut(key) else { return };
+            let again = r2p2.send_again(turn.now, limits, (key, call), (remotes, remote), scratch, &linear);
+            return again.unwrap_or_else(|fault| self.fail(turn, key, fault));
+        }
+        let number = self.r2p2.number(Named::Server(server), &mut self.telemetry);
+        if let Some(call) = self.calls.find_mut(key) {
+            call.peer_index = number;
+            call.answer_begins(self.arrived, turn.now, trailer);
+        }
+        if let Some(headers) = reply.headers {
+            let metadata = Cow::Borrowed(headers);
+            self.pass(turn, key, Direction::Response, &mut Item::Headers { metadata });
+        }
+        match finish_of(&reply) {
+            Ok(mut finish) => self.pass(turn, key, Direction::Response, &mut finish),
+            Err(fault) => self.fail(turn, key, fault),
+        }
     }
-}
 
-/// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another
-/// process, and is waited for.
-fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
-    let Some(call) = calls.find(key) else { return false };
-    match call.client {
-        ClientEnd::Attempt { call, .. } => calls.find(call).is_some_and(Call::is_forwarded),
-        _ => call.is_forwarded(),
+    // LIFE: 13 R2P2
+    /// A peer calls.
+    fn handle_r2p2_request(&mut self, turn: &mut Turn<'_>, request: &Request) {
+        let (now, key) = (turn.now, request.key);
+        let said = match read_request(&request.body) {
+            Ok(said) if said.path.is_empty() => {
+                self.r2p2.reply(now, key, &ReplyEnvelope::of(Code::Ok, Execution::NotExecuted));
+                return;
+            }
+            Ok(said) => said,
+            Err(uncalled) => return self.r2p2.refuse(now, key, &uncalled, |said| self.peers.said_here(said)),
+        };
+        match self.called_by_r2p2(now, request, &said) {
+            Ok(call) => {
+                let call = self.calls.insert(call);
+                self.r2p2.serve(key, call);
+                self.start(turn, call, Target::Here, &mut opening_of(&said));
+            }
+            Err(uncalled) => self.r2p2.refuse(now, key, &uncalled, |said| self.peers.said_here(said)),
+        }
+    }
+
+    /// The call a request means, if it can be one here.
+    fn called_by_r2p2(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        said: &RequestEnvelope<'_>,
+    ) -> Result<Call, Uncalled> {
+        check_metadata(said)?;
+        PeerRule::check(&self.peer_rules, "", service_of(said.path)).map_err(Uncalled::Refused)?;
+        let (called, pattern) = self.served(said.path)?;
+        let served: Vec<_> = self.routing().all_types_served(called.method).collect();
+        call_of(request, said, (called, pattern), &served, (self.arrived, now))
     }
 }

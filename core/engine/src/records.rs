@@ -50,8 +50,7 @@ pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: 
         ClientEnd::Peer { peer, .. } => peers.find(*peer).map(|peer| peer.telemetry),
         ClientEnd::Grpc { peer, .. } => grpc.find(*peer).map(|peer| peer.telemetry),
         ClientEnd::R2p2 { request } => {
-            let host = Named::Client(*request.client().ip());
-            Some(r2p2.number(host, |name| telemetry.peer(name, false)))
+            Some(r2p2.number(Named::Client(*request.client().ip()), telemetry))
         }
         ClientEnd::Session { .. }
         | ClientEnd::Attempt { .. }

@@ -471,16 +471,57 @@ impl Registry {
         self.servers(method).in_line()
     }
 
+    /// Who serves a call: the session it has a place at, or the next in turn that has room.
+    pub(crate) fn pick(
+        &self,
+        method: MethodKey,
+        place: Option<SessionKey>,
+        has_room: impl Fn(SessionKey) -> bool,
+    ) -> Picked {
+        let servers = self.servers(method);
+        if let Some(server) = servers.only_one() {
+            return if has_room(server.session) { Picked::one(server) } else { Picked::Full };
+        }
+        if let Some(place) = place.filter(|place| has_room(*place))
+            && let Some(server) = servers.iter().find(|server| server.session == place)
+        {
+            return Picked::one(server);
+        }
+        let mut none = Picked::Nobody;
+        for server in self.rotate(method) {
+            if has_room(server.session) {
+                return Picked::one(server);
+            }
+            none = Picked::Full;
+        }
+        none
+    }
+
     /// The servers of a method starting behind the one picked last: round-robin, to be searched for one with room.
     /// Those who stand by are not among them while anybody else is.
-    pub fn rotate(&mut self, method: MethodKey) -> impl Iterator<Item = &Server> {
-        let count = self.in_line(method).len();
-        let mut start = 0;
-        if let Some(entry) = self.methods.find_mut(method) {
-            start = entry.next.min(count);
-            entry.next = if count == 0 { 0 } else { (start + 1) % count };
-        }
-        self.in_line(method).starting_at(start)
+    fn rotate(&self, method: MethodKey) -> impl Iterator<Item = &Server> {
+        let servers = self.in_line(method);
+        let (count, next) = (servers.len(), &self.methods.get(method).next);
+        let start = next.get().min(count);
+        next.set(if count == 0 { 0 } else { (start + 1) % count });
+        servers.starting_at(start)
+    }
+}
+
+/// Who of those that serve a method gets a call.
+#[derive(Debug)]
+pub(crate) enum Picked {
+    /// This session, by this route and with these types.
+    One(SessionKey, RouteIndex, Arc<MethodTypes>),
+    /// None of them has room.
+    Full,
+    /// Nobody serves it.
+    Nobody,
+}
+
+impl Picked {
+    fn one(server: &Server) -> Self {
+        Self::One(server.session, server.route, Arc::clone(&server.types))
     }
 }
 

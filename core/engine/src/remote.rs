@@ -20,6 +20,13 @@ pub(crate) enum LaneIndex {
     Bulk = 1,
 }
 
+impl LaneIndex {
+    /// The lane a call takes that opens with so many bytes, if it has any, and bulk are those above others.
+    pub fn of(body_bytes: Option<u32>, bulk_bytes: u32) -> Self {
+        if body_bytes.is_some_and(|bytes| bytes > bulk_bytes) { Self::Bulk } else { Self::Small }
+    }
+}
+
 /// An endpoint to connect to, for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
@@ -466,6 +473,16 @@ impl Remotes {
     }
 
     /// Where R2P2 is spoken behind an endpoint, if it is.
+    /// The connections that are up of an endpoint that speaks gRPC.
+    pub fn pooled(&self, remote: RemoteKey) -> &[GrpcKey] {
+        self.table.find(remote).map_or(&[], |remote| &remote.pool.open)
+    }
+
+    /// What is known of an endpoint that is reached over R2P2.
+    pub fn r2p2_mut(&mut self, remote: RemoteKey) -> Option<&mut R2p2Remote> {
+        self.table.find_mut(remote)?.r2p2.as_mut()
+    }
+
     pub fn r2p2_target(&self, remote: RemoteKey) -> Option<SocketAddrV4> {
         self.table.find(remote)?.r2p2.as_ref().map(|r2p2| r2p2.target)
     }
@@ -499,6 +516,13 @@ impl Remotes {
 }
 
 impl Remote {
+    /// The connections of its lanes that are up.
+    pub fn open_lanes(&self) -> impl Iterator<Item = PeerKey> {
+        self.lanes
+            .iter()
+            .filter_map(|lane| if let LaneConnection::Open(peer) = lane { Some(*peer) } else { None })
+    }
+
     fn state(&self) -> RemoteState {
         let any = |what: fn(&LaneConnection) -> bool| self.lanes.iter().any(what);
         let by_r2p2 = |what: fn(&R2p2Remote) -> bool| self.r2p2.as_ref().is_some_and(what);

@@ -4,7 +4,7 @@
 //! copy for nobody.
 
 use crate::CallKey;
-use crate::call::{Calls, ClientEnd};
+use crate::call::{Call, Calls, ClientEnd};
 use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::held::source_of_peer;
@@ -52,6 +52,16 @@ impl CallSources<'_> {
 pub(crate) fn source_of(engine: &Engine, call: CallKey) -> Arc<str> {
     let Engine { calls, sessions, peers, grpc, .. } = engine;
     CallSources { calls, sessions, peers, grpc }.of(call)
+}
+
+/// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another
+/// process, and is waited for.
+pub(crate) fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
+    let Some(call) = calls.find(key) else { return false };
+    match call.client {
+        ClientEnd::Attempt { call, .. } => calls.find(call).is_some_and(Call::is_forwarded),
+        _ => call.is_forwarded(),
+    }
 }
 
 /// What a caller's sticky calls have in common: an application's process, or a peer's address.

@@ -1,7 +1,7 @@
 //! The step: what follows from an event, until nothing follows any more; what time brings; and what follows for all
 //! when somebody leaves, or serves something else, or policies are exchanged.
 
-use crate::admission::ChainExchange;
+use crate::admission::{ChainExchange, Denied, Enqueued};
 use crate::assembly::Shape;
 use crate::books::audit;
 use crate::bound_methods::{bound_methods, put_plans};
@@ -14,13 +14,16 @@ use crate::registry::{MethodKey, MethodTypes};
 use crate::served_later::settle_unserved;
 use crate::session::Session;
 use crate::sessions::{LinesOf, PartedSession};
+use crate::shard::crossing::ShardSaid;
+use crate::shard::{self, ShardIndex};
 use crate::source::source_of;
 use crate::target::Target;
+use crate::workers::GivenOut;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::HashSet;
 use std::sync::Arc;
-use trunkline_call::Instant;
-use trunkline_policy::{Chain, Modules, PolicyError};
+use trunkline_call::{Execution, Fault, Instant};
+use trunkline_policy::{Chain, Modules, Permits, PolicyError, Verdict};
 use trunkline_telemetry::{MethodIndex, PeerIndex};
 
 /// So many sources whose first has to go on waiting are looked at when room is made, and others when it is made again:
@@ -58,6 +61,145 @@ impl Engine {
         self.r2p2_timeout(turn);
         self.unpack_on(turn);
         self.go_on(turn);
+    }
+
+    /// After an exchange of policies: calls that wait do so by the new ones, or go on.
+    pub fn serve_waiting(&mut self, turn: &mut Turn<'_>) {
+        self.go_on(turn);
+    }
+
+    /// Calls that waited for others to end go on.
+    #[inline]
+    pub(crate) fn serve_queues(&mut self, turn: &mut Turn<'_>) {
+        while let Some(verdict) = self.admission.poll_queues(turn.now) {
+            self.carry_out(turn, verdict);
+        }
+    }
+
+    /// A call has waited as long as it may.
+    pub(crate) fn queued_due(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        let Some(ticket) = self.queue_place(key).map(|queued| queued.ticket) else { return };
+        let verdict = self.admission.late(turn.now, ticket, key.to_bits());
+        self.carry_out(turn, verdict);
+    }
+
+    fn carry_out(&mut self, turn: &mut Turn<'_>, verdict: Verdict) {
+        match verdict {
+            Verdict::Served(token, permits) => self.serve_queued(turn, CallKey::from_bits(token), permits),
+            Verdict::Shed(token, rejection) => {
+                let key = CallKey::from_bits(token);
+                self.leave_queue(key);
+                self.fail(turn, key, Denied::from(rejection).fault);
+            }
+            Verdict::Waits(token, until) => {
+                let key = CallKey::from_bits(token);
+                if let Some(timer) = self.queue_place(key).map(|queued| queued.timer) {
+                    self.timers.cancel(timer);
+                    let timer = self.timers.insert(until, Due::Queued(key));
+                    self.queue_place(key).into_iter().for_each(|queued| queued.timer = timer);
+                }
+            }
+        }
+    }
+
+    fn serve_queued(&mut self, turn: &mut Turn<'_>, key: CallKey, permits: Permits) {
+        self.leave_queue(key);
+        let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.as_mut()) else {
+            return self.admission.release(permits);
+        };
+        policies.permits.join(permits);
+        match policies.held_until.take() {
+            Some(until) => drop(self.timers.insert(until, Due::Held(key, Direction::Request))),
+            None => self.unblock(turn, key, Direction::Request),
+        }
+    }
+
+    fn queue_place(&mut self, key: CallKey) -> Option<&mut Enqueued> {
+        self.calls.find_mut(key)?.policies.as_mut()?.queued.as_mut()
+    }
+
+    /// The policy has let a call out of its queue.
+    fn leave_queue(&mut self, key: CallKey) {
+        let policies = self.calls.find_mut(key).and_then(|call| call.policies.as_mut());
+        if let Some(queued) = policies.and_then(|policies| policies.queued.take()) {
+            self.timers.cancel(queued.timer);
+        }
+    }
+
+    /// Whether calls wait for a worker: the host looks then which of them rest.
+    pub fn calls_wait_for_workers(&self) -> bool {
+        self.workers.is_waited_for()
+    }
+
+    /// Asks of workers with calls in hand, for which others wait, whether their threads wait for entries and have taken
+    /// all there were: the handlers of their calls wait then, too, and do not keep them from taking others. Whether any
+    /// does. A part of the services in each turn.
+    pub fn free_resting_workers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rests: impl FnMut(SessionKey) -> bool,
+    ) -> bool {
+        let Self { workers, calls, .. } = self;
+        let any = workers.free_resting(rests, |key| {
+            let call = calls.find_mut(key)?;
+            call.place = None;
+            Some(call.method)
+        });
+        if any {
+            self.go_on(turn);
+        }
+        any
+    }
+
+    /// Calls that waited go to workers that are free, here or where they have waited much longer.
+    pub(crate) fn settle_workers(&mut self, turn: &mut Turn<'_>) {
+        while !self.shards.is_alone()
+            && let Some((shard, method)) = self.workers.poll_kept(turn.now)
+        {
+            let path = Arc::clone(self.registry.path(method));
+            self.shards.push(ShardIndex(shard), ShardSaid::Vacant { path });
+        }
+        while let Some(GivenOut { call: key, place }) = self.workers.poll(turn.now) {
+            match self.calls.find_mut(key) {
+                Some(call) => call.place = place.or(call.place),
+                None => {
+                    place.into_iter().for_each(|place| self.workers.give_back(place, key));
+                    continue;
+                }
+            }
+            self.take_from_queue(turn, key);
+        }
+    }
+
+    /// A call goes on from the queue.
+    pub(crate) fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(queued) = call.queued.take() else { return self.give_place_back(key) };
+        let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+        call.note_receive_wait(waited);
+        let opening = call.request.backlog.pop_front();
+        self.workers.taken_from_queue(&queued, key);
+        match opening {
+            Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+                // Of a call of another shard that shard says when its deadline has passed, and may be late.
+                if engine.calls.find(key).is_some_and(|call| call.deadline.has_passed(turn.now)) {
+                    engine.drop_item(opening);
+                    return engine.fail(
+                        turn,
+                        key,
+                        Fault::DeadlinePassed { executed: Execution::NotExecuted },
+                    );
+                }
+                engine.start_now(turn, key, queued.target, opening);
+            }),
+            None => self.give_place_back(key),
+        }
+    }
+
+    /// Policies keep other workers for other classes from now on.
+    pub(crate) fn reserve_workers(&mut self) {
+        let Self { workers, admission, .. } = self;
+        workers.reserve(|name| admission.chain().reservations(name));
     }
 
     /// Sends a complete message on its way: the opening of a call finds its server first.
@@ -180,7 +322,17 @@ impl Engine {
             || self.workers.may_be_stirred()
             || self.peers.announcers.are_waiting()
             || self.unserved.has_ready()
-            || self.has_more_for_shards()
+            || !self.shards.is_alone() && self.has_more_for_shards()
+    }
+
+    /// Whether other shards are to be told anything, or calls that waited for them may go on.
+    #[inline(always)]
+    fn has_more_for_shards(&self) -> bool {
+        self.shards.is_stirred()
+            || self.shards.has_parked()
+            || self.shards.telling.has_news(self.registry.version())
+            || self.admission.has_notices()
+            || self.workers.has_grown()
     }
 
     #[inline(never)]
@@ -192,7 +344,7 @@ impl Engine {
         self.settle_r2p2(turn);
         self.settle_workers(turn);
         settle_unserved(self, turn);
-        self.settle_shards(turn);
+        shard::settle(self, turn);
     }
 
     /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
@@ -236,7 +388,7 @@ impl Engine {
         services: &[String],
         types: &[Arc<MethodTypes>],
     ) {
-        self.tell_bound(session, services, types);
+        shard::tell_bound(self, session, services, types);
         self.answer_again(services);
         services.iter().for_each(|service| self.unserved.serve(service));
         if self.awaited.is_active() {
@@ -412,9 +564,7 @@ impl Engine {
         self.draining = true;
         self.peers.go_away(now);
         self.grpc.turn_clients_away();
-        if let Some(server) = &mut self.r2p2.server {
-            server.leave(now);
-        }
+        self.r2p2.leave(now);
         self.sessions.go_away();
         // Nobody comes for whom they could wait.
         self.unserved.serve_all();

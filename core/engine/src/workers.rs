@@ -34,7 +34,7 @@ use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_balance::key_of;
-use trunkline_call::{Instant, KeyedMap, ServerStamps};
+use trunkline_call::{Fault, Instant, KeyedMap, ServerStamps};
 use trunkline_dispatch::{Class, Verdict};
 
 /// Every service whose calls are given out so.
@@ -79,10 +79,8 @@ pub(crate) enum Given {
     On(Option<Place>),
     /// It waits.
     Waits(Queued),
-    /// So many bytes wait already as may.
-    BytesFull,
-    /// So many calls wait already as may.
-    Full,
+    /// So many calls or bytes wait already as may.
+    Refused(Fault),
 }
 
 /// A call that waited goes on.
@@ -156,6 +154,10 @@ impl Workers {
             return Given::On(None);
         }
         let line = || key_of(source().as_bytes());
+        let full = |limit| {
+            let name = "calls waiting for a worker (limits.calls_delivered_per_session)";
+            Fault::Limit { name, limit }
+        };
         match service.dispatcher.submit_of(now, asking.class, asking.sticky, asking.call, line) {
             Verdict::To(worker, call) => Given::On(service.occupy(key, worker, call)),
             Verdict::Waits(ticket) => {
@@ -166,11 +168,12 @@ impl Workers {
                     || service.queued_bytes.has_room(more, bytes_max, &source);
                 if bytes > 0 && !has_bytes {
                     service.dispatcher.withdraw(ticket);
-                    return Given::BytesFull;
+                    let name = "bytes of calls waiting for a worker (limits.parked_bytes_per_session)";
+                    return Given::Refused(Fault::Limit { name, limit: bytes_max });
                 }
                 if !service.waiting.has_room(1, calls_max, &source) {
                     service.dispatcher.withdraw(ticket);
-                    return Given::Full;
+                    return Given::Refused(full(calls_max));
                 }
                 service.waiting.take(call, 1, calls_max, &source);
                 service.queued_bytes.take(call, more, bytes_max, &source);
@@ -178,7 +181,7 @@ impl Workers {
                 self.list(key);
                 Given::Waits(Queued { at: Some((key, ticket)), target, bytes })
             }
-            Verdict::Refused(..) => Given::Full,
+            Verdict::Refused(..) => Given::Refused(full(asking.calls_max as u64)),
         }
     }
 
@@ -582,7 +585,7 @@ mod tests {
                     match workers.give(NOW, key, asking, || source.into()) {
                         Given::Waits(queued) => waiting.push((queued, CallKey::from_bits(call))),
                         Given::On(_) => {}
-                        Given::Full | Given::BytesFull => break,
+                        Given::Refused(_) => break,
                     }
                 }
                 waiting.len() - before

@@ -80,6 +80,19 @@ pub(crate) enum AttemptsDue {
 /// gRFC A6: what a server has refused to see is sent again once, whatever the policy.
 const TRANSPARENT_MAX: u32 = 1;
 
+/// What is to be done with an item of a call's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptsTake {
+    /// It is kept, and goes to every attempt there is.
+    Keep,
+    /// It opens the call, and there is no room to keep it: the call has one attempt, which is itself.
+    Once,
+    /// There is no room to keep it: this attempt takes the call's place, and gets it.
+    Commit(CallKey),
+    /// There is none either, but for an attempt that is to come.
+    Wait,
+}
+
 impl AttemptControl {
     pub fn new(limits: &Limits, seed: u64) -> Self {
         Self {
@@ -174,17 +187,30 @@ impl AttemptControl {
     }
 
     /// Whether an item of so many bytes can be kept, of a call of this source.
-    pub fn has_room(
-        &mut self,
-        attempts: &CallAttempts,
-        bytes: usize,
-        source: impl FnOnce() -> Arc<str>,
-    ) -> bool {
+    fn has_room(&mut self, attempts: &CallAttempts, bytes: usize, source: impl FnOnce() -> Arc<str>) -> bool {
         // An opening was found small enough, and metadata is bounded.
         let is_short = attempts.kept.is_empty() || attempts.kept_bytes + bytes <= self.call_bytes_max;
         is_short
             && self.kept.reserve(bytes as u64, self.kept_bytes_max as u64)
             && self.room.has_room(bytes as u64, self.room_bytes(), source)
+    }
+
+    /// What is to be done with an item of a call's request that costs so many bytes to keep, of a call of this source.
+    pub fn take(
+        &mut self,
+        attempts: Option<&CallAttempts>,
+        (bytes, opens): (usize, bool),
+        source: impl FnOnce() -> Arc<str>,
+    ) -> AttemptsTake {
+        if attempts.is_some_and(|attempts| self.has_room(attempts, bytes, source)) {
+            return AttemptsTake::Keep;
+        }
+        let winner = attempts.and_then(|attempts| attempts.live.first().copied());
+        match winner {
+            _ if opens => AttemptsTake::Once,
+            Some(winner) => AttemptsTake::Commit(winner),
+            None => AttemptsTake::Wait,
+        }
     }
 
     /// Keeps an item of a call that costs so many bytes.

@@ -184,7 +184,8 @@ impl Engine {
         let route = match self.grpc.find(at.peer).and_then(|peer| peer.operator.as_ref()) {
             Some(operator) => {
                 let method = self.registry.own_key_of(head.path);
-                let served = method.and_then(|method| Some((method, self.types_served(method)?.pattern)));
+                let served =
+                    method.and_then(|method| Some((method, self.routing().types_served(method)?.pattern)));
                 operator.denied(head.path).into_iter().for_each(|denied| self.denied.push(denied));
                 operator.asked(head.path, served).map(|(called, pattern)| Route::here(called, pattern))
             }
@@ -192,7 +193,7 @@ impl Engine {
         };
         match route {
             Ok(route) => self.open_from_grpc(turn, at, head, end, route),
-            Err(status) => self.grpc.refuse(at, &Outcome::of(&self.said_here(&status))),
+            Err(status) => self.grpc.refuse(at, &Outcome::of(&self.peers.said_here(&status))),
         }
         Ok(())
     }
@@ -224,8 +225,8 @@ impl Engine {
         // What the daemon answers for want of anybody else (health, load reports) is told of the service's endpoints by
         // themselves, if the operator has said where that is.
         if let Some(called) = self.method_called(path)
-            && let Some(types) = self.types_served(called.method)
-            && !(has_endpoints && self.is_stood_by(called.method))
+            && let Some(types) = self.routing().types_served(called.method)
+            && !(has_endpoints && self.routing().is_stood_by(called.method))
         {
             let pattern = types.pattern;
             return Ok(Route::here(called, pattern));
@@ -252,7 +253,7 @@ impl Engine {
         };
         let Some(called) = self.method_called(path) else { return Err(unknown(self)) };
         let method = called.method;
-        match self.types_served(method) {
+        match self.routing().types_served(method) {
             Some(types) => Ok((called, types.pattern)),
             // Somebody served it and is away: to try again is sound, and UNIMPLEMENTED would say it is not.
             None if self.registry.was_served(method) => {
@@ -565,7 +566,7 @@ impl Engine {
             return;
         }
         let status = Fault::DeadlinePassed { executed: Execution::Executed }.status();
-        let outcome = Outcome::of(&self.said_here(&status));
+        let outcome = Outcome::of(&self.peers.said_here(&status));
         let Self { grpc, held, invariants, limits_met, .. } = self;
         let mut accounts = HeldAccounts { held, invariants };
         for at in swept.late {

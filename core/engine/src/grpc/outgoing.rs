@@ -10,12 +10,13 @@ use crate::convert_error::{conversion_fault, untyped};
 use crate::due::Due;
 use crate::heaps::Heaps;
 use crate::held::HeldBudget;
-use crate::item::{Body, Direction};
+use crate::item::{Body, Direction, Item};
 use crate::limits::GRPC_MESSAGE_BYTES;
 use crate::packing::Packing;
 use crate::{CallKey, GrpcKey};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
+use std::borrow::Cow;
 use trunkline_call::entry::MessageCompression;
 use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Fault, Pattern, TimerTable};
 use trunkline_grpc::compress::{Accepts, Encoding};
@@ -374,6 +375,36 @@ impl GrpcEnds {
             }
             Err(error) => Err(conversion_fault(error, direction)),
         }
+    }
+
+    /// A packed item for an end that does not speak gRPC: unpacked. If it has to wait, it does so as it came.
+    ///
+    /// # Errors
+    /// What ends its call.
+    pub fn unpacked<'i>(&self, direction: Direction, item: &'i Item<'_>) -> Result<Item<'i>, Fault> {
+        let plain = |body: &Body<'_>| {
+            let (bytes, compressed) = match body.packed() {
+                Some((packing, bytes)) => (self.unpack(direction, packing, bytes)?, packing.compressed),
+                None => (Vec::new(), false),
+            };
+            let (bytes, charged) = (Cow::Owned(bytes), body.window_cost());
+            Ok(Body::Wire { bytes, encoding: MessageEncoding::Protobuf, charged, compressed })
+        };
+        Ok(match item {
+            Item::Open { metadata, body, end } => {
+                let body = body.as_ref().map(plain).transpose()?;
+                Item::Open { metadata: Cow::Borrowed(metadata), body, end: *end }
+            }
+            Item::Message { body, end } => Item::Message { body: plain(body)?, end: *end },
+            Item::HalfClose => Item::HalfClose,
+            Item::Headers { metadata } => Item::Headers { metadata: Cow::Borrowed(metadata) },
+            Item::Finish { code, execution, body, metadata } => Item::Finish {
+                code: *code,
+                execution: *execution,
+                body: body.as_ref().map(plain).transpose()?,
+                metadata: Cow::Borrowed(metadata),
+            },
+        })
     }
 
     /// A packed message itself.

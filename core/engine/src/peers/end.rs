@@ -64,8 +64,8 @@ impl EndOfCall for PeerStream {
     ) -> Result<(), Refusal> {
         let (ItemWay { key, direction }, &Self { peer, stream }) = (way, self);
         if item.is_packed() {
-            return engine
-                .hand_over_unpacked(direction, item, |engine, plain| self.deliver(engine, turn, way, plain));
+            let mut plain = engine.grpc.unpacked(direction, item).map_err(Refusal::Fault)?;
+            return self.deliver(engine, turn, way, &mut plain);
         }
         let mut call = engine.calls.find_mut(key);
         let agreed = call.as_deref().is_some_and(|call| engine.peers.agreed(call, direction, peer, stream));

@@ -15,8 +15,8 @@ use crate::vouching::{CallersHeard, Hosts};
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::Instant;
 use trunkline_call::entry::Span;
+use trunkline_call::{Instant, Status};
 use trunkline_native::{Chunk, Config, Connection, Features, MethodIndex, SharedRange, Side};
 
 /// A piece of what a connection writes.
@@ -387,9 +387,37 @@ impl PeerEnds {
         self.configs.small.clock_id == clock_id
     }
 
-    /// What peers are told this host is called.
-    pub fn node_name(&self) -> &str {
-        &self.configs.small.node_name
+    /// A status made here for a caller elsewhere: who reads it there is to know which host speaks.
+    pub fn said_here(&self, status: &Status) -> Status {
+        const NAME_CHARS_MAX: usize = 64;
+        let name = &self.configs.small.node_name;
+        if name.is_empty() {
+            return status.clone();
+        }
+        let name: String = name.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect();
+        let message = format!("{} (node {name})", status.message());
+        Status::new(status.code(), message).with_execution(status.execution())
+    }
+
+    /// Closes a connection over which no calls go.
+    pub fn close_unused(&mut self, key: PeerKey) {
+        if self.find(key).is_some_and(|peer| peer.connection.stream_count() == 0) {
+            self.close(key);
+        }
+    }
+
+    /// A large message that a connection was let send waits, for which it goes on paying. Whether it is there.
+    pub fn hold_waiting(&mut self, key: PeerKey, bytes: usize) -> bool {
+        let peer = self.table.find_mut(key);
+        peer.map(|peer| peer.assembling_bytes += bytes).is_some()
+    }
+
+    /// So many bytes of large messages are not held for a connection any more.
+    pub fn release_waiting(&mut self, held: &mut HeldBudget, key: PeerKey, bytes: usize) {
+        let Some(peer) = self.table.find_mut(key) else { return };
+        peer.assembling_bytes = peer.assembling_bytes.saturating_sub(bytes);
+        let held_bytes = peer.held_bytes();
+        held.settle(&mut peer.holding, held_bytes);
     }
 
     /// What operators see of those in the next slots, and the bytes of messages that they put together.

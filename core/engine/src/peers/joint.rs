@@ -363,7 +363,7 @@ impl Engine {
         let Some(Called { method, path }) = called else {
             let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
             let service = service_of(&path).to_owned();
-            let fault = if self.serves_service(&service) {
+            let fault = if self.routing().serves_service(&service) {
                 Fault::NoMethod { path }
             } else {
                 unserved_here(self, &path).unwrap_or(Fault::NoRoute { what: service })
@@ -397,7 +397,7 @@ impl Engine {
     /// Refuses a stream a peer opened, before it became a call.
     fn refuse_stream(&mut self, turn: &mut Turn<'_>, peer: PeerKey, stream: StreamId, status: &Status) {
         let trunkline_grpc::Outcome { code, execution, metadata } =
-            trunkline_grpc::Outcome::of(&self.said_here(status));
+            trunkline_grpc::Outcome::of(&self.peers.said_here(status));
         if let Some(found) = self.peers.find_mut(peer) {
             let failure = Failure { code, execution, metadata: &metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);

@@ -2,9 +2,9 @@
 
 use crate::call::{Call, Calls};
 use crate::heaps::Heaps;
-use crate::held::HeldBudget;
+use crate::held::{HeldBudget, HeldFull};
 use crate::invariants::Invariants;
-use crate::limits::Limits;
+use crate::limits::{ANSWERS, Limits};
 use crate::registry::MethodKey;
 use crate::session::{Route, Session, ToldLimits, delivered_by};
 use crate::session_fault::SessionFault;
@@ -14,9 +14,11 @@ use crate::snapshot::{SLOTS_PER_PART, SessionRow, TableRows};
 use crate::table::Table;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::entry::{Completion, Span};
 use trunkline_call::{CallId, Fault};
 
+const COUNTED: &str = "a session's items wait counted";
 /// Calls of a session that are booked at once.
 const CALLS_BOOKED: usize = 64;
 
@@ -173,7 +175,28 @@ impl SessionEnds {
         }
     }
 
-    /// A session serves a call from now on.
+    /// A session serves a call from now on, of which so many may be in flight there. For whom it is made, `source`
+    /// says.
+    #[inline]
+    pub fn serve(
+        &mut self,
+        calls: &Calls,
+        (call, key): (CallKey, SessionKey),
+        calls_max: u64,
+        source: impl FnOnce(&Self) -> Arc<str>,
+    ) {
+        self.note_served(calls, call, key);
+        let Some(found) = self.table.find_mut(key) else { return };
+        if found.delivered.take_of_anybodys(1, calls_max) {
+            return;
+        }
+        let source = source(self);
+        if let Some(found) = self.table.find_mut(key) {
+            found.delivered.take(call, 1, calls_max, || source);
+        }
+    }
+
+    /// The same of one that is counted already.
     #[inline]
     pub fn note_served(&mut self, calls: &Calls, call: CallKey, session: SessionKey) {
         if let Some(found) = self.table.find_mut(session) {
@@ -196,6 +219,84 @@ impl SessionEnds {
             let stream_bytes = session.stream_bytes.checked_sub(bytes);
             session.stream_bytes = invariants.left(stream_bytes, "a stream's messages lie in a heap counted");
         }
+    }
+
+    /// An item of so many bytes waits for a session's receive heap, which the daemon holds for it meanwhile.
+    ///
+    /// # Errors
+    /// More waits there already than may; for whom, `source` says.
+    pub fn hold_waiting(
+        &mut self,
+        held: &mut HeldBudget,
+        (call, key): (CallKey, SessionKey),
+        bytes: u64,
+        bytes_max: u64,
+        source: impl FnOnce(&Self) -> Arc<str>,
+    ) -> Result<(), Fault> {
+        let Some(found) = self.table.find(key).filter(|_| bytes > 0) else { return Ok(()) };
+        // Known only where somebody may have too much.
+        let source = (!found.parked_bytes.is_anybodys(bytes, bytes_max)).then(|| source(self));
+        let source = || source.clone().unwrap_or_default();
+        if !found.parked_bytes.has_room(bytes, bytes_max, source) {
+            return Err(Fault::Limit {
+                name: "bytes waiting for a full receive heap (limits.parked_bytes_per_session)",
+                limit: bytes_max,
+            });
+        }
+        let Some(session) = self.table.find_mut(key) else { return Ok(()) };
+        let held_bytes = session.held_bytes() + bytes;
+        held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
+        session.parked_bytes.take(call, bytes, bytes_max, source);
+        Ok(())
+    }
+
+    /// A large answer of so many bytes waits for a session to read others. Whether it does so there.
+    ///
+    /// # Errors
+    /// More waits there already than may.
+    pub fn hold_answer(
+        &mut self,
+        held: &mut HeldBudget,
+        key: SessionKey,
+        bytes: usize,
+        bytes_max: usize,
+    ) -> Result<bool, Fault> {
+        let Some(session) = self.table.find_mut(key) else { return Ok(false) };
+        let answer_bytes = session.answer_bytes + bytes;
+        if answer_bytes > bytes_max {
+            return Err(Fault::Limit { name: ANSWERS, limit: bytes_max as u64 });
+        }
+        let held_bytes = session.held_bytes() + bytes as u64;
+        held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
+        session.answer_bytes = answer_bytes;
+        Ok(true)
+    }
+
+    /// An item that was held so waits no more.
+    pub fn release_waiting(
+        &mut self,
+        (held, invariants): (&mut HeldBudget, &mut Invariants),
+        (call, key): (CallKey, SessionKey),
+        bytes: u64,
+    ) {
+        let Some(session) = self.table.find_mut(key) else { return };
+        invariants.left(session.parked_bytes.used().checked_sub(bytes), COUNTED);
+        session.parked_bytes.give_back(call, bytes);
+        let held_bytes = session.held_bytes();
+        held.settle(&mut session.holding, held_bytes);
+    }
+
+    /// A large answer that was held so waits no more.
+    pub fn release_answer(
+        &mut self,
+        (held, invariants): (&mut HeldBudget, &mut Invariants),
+        key: SessionKey,
+        bytes: usize,
+    ) {
+        let Some(session) = self.table.find_mut(key) else { return };
+        session.answer_bytes = invariants.left(session.answer_bytes.checked_sub(bytes), COUNTED);
+        let held_bytes = session.held_bytes();
+        held.settle(&mut session.holding, held_bytes);
     }
 
     /// Queues a completion and puts the session in line for the host.

@@ -6,12 +6,12 @@ use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, S
 use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
 use super::whole::{handled_alone_by, leave};
-use super::{places, served};
+use super::{ShardLinks, places, served};
 use crate::CallKey;
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::ends::{Blocker, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
-use crate::registry::{MethodTypes, service_of};
+use crate::registry::{MethodTypes, Registry, service_of};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Fault, Instant};
@@ -84,9 +84,8 @@ pub(crate) fn hand_to_shard(
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
-        return engine.hand_over_unpacked(Direction::Request, item, |engine, plain| {
-            hand_to_shard(engine, turn, key, (shard, stage), plain)
-        });
+        let mut plain = engine.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
+        return hand_to_shard(engine, turn, key, (shard, stage), &mut plain);
     }
     let way = ItemWay { key, direction: Direction::Request };
     if !matches!(item, Item::Open { .. }) {
@@ -137,9 +136,8 @@ pub(crate) fn hand_to_caller(
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
-        return engine.hand_over_unpacked(Direction::Response, item, |engine, plain| {
-            hand_to_caller(engine, turn, key, (shard, call), plain)
-        });
+        let mut plain = engine.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
+        return hand_to_caller(engine, turn, key, (shard, call), &mut plain);
     }
     let way = ItemWay { key, direction: Direction::Response };
     if !matches!(item, Item::Finish { .. }) {
@@ -253,13 +251,17 @@ fn share<T: ?Sized>(held: &mut Arc<T>, wanted: &Arc<T>) {
 }
 
 /// A shard that serves a method, or its service, if one does.
-pub(crate) fn find_shard(engine: &Engine, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
-    let call = engine.calls.find(key)?;
-    if engine.shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) && !call.has_moved() {
+pub(crate) fn find_shard(
+    shards: &ShardLinks,
+    registry: &Registry,
+    call: &Call,
+    stands_by: bool,
+) -> Option<ServerEnd> {
+    if shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) && !call.has_moved() {
         return None;
     }
-    let path = || call.path.as_deref().unwrap_or_else(|| engine.registry.path(call.method));
-    let serving = engine.shards.serving(call.method, path, stands_by)?;
+    let path = || call.path.as_deref().unwrap_or_else(|| registry.path(call.method));
+    let serving = shards.serving(call.method, path, stands_by)?;
     let (shard, types) = (serving.shard, Arc::clone(&serving.types));
     Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
 }
@@ -451,11 +453,12 @@ fn next_server(engine: &Engine, key: CallKey, end: bool) -> Result<ServerEnd, Fa
         let (shard, types) = (engine.shards.own(), Arc::clone(&server.types));
         Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
     };
-    let found = find_shard(engine, key, false).or_else(here).or_else(|| find_shard(engine, key, true));
+    let elsewhere = |stands_by| find_shard(&engine.shards, &engine.registry, call, stands_by);
+    let found = elsewhere(false).or_else(here).or_else(|| elsewhere(true));
     match found {
         Some(server) => Ok(server),
         None if end && call.is_made_here() => {
-            Ok(ServerEnd::Cluster { cluster: engine.find_cluster(call.method)? })
+            Ok(ServerEnd::Cluster { cluster: engine.routing().cluster_of(call.method)? })
         }
         None => Err(engine.unserved_call(key)),
     }

@@ -1,11 +1,10 @@
 //! What the engine does of calls with an end on another shard: `end.rs`, where others meet it.
 
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
-use super::{end, offers, places};
-use crate::call::{Item, ServerEnd};
+use super::end;
+use crate::call::Item;
 use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
-use crate::registry::MethodTypes;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Code;
@@ -107,54 +106,5 @@ impl ClientSide for ShardCaller {
         let mut said = engine.shards.spares.finish();
         said.body = None;
         end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, said);
-    }
-}
-
-impl Engine {
-    /// A shard that serves a call's method, or its service, if one does.
-    pub(crate) fn find_shard(&self, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
-        end::find_shard(self, key, stands_by)
-    }
-
-    /// The shard that keeps a place for a call, if it serves the method still.
-    pub(crate) fn find_keeping(&self, key: CallKey) -> Option<ServerEnd> {
-        places::find_keeping(self, key)
-    }
-
-    /// A call does not go to the place that is kept for it.
-    pub(crate) fn return_kept(&mut self, key: CallKey) {
-        places::return_kept(self, key);
-    }
-
-    /// A call of another shard whose method nobody here serves any more goes back, if nobody has seen it. Whether it
-    /// has gone, and its opening is used up.
-    pub(crate) fn return_opening(&mut self, key: CallKey, opening: &mut Item<'_>) -> bool {
-        end::give_back(self, key, opening)
-    }
-
-    /// Whether other shards are to be told anything, or calls that waited for them may go on.
-    #[inline(always)]
-    pub(crate) fn has_more_for_shards(&self) -> bool {
-        !self.shards.is_alone()
-            && (self.shards.is_stirred()
-                || self.shards.has_parked()
-                || self.shards.telling.has_news(self.registry.version())
-                || self.admission.has_notices()
-                || self.workers.has_grown())
-    }
-
-    /// A session serves these from now on.
-    pub(crate) fn tell_bound(
-        &mut self,
-        session: SessionKey,
-        services: &[String],
-        types: &[Arc<MethodTypes>],
-    ) {
-        offers::tell_bound(self, session, services, types);
-    }
-
-    /// Tells other shards what has changed, and lets those go on that waited for them.
-    pub(crate) fn settle_shards(&mut self, turn: &mut Turn<'_>) {
-        end::settle(self, turn);
     }
 }

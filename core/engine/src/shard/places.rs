@@ -2,20 +2,19 @@
 //! and what is done about it.
 
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
-use crate::CallKey;
-use crate::call::{ClientEnd, ServerEnd};
+use super::links::ShardLinks;
+use crate::call::{Call, ClientEnd, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::registry::service_of;
+use crate::registry::{Registry, service_of};
 use crate::shared_queue::PlacesAsked;
 use std::sync::Arc;
 use trunkline_policy::PlaceNotice;
 
 /// The shard that keeps a place for a call, if it serves the method still.
-pub(crate) fn find_keeping(engine: &Engine, key: CallKey) -> Option<ServerEnd> {
-    let call = engine.calls.find(key)?;
+pub(crate) fn find_keeping(shards: &ShardLinks, registry: &Registry, call: &Call) -> Option<ServerEnd> {
     let kept_at = call.kept_at?;
-    let path = engine.registry.path(call.method);
-    let serving = engine.shards.sharing(call.method, path).find(|one| one.shard == kept_at)?;
+    let path = registry.path(call.method);
+    let serving = shards.sharing(call.method, path).find(|one| one.shard == kept_at)?;
     let types = Arc::clone(&serving.types);
     Some(ServerEnd::Shard { shard: kept_at, types, stage: ShardStage::Chosen, late: false })
 }
@@ -58,11 +57,10 @@ pub(crate) fn vacant(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex,
 }
 
 /// A call does not go to the place that is kept for it.
-pub(crate) fn return_kept(engine: &mut Engine, key: CallKey) {
-    let Some(call) = engine.calls.find_mut(key) else { return };
+pub(crate) fn return_kept(shards: &mut ShardLinks, registry: &Registry, call: &mut Call) {
     let Some(shard) = call.kept_at.take() else { return };
-    let path = Arc::clone(engine.registry.path(call.method));
-    engine.shards.push(shard, ShardSaid::Unused { path });
+    let path = Arc::clone(registry.path(call.method));
+    shards.push(shard, ShardSaid::Unused { path });
 }
 
 /// Tells the others of places of policies for which calls wait.

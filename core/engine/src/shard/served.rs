@@ -110,7 +110,7 @@ pub(super) fn cancelled(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInd
     engine.shards.spent_opening(from, opening);
     if code == Code::DeadlineExceeded {
         let fault = Fault::DeadlinePassed { executed: Execution::NotExecuted };
-        let Outcome { code, execution, metadata } = Outcome::of(&engine.said_here(&fault.status()));
+        let Outcome { code, execution, metadata } = Outcome::of(&engine.peers.said_here(&fault.status()));
         let (metadata, stamps) = (metadata.into_owned(), ServerStamps::default());
         let finish = ShardFinish {
             call: number,
