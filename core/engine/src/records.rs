@@ -49,9 +49,7 @@ pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: 
     let peer = match &call.client {
         ClientEnd::Peer { peer, .. } => peers.find(*peer).map(|peer| peer.telemetry),
         ClientEnd::Grpc { peer, .. } => grpc.find(*peer).map(|peer| peer.telemetry),
-        ClientEnd::R2p2 { request } => {
-            Some(r2p2.number(Named::Client(*request.client().ip()), telemetry))
-        }
+        ClientEnd::R2p2 { request } => Some(r2p2.number(Named::Client(*request.client().ip()), telemetry)),
         ClientEnd::Session { .. }
         | ClientEnd::Attempt { .. }
         | ClientEnd::Mirror { .. }
