@@ -27,8 +27,8 @@
 //!
 //! 1. `sessions/joint.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs`
 //!    (events of HTTP/2 connections) or `reach.rs` (requests and replies in datagrams) turns what came in into an item;
-//! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
-//!    what the two ends say in a different number of items;
+//! 2. `pass.rs` keeps the order, holds what cannot go on yet (`course.rs` says what that is), and picks the end it goes
+//!    to; `gather.rs` joins or splits what the two ends say in a different number of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
 //!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
 //!    needs.
@@ -72,6 +72,7 @@ mod cluster;
 mod connecting;
 mod convert;
 mod convert_error;
+mod course;
 mod decode;
 mod due;
 mod ended;

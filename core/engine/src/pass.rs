@@ -1,16 +1,15 @@
 //! The one way every item takes: in order, or held until it can go.
 //!
-//! Whether an item goes or waits its call says ([`Call::turn_of`]), and who pays for it meanwhile
+//! What becomes of an item `course.rs` says, and this does it; who pays for it while it waits the call says
 //! ([`Call::charge_for`]): one of those in `payers.rs`, each of which counts for itself.
 
 use crate::CallKey;
-use crate::admission::AdmissionControl;
 use crate::call::{Body, Call, Calls, Direction, Item};
-use crate::call_ends::ItemTurn;
+use crate::course::{Course, ItemVerdict, Reshaping};
 use crate::due::Due;
 use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_client, deliver_to_server};
 use crate::engine::{Engine, Turn};
-use crate::gather::{gather, is_whole, split};
+use crate::gather::{gather, split};
 use crate::mirrors::{Copied, copy_of, mirrored_types};
 use crate::payers::Payers;
 use crate::registry::{MethodTypes, service_of};
@@ -18,8 +17,8 @@ use crate::sampled::{sample_answer, sample_request};
 use crate::source::source_of;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Fault, Instant, TimerTable};
-use trunkline_policy::{Class, Mirror};
+use trunkline_call::{Code, Fault, Instant};
+use trunkline_policy::Mirror;
 
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
@@ -30,8 +29,9 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
-        call.note_step(&mut self.steps, turn.now, direction, item);
+        let Self { calls, clusters, remotes, admission, timers, plant, steps, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
+        call.note_step(steps, turn.now, direction, item);
         if direction == Direction::Request && call.has_begun_in_parts() {
             return self.add_part(turn, key, item);
         }
@@ -39,16 +39,18 @@ impl Engine {
             return self.admit_message(turn, key, item);
         }
         // Nearly every answer.
-        if self.plant.response_hold_ns == 0 && call.ends_as_it_comes(item) {
+        let way = ItemWay { key, direction };
+        if plant.response_hold_ns == 0 && call.ends_as_it_comes(item) {
             call.response.ended = true;
             sample_answer(self, turn, key, item);
-            let way = ItemWay { key, direction };
             if let Err(refusal) = deliver_to_client(self, turn, way, item) {
                 self.refused(turn, way, item, refusal);
             }
             return;
         }
-        self.pass_on(turn, key, direction, item);
+        let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
+        let verdict = course.judge(turn.now, way, call, item);
+        self.carry(turn, way, item, verdict);
     }
 
     /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
@@ -59,59 +61,65 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Self { calls, clusters, remotes, .. } = self;
+        let Self { calls, clusters, remotes, admission, timers, plant, .. } = self;
         let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
-        if call.half(direction).ended {
-            return self.drop_item(item);
+        let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
+        let way = ItemWay { key, direction };
+        let verdict = course.judge(turn.now, way, call, item);
+        self.carry(turn, way, item, verdict);
+    }
+
+    // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
+    /// Does with an item what has been said.
+    fn carry(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, verdict: ItemVerdict) {
+        match verdict {
+            ItemVerdict::HandOver => {
+                if way.direction == Direction::Request {
+                    sample_request(self, turn, way.key, item);
+                }
+                self.hand_over(turn, way.key, way.direction, item);
+            }
+            ItemVerdict::Hold => {
+                if way.direction == Direction::Request {
+                    sample_request(self, turn, way.key, item);
+                }
+                self.hold(turn, way, item, false);
+            }
+            ItemVerdict::Reshape(reshaping) => self.pass_reshaped(turn, way, item, reshaping),
+            ItemVerdict::Drop => self.drop_item(item),
+            ItemVerdict::Fail(fault) => {
+                self.drop_item(item);
+                self.fail(turn, way.key, fault);
+            }
         }
-        let limit = call.message_bytes_max[direction as usize];
-        if item.body().is_some_and(|body| body.len() > limit) {
-            self.drop_item(item);
-            let name = "bytes of a message (maxRequestMessageBytes or maxResponseMessageBytes of the service config)";
-            return self.fail(turn, key, Fault::Limit { name, limit: limit.into() });
-        }
-        let half = call.half(direction);
-        if matches!(item, Item::Headers { .. }) && std::mem::replace(&mut half.introduced, true) {
-            return self.drop_item(item); // a sender that repeats itself must not fill the line
-        }
-        half.ended = ends(item);
-        let by_r2p2 = |cluster| clusters.is_reached_by_r2p2(remotes, cluster);
-        let reshapes = call.reshapes(direction, item);
-        let reshapes = reshapes.unwrap_or_else(|| call.leads_over_r2p2(direction, by_r2p2));
-        if let Item::Finish { code, metadata, .. } = &*item
-            && let Some(placed) = call.leave_endpoint(Some(*code))
-        {
-            clusters.finished(turn.now, placed, Some(*code), metadata);
-        }
-        if reshapes {
-            return self.pass_reshaped(turn, key, direction, item);
-        }
-        self.advance(turn, key, direction, item);
     }
 
     #[inline(never)]
     fn pass_reshaped(
         &mut self,
         turn: &mut Turn<'_>,
-        key: CallKey,
-        direction: Direction,
+        way: ItemWay,
         item: &mut Item<'_>,
+        reshaping: Reshaping,
     ) {
-        let Some(call) = self.calls.find(key) else { return self.drop_item(item) };
-        let is_all = call.half_of(direction).gathered.is_none() && is_whole(item);
-        let one_message = call.has_one_message(direction).unwrap_or(true);
-        let shaped = match one_message {
-            true if is_all => Ok([Some(item.take()), None]),
-            true => self.join(key, direction, item.take()),
-            false => Ok(split(item.take())),
+        let shaped = match reshaping {
+            Reshaping::Whole => Ok([Some(item.take()), None]),
+            Reshaping::Join => self.join(way.key, way.direction, item.take()),
+            Reshaping::Split => Ok(split(item.take())),
         };
         match shaped {
             Ok(shaped) => {
                 for mut item in shaped.into_iter().flatten() {
-                    self.advance(turn, key, direction, &mut item);
+                    let Self { calls, clusters, remotes, admission, timers, plant, .. } = &mut *self;
+                    let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
+                    let verdict = match calls.find_mut(way.key) {
+                        Some(call) => course.judge_shaped(turn.now, way, call, &item),
+                        None => ItemVerdict::Drop,
+                    };
+                    self.carry(turn, way, &mut item, verdict);
                 }
             }
-            Err(fault) => self.fail(turn, key, fault),
+            Err(fault) => self.fail(turn, way.key, fault),
         }
     }
 
@@ -156,46 +164,11 @@ impl Engine {
         (calls, Payers { sessions, peers, grpc, shards, held, invariants, limits })
     }
 
-    // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
-    fn advance(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: &mut Item<'_>) {
-        if direction == Direction::Request {
-            sample_request(self, turn, key, item);
-        }
-        let Self { calls, admission, timers, plant, .. } = self;
-        let planted = plant.hold_until(turn.now, item);
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
-        let way = ItemWay { key, direction };
-        let waits = match call.turn_of(direction, planted) {
-            ItemTurn::Now => false,
-            ItemTurn::Later => true,
-            ItemTurn::At(until) => {
-                timers.insert(until, Due::Held(key, direction));
-                true
-            }
-            ItemTurn::Paced(class) => paces((admission, timers), turn.now, way, call, class, item),
-        };
-        if waits {
-            return self.hold(turn, way, item, false);
-        }
-        self.hand_over(turn, key, direction, item);
-    }
-
     /// Goes on with what waits in one direction of a call.
     pub(crate) fn unblock(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
         loop {
-            let Self {
-                calls,
-                admission,
-                timers,
-                sessions,
-                peers,
-                grpc,
-                shards,
-                held,
-                invariants,
-                limits,
-                ..
-            } = &mut *self;
+            let Self { calls, clusters, remotes, admission, timers, plant, sessions, peers, grpc, .. } = self;
+            let Self { shards, held, invariants, limits, .. } = self;
             let Some(call) = calls.find_mut(key) else { return };
             let half = call.half(direction);
             if half.paced_until.is_some_and(|until| admission.look_again(turn.now, until).is_some()) {
@@ -215,8 +188,8 @@ impl Engine {
             let mut payers = Payers { sessions, peers, grpc, shards, held, invariants, limits };
             payers.discharge(key, call, direction, &item);
             let way = ItemWay { key, direction };
-            let accounts = (admission, timers);
-            if class.is_some_and(|class| paces(accounts, turn.now, way, call, class, &item)) {
+            let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
+            if class.is_some_and(|class| course.paces(turn.now, way, call, class, &item)) {
                 return self.hold(turn, way, &mut item, true);
             }
             if !self.hand_over(turn, key, direction, &mut item) {
@@ -446,40 +419,5 @@ impl Engine {
         if let Some(policies) = policies {
             self.admission.end_copy(now, policies.permits, code);
         }
-    }
-}
-
-/// Whether an item of a call of this class has to wait for its turn. It then has a timer.
-fn paces(
-    (admission, timers): (&mut AdmissionControl, &mut TimerTable<Due>),
-    now: Instant,
-    way: ItemWay,
-    call: &mut Call,
-    class: Class,
-    item: &Item<'_>,
-) -> bool {
-    let Some(paced) = admission.pace(now, class, item.body().map(Body::len)) else { return false };
-    call.half(way.direction).paced_until = Some(paced.until);
-    timers.insert(paced.look_at, Due::Paced(way.key, way.direction));
-    true
-}
-
-/// Whether this is the last item of its direction.
-fn ends(item: &Item<'_>) -> bool {
-    match item {
-        Item::Open { end, .. } | Item::Message { end, .. } => *end,
-        Item::HalfClose | Item::Finish { .. } => true,
-        Item::Headers { .. } => false,
-    }
-}
-
-impl crate::Plant {
-    fn hold_until(self, now: Instant, item: &Item<'_>) -> Option<Instant> {
-        let ns = match item {
-            Item::Open { .. } => self.request_hold_ns,
-            Item::Finish { .. } => self.response_hold_ns,
-            _ => 0,
-        };
-        (ns > 0).then(|| now.plus_ns(ns))
     }
 }
