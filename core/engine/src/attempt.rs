@@ -1,10 +1,11 @@
 //! One attempt of a call: a call of its own, made of the call it is for, whose place it may take.
 
 use crate::attempts::{AttemptControl, AttemptEnd, NextAttempt};
-use crate::call::{Call, ClientEnd, Direction, ServerEnd};
+use crate::call::{Call, Calls, ClientEnd, Direction, ServerEnd};
+use crate::due::Due;
 use crate::{CallKey, RemoteKey};
 use std::borrow::Cow;
-use trunkline_call::{Execution, Instant, TimerKey};
+use trunkline_call::{Code, Execution, Instant, TimerKey, TimerTable};
 use trunkline_grpc::Outcome;
 
 /// The call that is an attempt of this one, beside others that are under way at these endpoints; `None` if it may not
@@ -37,8 +38,42 @@ pub(crate) fn attempt_of(
     Some(attempt)
 }
 
-/// An attempt of a call ended in vain: what now? A timer that is returned is not waited for any more.
-pub(crate) fn attempt_failed(
+/// A call, with which it is noted now whether some attempt of it may have been seen by a server.
+pub(crate) fn note_attempts(calls: &mut Calls, key: CallKey) -> Option<&mut Call> {
+    let attempts = calls.find(key)?.attempts.as_ref();
+    let handed_over = |key: &CallKey| calls.find(*key).is_some_and(|call| call.handed_over);
+    let is_seen = attempts.is_some_and(|attempts| attempts.live.iter().any(handed_over));
+    let call = calls.find_mut(key)?;
+    call.handed_over |= is_seen;
+    Some(call)
+}
+
+/// An attempt of a call ended in vain, so: what now? One that is to come later is booked.
+pub(crate) fn attempt_in_vain(
+    calls: &mut Calls,
+    control: &mut AttemptControl,
+    timers: &mut TimerTable<Due>,
+    now: Instant,
+    (key, attempt): (CallKey, CallKey),
+    (code, execution): (Code, Execution),
+    trailers: &[u8],
+) -> NextAttempt {
+    let Some(ended) = calls.find_mut(attempt) else { return NextAttempt::Deliver };
+    let (handed_over, tried) = (ended.handed_over, std::mem::take(&mut ended.tried));
+    let mut end = AttemptEnd { attempt, handed_over, tried, code, execution, trailers };
+    let Some(call) = calls.find_mut(key) else { return NextAttempt::Deliver };
+    let (next, dropped) = attempt_failed(call, control, now, &mut end);
+    if let Some(timer) = dropped {
+        timers.cancel(timer);
+    }
+    if let (NextAttempt::After(ns), Some(attempts)) = (next, &mut call.attempts) {
+        attempts.timer = Some(timers.insert(now.plus_ns(ns), Due::Attempt(key)));
+    }
+    next
+}
+
+/// The same of the call itself. A timer that is returned is not waited for any more.
+fn attempt_failed(
     call: &mut Call,
     control: &mut AttemptControl,
     now: Instant,

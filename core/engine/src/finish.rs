@@ -14,8 +14,8 @@
 //! be kept of it commits to the attempt it has.
 
 use crate::admission::CallPolicies;
-use crate::attempt::{attempt_failed, attempt_of, execution_of_all, take_place};
-use crate::attempts::{AttemptEnd, AttemptsDue, AttemptsTake, CallAttempts, KeptItem, NextAttempt};
+use crate::attempt::{attempt_in_vain, attempt_of, execution_of_all, note_attempts, take_place};
+use crate::attempts::{AttemptsDue, AttemptsTake, CallAttempts, KeptItem, NextAttempt};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::call_ends::Remains;
 use crate::due::Due;
@@ -26,7 +26,7 @@ use crate::nested::Nested;
 use crate::records::{record_abandoned, record_attempt, record_made, take_stamps_of_attempt};
 use crate::sampled::sample_answer;
 use crate::shard::{ShardStage, return_kept};
-use crate::source::{CallSources, source_of};
+use crate::source::{CallSources, made_for, source_of};
 use crate::traced::{name_parent, span_of_attempt};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -50,11 +50,7 @@ impl Engine {
             // A limit that strikes in the middle of a stream: the handler has been at work for long.
             status = status.with_execution(Execution::Unknown);
         }
-        let made_for = match call.client {
-            ClientEnd::Attempt { call, .. } => self.calls.find(call),
-            _ => Some(call),
-        };
-        if made_for.is_some_and(Call::is_for_elsewhere) {
+        if made_for(&self.calls, call).is_some_and(Call::is_for_elsewhere) {
             status = self.peers.said_here(&status);
         }
         self.end(turn, key, &status);
@@ -95,8 +91,7 @@ impl Engine {
 
     /// The deadline of a call passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        self.note_attempts(key);
-        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(call) = note_attempts(&mut self.calls, key) else { return };
         call.timer = None;
         if let ServerEnd::Shard { stage: ShardStage::Opened | ShardStage::Accepted, late, .. } =
             &mut call.server
@@ -213,8 +208,7 @@ impl Engine {
     fn end_some_nested(&mut self, turn: &mut Turn<'_>) {
         for _ in 0..Nested::PER_STEP_MAX {
             let Some((child, code)) = self.nested.next() else { return };
-            self.note_attempts(child);
-            let Some(call) = self.calls.find(child) else { continue };
+            let Some(call) = note_attempts(&mut self.calls, child) else { continue };
             let executed = call.execution();
             let fault = match code {
                 Code::DeadlineExceeded => Fault::DeadlinePassed { executed },
@@ -367,10 +361,11 @@ impl Engine {
             self.answered_by(turn, call, attempt);
             return true;
         }
-        let next = self.attempt_in_vain(turn.now, call, attempt, (*code, *execution), metadata);
+        let Self { calls, attempts: control, timers, .. } = &mut *self;
+        let (now, end) = (turn.now, (*code, *execution));
+        let next = attempt_in_vain(calls, control, timers, now, (call, attempt), end, metadata);
         if next == NextAttempt::Deliver {
-            self.note_attempts(call);
-            if let Some(call) = self.calls.find(call) {
+            if let Some(call) = note_attempts(&mut self.calls, call) {
                 *execution = execution_of_all(call, *execution);
             }
             self.commit_attempt(turn, call, attempt, None);
@@ -399,41 +394,6 @@ impl Engine {
             self.attempts.succeeded(attempts);
         }
         self.commit_attempt(turn, key, winner, None);
-    }
-
-    /// An attempt ended in vain: what now? One that is to come later is booked.
-    fn attempt_in_vain(
-        &mut self,
-        now: Instant,
-        key: CallKey,
-        attempt: CallKey,
-        (code, execution): (Code, Execution),
-        trailers: &[u8],
-    ) -> NextAttempt {
-        let Some(ended) = self.calls.find_mut(attempt) else { return NextAttempt::Deliver };
-        let (handed_over, tried) = (ended.handed_over, std::mem::take(&mut ended.tried));
-        let mut end = AttemptEnd { attempt, handed_over, tried, code, execution, trailers };
-        let Self { calls, attempts: control, timers, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return NextAttempt::Deliver };
-        let (next, dropped) = attempt_failed(call, control, now, &mut end);
-        if let Some(timer) = dropped {
-            timers.cancel(timer);
-        }
-        if let (NextAttempt::After(ns), Some(attempts)) = (next, &mut call.attempts) {
-            attempts.timer = Some(timers.insert(now.plus_ns(ns), Due::Attempt(key)));
-        }
-        next
-    }
-
-    /// Whether some attempt may have been seen by a server.
-    fn note_attempts(&mut self, key: CallKey) {
-        let Some(attempts) = self.calls.find(key).and_then(|call| call.attempts.as_ref()) else { return };
-        let handed_over = |key: &CallKey| self.calls.find(*key).is_some_and(|call| call.handed_over);
-        if attempts.live.iter().any(handed_over)
-            && let Some(call) = self.calls.find_mut(key)
-        {
-            call.handed_over = true;
-        }
     }
 
     /// Ends every attempt of a call that ends otherwise.

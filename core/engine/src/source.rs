@@ -30,10 +30,7 @@ impl CallSources<'_> {
     /// The source of a call; nobody's if it or who made it has gone.
     #[cold]
     pub fn of(&self, call: CallKey) -> Arc<str> {
-        let call = self.calls.find(call).and_then(|call| match call.client {
-            ClientEnd::Attempt { call, .. } => self.calls.find(call),
-            _ => Some(call),
-        });
+        let call = self.calls.find(call).and_then(|call| made_for(self.calls, call));
         let booked = match call.map(|call| &call.client) {
             Some(ClientEnd::Session { session, .. }) => {
                 self.sessions.find(*session).map(|session| &session.holding)
@@ -48,6 +45,14 @@ impl CallSources<'_> {
     }
 }
 
+/// The call that somebody makes: an attempt is made for another.
+pub(crate) fn made_for<'c>(calls: &'c Calls, call: &'c Call) -> Option<&'c Call> {
+    match call.client {
+        ClientEnd::Attempt { call, .. } => calls.find(call),
+        _ => Some(call),
+    }
+}
+
 /// The source of a call.
 pub(crate) fn source_of(engine: &Engine, call: CallKey) -> Arc<str> {
     let Engine { calls, sessions, peers, grpc, .. } = engine;
@@ -57,11 +62,7 @@ pub(crate) fn source_of(engine: &Engine, call: CallKey) -> Arc<str> {
 /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another
 /// process, and is waited for.
 pub(crate) fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
-    let Some(call) = calls.find(key) else { return false };
-    match call.client {
-        ClientEnd::Attempt { call, .. } => calls.find(call).is_some_and(Call::is_forwarded),
-        _ => call.is_forwarded(),
-    }
+    calls.find(key).and_then(|call| made_for(calls, call)).is_some_and(Call::is_forwarded)
 }
 
 /// What a caller's sticky calls have in common: an application's process, or a peer's address.

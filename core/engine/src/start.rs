@@ -29,11 +29,10 @@ use crate::target::Target;
 use crate::trace::Trace;
 use crate::traced::open_spans;
 use crate::workers::{Asking, Given, Queued, ServiceWorkers};
-use std::sync::Arc;
 use trunkline_call::{Execution, Fault, Instant, RouteIndex, WorkerChoice};
 use trunkline_dispatch::Class;
 use trunkline_message::View;
-use trunkline_policy::{Admission, Plan, Side};
+use trunkline_policy::{Admission, Side};
 
 /// Where a call goes; if that is a session, by which of its routes.
 type Found = (ServerEnd, Option<RouteIndex>);
@@ -365,33 +364,24 @@ impl Engine {
         }
     }
 
-    /// Notes what applies to a call on one of its sides.
-    pub(crate) fn enlist(&mut self, key: CallKey, side: usize, plan: Option<Arc<Plan>>) {
-        if plan.is_some()
-            && let Some(call) = self.calls.find_mut(key)
-        {
-            self.admission.apply(&mut call.policies, side, plan);
-        }
-    }
-
-    /// The same for the session that will serve it.
+    /// Notes what applies to a call at the session that will serve it.
     #[inline]
     fn enlist_server(&mut self, key: CallKey) {
         if self.admission.chain().stands_on(Side::Server) {
             let Self { calls, registry, sessions, admission, .. } = self;
-            let plan = calls.find(key).and_then(|call| handler_plan(admission, registry, sessions, call));
-            self.enlist(key, 1, plan);
+            let Some(call) = calls.find_mut(key) else { return };
+            let plan = handler_plan(admission, registry, sessions, call);
+            admission.apply(&mut call.policies, 1, plan);
         }
     }
 
     /// Finds again what applies to a call that was handed over.
     pub(crate) fn enlist_again(&mut self, key: CallKey) {
         let Self { calls, registry, sessions, admission, .. } = self;
-        if let Some(call) = calls.find(key).filter(|call| call.policies.is_some()) {
-            let plan = maker_plan(admission, registry, sessions, call);
-            self.enlist(key, 0, plan);
-            self.enlist_server(key);
-        }
+        let Some(call) = calls.find_mut(key).filter(|call| call.policies.is_some()) else { return };
+        let plan = maker_plan(admission, registry, sessions, call);
+        admission.apply(&mut call.policies, 0, plan);
+        self.enlist_server(key);
     }
 
     // LIFE: 7 | judged by the policies of both sides that are this host's: let through, held, or refused; copied where

@@ -1,11 +1,11 @@
 //! The step: what follows from an event, until nothing follows any more; what time brings; and what follows for all
 //! when somebody leaves, or serves something else, or policies are exchanged.
 
-use crate::admission::{ChainExchange, Denied, Enqueued};
+use crate::admission::{CallPolicies, ChainExchange, Denied};
 use crate::assembly::Shape;
 use crate::books::audit;
 use crate::bound_methods::{bound_methods, put_plans};
-use crate::call::{Body, ClientEnd, Direction, ServerEnd};
+use crate::call::{Body, Calls, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
 use crate::ends::EndOfCall;
 use crate::engine::{Engine, Turn};
@@ -78,7 +78,8 @@ impl Engine {
 
     /// A call has waited as long as it may.
     pub(crate) fn queued_due(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        let Some(ticket) = self.queue_place(key).map(|queued| queued.ticket) else { return };
+        let queued = policies_of(&mut self.calls, key).and_then(|policies| policies.queued.as_ref());
+        let Some(ticket) = queued.map(|queued| queued.ticket) else { return };
         let verdict = self.admission.late(turn.now, ticket, key.to_bits());
         self.carry_out(turn, verdict);
     }
@@ -88,41 +89,32 @@ impl Engine {
             Verdict::Served(token, permits) => self.serve_queued(turn, CallKey::from_bits(token), permits),
             Verdict::Shed(token, rejection) => {
                 let key = CallKey::from_bits(token);
-                self.leave_queue(key);
+                let queued = policies_of(&mut self.calls, key).and_then(|policies| policies.queued.take());
+                queued.into_iter().for_each(|queued| _ = self.timers.cancel(queued.timer));
                 self.fail(turn, key, Denied::from(rejection).fault);
             }
             Verdict::Waits(token, until) => {
                 let key = CallKey::from_bits(token);
-                if let Some(timer) = self.queue_place(key).map(|queued| queued.timer) {
-                    self.timers.cancel(timer);
-                    let timer = self.timers.insert(until, Due::Queued(key));
-                    self.queue_place(key).into_iter().for_each(|queued| queued.timer = timer);
+                let queued = policies_of(&mut self.calls, key).and_then(|policies| policies.queued.as_mut());
+                if let Some(queued) = queued {
+                    self.timers.cancel(queued.timer);
+                    queued.timer = self.timers.insert(until, Due::Queued(key));
                 }
             }
         }
     }
 
+    /// The policy has let a call out of its queue.
     fn serve_queued(&mut self, turn: &mut Turn<'_>, key: CallKey, permits: Permits) {
-        self.leave_queue(key);
-        let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.as_mut()) else {
-            return self.admission.release(permits);
-        };
+        let Self { calls, admission, timers, .. } = self;
+        let Some(policies) = policies_of(calls, key) else { return admission.release(permits) };
+        if let Some(queued) = policies.queued.take() {
+            timers.cancel(queued.timer);
+        }
         policies.permits.join(permits);
         match policies.held_until.take() {
-            Some(until) => drop(self.timers.insert(until, Due::Held(key, Direction::Request))),
+            Some(until) => drop(timers.insert(until, Due::Held(key, Direction::Request))),
             None => self.unblock(turn, key, Direction::Request),
-        }
-    }
-
-    fn queue_place(&mut self, key: CallKey) -> Option<&mut Enqueued> {
-        self.calls.find_mut(key)?.policies.as_mut()?.queued.as_mut()
-    }
-
-    /// The policy has let a call out of its queue.
-    fn leave_queue(&mut self, key: CallKey) {
-        let policies = self.calls.find_mut(key).and_then(|call| call.policies.as_mut());
-        if let Some(queued) = policies.and_then(|policies| policies.queued.take()) {
-            self.timers.cancel(queued.timer);
         }
     }
 
@@ -595,4 +587,9 @@ impl Engine {
     pub fn audit(&self) -> Result<(), String> {
         audit(self)
     }
+}
+
+/// What policies have to do with a call, if they have.
+fn policies_of(calls: &mut Calls, key: CallKey) -> Option<&mut CallPolicies> {
+    calls.find_mut(key)?.policies.as_deref_mut()
 }

@@ -27,7 +27,7 @@ mod plans;
 
 pub use access_log::AccessRecord;
 pub(crate) use bound_plans::{BoundMethods, BoundPlans, ChainExchange, MethodHolder, MethodSubject};
-pub(crate) use call_policies::{CallPolicies, Enqueued};
+pub(crate) use call_policies::CallPolicies;
 pub(crate) use control::{AdmissionControl, CallFacts, Denied, add_metadata};
 pub(crate) use inspection::Inspection;
 pub(crate) use plans::Applicant;

@@ -21,6 +21,7 @@ use crate::operator::{Operator, introduced};
 use crate::peer::PeerFault;
 use crate::registry::{Called, is_own_service, service_of};
 use crate::served_later::unserved_here;
+use crate::source::made_for;
 use crate::target::Target;
 use crate::vouching::PeerRule;
 use crate::{CallKey, GrpcKey, RemoteKey};
@@ -319,15 +320,9 @@ impl Engine {
         let Some(answer) = self.grpc.handle_response(at, head, end) else { return };
         let key = answer.call;
         if let Some(accepts) = answer.refused
-            && let Some(call) = self.calls.find(key)
+            && let Some(call) = self.calls.find(key).and_then(|call| made_for(&self.calls, call))
         {
-            let made_for = match call.client {
-                ClientEnd::Attempt { call, .. } => self.calls.find(call),
-                _ => Some(call),
-            };
-            if let Some(call) = made_for {
-                self.grpc.pass_refusal_on(call, accepts);
-            }
+            self.grpc.pass_refusal_on(call, accepts);
         }
         let (metadata, encoding) = match answer.head {
             ResponseHead::Headers { metadata, encoding, .. } => (metadata, encoding),
