@@ -273,3 +273,50 @@ impl MethodTypes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Shows that whoever is charged with what waits is discharged of it.
+    use super::*;
+    use crate::registry::MethodKey;
+    use crate::table::Key;
+    use trunkline_call::{CallId, Deadline};
+    use trunkline_grpc::StreamTag;
+
+    #[test]
+    fn who_pays_for_what_waits_is_who_has_paid() {
+        let types = || Arc::new(MethodTypes::opaque("/a.B/C", false));
+        let (session, peer) = (Key::from_bits(1), Key::from_bits(2));
+        let native = |stream| (ClientEnd::Peer { peer, stream }, ServerEnd::Peer { peer, stream });
+        let (caller, server) = native(StreamId(3));
+        let maker = ClientEnd::Session { session, id: CallId(4), types: types() };
+        let handler = ServerEnd::Session { session, types: types() };
+        let forwarded = |types| ClientEnd::Grpc { peer: Key::from_bits(5), stream: StreamTag(6), types };
+        let cluster = || ServerEnd::Cluster { cluster: Key::from_bits(7) };
+        let of_session = WaitCharge::Session(session);
+        for (client, server, direction, expected) in [
+            (caller.clone(), handler, Direction::Request, [of_session, WaitCharge::Native(peer)]),
+            (maker, server.clone(), Direction::Response, [of_session, WaitCharge::Answer(session)]),
+            (caller, cluster(), Direction::Request, [WaitCharge::Nobody, WaitCharge::Native(peer)]),
+            (
+                forwarded(Some(types())),
+                cluster(),
+                Direction::Request,
+                [WaitCharge::Grpc(Key::from_bits(5)); 2],
+            ),
+            (forwarded(None), cluster(), Direction::Request, [WaitCharge::Nobody; 2]),
+        ] {
+            let mut call = Call::new(MethodKey::NOTHING, client, server, Deadline::NONE);
+            for (is_large, expected) in [false, true].into_iter().zip(expected) {
+                let charged = call.charge_for(direction, is_large);
+                assert_eq!(charged, expected, "{call:?}");
+                match charged {
+                    WaitCharge::Native(peer) => call.half(direction).large_of = Some(peer),
+                    WaitCharge::Answer(_) => call.half(direction).large_waits = true,
+                    _ => {}
+                }
+                assert_eq!(call.charge_of(direction, is_large), charged, "{call:?}");
+            }
+        }
+    }
+}

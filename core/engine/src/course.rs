@@ -150,3 +150,82 @@ impl Plant {
         (ns > 0).then(|| now.plus_ns(ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Shows what becomes of items of a call that nothing is waited for, one after another, and what waits.
+    use super::*;
+    use crate::call::{ClientEnd, ServerEnd};
+    use crate::registry::{MethodKey, MethodTypes};
+    use crate::table::Key;
+    use std::borrow::Cow;
+    use std::sync::Arc;
+    use trunkline_call::{CallId, Code, Deadline, Encoding, Execution};
+
+    fn call() -> Call {
+        let types = Arc::new(MethodTypes::opaque("/a.B/C", false));
+        let (session, id) = (Key::from_bits(1), CallId(1));
+        let client = ClientEnd::Session { session, id, types: Arc::clone(&types) };
+        let server = ServerEnd::Session { session: Key::from_bits(2), types };
+        Call::new(MethodKey::NOTHING, client, server, Deadline::NONE)
+    }
+
+    fn message(bytes: usize) -> Item<'static> {
+        let (bytes, encoding) = (Cow::Owned(vec![0; bytes]), Encoding::Protobuf);
+        Item::Message { body: Body::Wire { bytes, encoding, charged: 0, compressed: false }, end: false }
+    }
+
+    fn finish() -> Item<'static> {
+        let metadata = Cow::Borrowed(&[][..]);
+        Item::Finish { code: Code::Ok, execution: Execution::Executed, body: None, metadata }
+    }
+
+    /// What becomes of a response item.
+    fn judged(call: &mut Call, plant: Plant, item: &Item<'_>) -> (&'static str, bool) {
+        let (mut clusters, remotes) = (Clusters::default(), Remotes::default());
+        let (mut admission, mut timers) = (AdmissionControl::new(0), TimerTable::new());
+        let way = ItemWay { key: Key::from_bits(3), direction: Direction::Response };
+        let mut course = Course {
+            clusters: &mut clusters,
+            remotes: &remotes,
+            admission: &mut admission,
+            timers: &mut timers,
+            plant,
+        };
+        let verdict = match course.judge(Instant(1), way, call, item) {
+            ItemVerdict::HandOver => "goes",
+            ItemVerdict::Hold => "waits",
+            ItemVerdict::Reshape(_) => "changes",
+            ItemVerdict::Drop => "is dropped",
+            ItemVerdict::Fail(_) => "ends its call",
+        };
+        (verdict, timers.next_due().is_some())
+    }
+
+    #[test]
+    fn items_of_a_stream_go_until_it_has_ended() {
+        let headers = || Item::Headers { metadata: Cow::Borrowed(&[]) };
+        let mut call = call();
+        call.message_bytes_max = [u32::MAX, 8];
+        for (item, expected) in [
+            (headers(), "goes"),
+            (headers(), "is dropped"),
+            (message(8), "goes"),
+            (message(9), "ends its call"),
+            (finish(), "goes"),
+            (finish(), "is dropped"),
+            (message(1), "is dropped"),
+        ] {
+            assert_eq!(judged(&mut call, Plant::default(), &item), (expected, false), "{item:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_waits_behind_others_or_for_a_time() {
+        let planted = Plant { response_hold_ns: 5, ..Plant::default() };
+        assert_eq!(judged(&mut call(), planted, &finish()), ("waits", true));
+        let mut behind = call();
+        behind.response.wait(Instant(1), message(1));
+        assert_eq!(judged(&mut behind, planted, &message(1)), ("waits", false), "without a timer of its own");
+    }
+}
