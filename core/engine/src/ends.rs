@@ -17,6 +17,7 @@
 
 use crate::CallKey;
 use crate::call::{ClientEnd, Direction, Item, ServerEnd};
+use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
 use crate::grpc::WebStream;
 use crate::registry::MethodTypes;
@@ -152,6 +153,21 @@ pub(crate) struct DatagramTarget {
 /// Nobody: the call is a copy, with so many message bytes.
 pub(crate) struct MirrorCaller {
     pub bytes: u32,
+}
+
+/// Endpoints, one of which is to serve a call.
+pub(crate) struct ClusterTarget {
+    pub cluster: ClusterKey,
+}
+
+/// An endpoint, however it is reached.
+pub(crate) struct EndpointTarget {
+    pub remote: RemoteKey,
+}
+
+/// An endpoint that speaks gRPC.
+pub(crate) struct PoolTarget {
+    pub remote: RemoteKey,
 }
 
 /// A call of another shard.
@@ -348,7 +364,7 @@ impl EndOfCall for ServerEnd {
                 Ok(())
             },
             Self::Attempts => engine.hand_to_attempts(turn, way.key, item),
-            Self::Cluster { cluster } => engine.hand_to_cluster(turn, way.key, *cluster, item),
+            Self::Cluster { cluster } => ClusterTarget { cluster: *cluster }.open(engine, turn, way.key, item),
         )
     }
 

@@ -30,8 +30,8 @@
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet (`course.rs` says what that is), and picks the end it goes
 //!    to; `gather.rs` joins or splits what the two ends say in a different number of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
-//!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
-//!    needs.
+//!    `r2p2_end.rs`, `endpoint_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the
+//!    form that end needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
 //! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint
@@ -76,6 +76,7 @@ mod course;
 mod decode;
 mod due;
 mod ended;
+mod endpoint_end;
 mod ends;
 mod engine;
 mod finish;

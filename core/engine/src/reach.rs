@@ -1,16 +1,17 @@
 //! A call on its way to an endpoint: the joint between calls, clusters, endpoints and their connections; and what comes
 //! by R2P2, where there are none.
 //!
-//! `cluster.rs` chooses the endpoint at the moment of hand-over, `remote.rs` knows what there is of connections to it
-//! (`connecting.rs` what follows when one comes or goes), `names.rs` what names stand for. What was chosen is noted
-//! with the call until its outcome is known, and told to the balancer then. `r2p2.rs` owns the ports of R2P2,
-//! `r2p2_messages.rs` has what is said there as calls and items, `r2p2_end.rs` is the way back.
+//! `endpoint_end.rs` opens it there: `cluster.rs` chooses the endpoint at the moment of hand-over, `remote.rs` knows
+//! what there is of connections to it (`connecting.rs` what follows when one comes or goes), `names.rs` what names
+//! stand for. What was chosen is noted with the call until its outcome is known, and told to the balancer then.
+//! `r2p2.rs` owns the ports of R2P2, `r2p2_messages.rs` has what is said there as calls and items, `r2p2_end.rs` is the
+//! way back.
 
-use crate::call::{Body, Call, Direction, Item, ServerEnd};
-use crate::cluster::{ClusterChoice, ClusterKey};
+use crate::call::{Call, Direction, Item, ServerEnd};
+use crate::cluster::ClusterKey;
 use crate::connecting::{LaneLost, LaneOpened};
 use crate::due::Due;
-use crate::ends::{Blocker, DatagramTarget, Opens, Refusal};
+use crate::ends::{Blocker, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::grpc::PeerIdentity;
 use crate::limits::WAITING;
@@ -21,7 +22,7 @@ use crate::r2p2_messages::{
 use crate::r2p2_remote::GREETING_TAG;
 use crate::r2p2_settings::{R2p2Port, R2p2Settings};
 use crate::registry::service_of;
-use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, LineLimits, Remote, Speaks};
+use crate::remote::{Dial, Dialled, LaneIndex, LineLimits, Remote, Speaks};
 use crate::source::{is_for_grpc_client, source_of};
 use crate::target::Target;
 use crate::vouching::PeerRule;
@@ -100,45 +101,6 @@ impl Engine {
         clusters.configure(|service| attempts.balancing(service, admission.chain().balance(service)));
     }
 
-    // LIFE: 9 | endpoint picked, connection found or dialled | the endpoint |
-    /// A call for a cluster: over to an endpoint of it, or in the line of a name.
-    pub(crate) fn hand_to_cluster(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        cluster: ClusterKey,
-        item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        for source in self.clusters.take_unasked(cluster) {
-            self.remotes.ask_name(source);
-        }
-        let lane = LaneIndex::of(item.body().map(Body::len), self.limits.bulk_body_bytes);
-        let Self { clusters, remotes, calls, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return Err(Refusal::Fault(Fault::Ended)) };
-        let metadata: &[u8] = if let Item::Open { metadata, .. } = &*item { metadata } else { &[] };
-        let placed = (&mut call.placed, &*call.tried);
-        let choice = clusters.place(turn.now, remotes, cluster, lane, metadata, placed);
-        let fault = match choice {
-            ClusterChoice::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
-            ClusterChoice::Wait(name) => return Err(self.wait_in_line(key, name)),
-            ClusterChoice::Nowhere(name, why) => {
-                // The next answer may be better, and who is ready to wait gets it.
-                let ready = self.waits_for_ready(key) && self.may_wait(key, name).is_ok();
-                self.remotes.ask_name(name);
-                if ready {
-                    return Err(Refusal::Blocked(Blocker::Remote(name)));
-                }
-                Fault::Unreachable { endpoint: self.remotes.label(name), why }
-            }
-            ClusterChoice::Full(limit) => {
-                let name = "calls under way per endpoint (outstanding_max of a balance policy)";
-                Fault::Limit { name, limit }
-            }
-            ClusterChoice::Unserved => self.unserved_call(key),
-        };
-        Err(Refusal::Fault(fault))
-    }
-
     /// A call waits for a connection to its endpoint, or for a name, or fails where too many do.
     pub(crate) fn wait_in_line(&self, key: CallKey, remote: RemoteKey) -> Refusal {
         match self.may_wait(key, remote) {
@@ -148,7 +110,7 @@ impl Engine {
     }
 
     /// Whether one more call may wait for an endpoint or a name.
-    fn may_wait(&self, key: CallKey, remote: RemoteKey) -> Result<(), Fault> {
+    pub(crate) fn may_wait(&self, key: CallKey, remote: RemoteKey) -> Result<(), Fault> {
         let placed = self.calls.find(key).and_then(|call| call.placed);
         let of_policy = placed.and_then(|placed| self.clusters.pending_max(placed));
         let all = of_policy.map_or(usize::MAX, |max| max as usize);
@@ -159,74 +121,12 @@ impl Engine {
         Err(Fault::Limit { name: WAITING, limit: each as u64 })
     }
 
-    fn waits_for_ready(&self, key: CallKey) -> bool {
+    pub(crate) fn waits_for_ready(&self, key: CallKey) -> bool {
         self.calls.find(key).is_some_and(|call| call.waits_for_ready)
     }
 
-    // LIFE: 9
-    /// A call for an endpoint: over the open connection of its lane, or in line until there is one.
-    pub(crate) fn hand_to_remote(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        remote_key: RemoteKey,
-        item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let lane = LaneIndex::of(item.body().map(Body::len), self.limits.bulk_body_bytes);
-        let Some(remote) = self.remotes.find(remote_key) else {
-            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
-        };
-        match remote.speaks {
-            Speaks::Grpc => return self.hand_to_pool(turn, key, remote_key, item),
-            Speaks::R2p2 | Speaks::Native if item.is_packed() => {
-                let mut plain = self.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
-                return self.hand_to_remote(turn, key, remote_key, &mut plain);
-            }
-            Speaks::R2p2 => return DatagramTarget { remote: remote_key }.open(self, turn, key, item),
-            Speaks::Unknown | Speaks::Native => {}
-        }
-        match remote.lanes[lane as usize] {
-            LaneConnection::Open(peer) => return peer.open(self, turn, key, item),
-            LaneConnection::Dialling(_) => return Err(self.wait_in_line(key, remote_key)),
-            LaneConnection::Idle if remote.not_before > turn.now => {
-                return Err(self.unreachable(key, remote_key));
-            }
-            LaneConnection::Idle => {
-                let label = remote.endpoint.to_string();
-                let peer = self.peers.insert(turn.now, label, Some((remote_key, lane)));
-                self.remotes.dial_lane(remote_key, lane, peer);
-            }
-        }
-        Err(Refusal::Blocked(Blocker::Remote(remote_key)))
-    }
-
-    // LIFE: 9 gRPC
-    /// A call for an endpoint that speaks gRPC: over the connection with most room, or in line until there is room.
-    pub(crate) fn hand_to_pool(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        remote_key: RemoteKey,
-        item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let is_held = self.grpc.is_held() && !is_for_grpc_client(&self.calls, key);
-        if let Some(peer) = self.grpc.with_room(self.remotes.pooled(remote_key)).filter(|_| !is_held) {
-            return peer.open(self, turn, key, item);
-        }
-        if !is_held {
-            self.grow_pool(turn.now, remote_key);
-        }
-        let Some(remote) = self.remotes.find(remote_key) else {
-            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
-        };
-        if remote.pool.is_unused() && !self.grpc.is_held() {
-            return Err(self.unreachable(key, remote_key));
-        }
-        Err(self.wait_in_line(key, remote_key))
-    }
-
     /// Dials one more connection, one at a time, if the limit and the last failure allow it.
-    fn grow_pool(&mut self, now: Instant, remote_key: RemoteKey) {
+    pub(crate) fn grow_pool(&mut self, now: Instant, remote_key: RemoteKey) {
         let connections_max = self.limits.grpc_connections_per_endpoint;
         let Some(endpoint) = self.remotes.grow_pool(now, remote_key, connections_max) else { return };
         let peer = self.insert_grpc(endpoint.to_string(), PeerIdentity::default(), Some(remote_key));

@@ -38,8 +38,7 @@ pub(crate) fn wait_for_service(
     unserved.admit((key, service, bytes), limits, || sources.of(key))?;
     let Some(call) = engine.calls.find_mut(key) else { return Ok(()) };
     call.queued = Some(Queued::for_none(target, bytes));
-    call.request.waiting_since.get_or_insert(turn.now);
-    call.request.backlog.push_back(opening.take().into_owned());
+    call.request.wait(turn.now, opening.take().into_owned());
     Ok(())
 }
 

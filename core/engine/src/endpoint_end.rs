@@ -1,0 +1,121 @@
+//! Opening a call at an endpoint: of a cluster, over the connection of its lane, or over one of a pool.
+//!
+//! Which endpoint it is `cluster.rs` says, and what there is of connections to it `remote.rs`; what has to wait for
+//! them waits in the endpoint's line (`reach.rs`).
+
+use crate::CallKey;
+use crate::call::{Body, Direction, Item};
+use crate::cluster::ClusterChoice;
+use crate::ends::{Blocker, ClusterTarget, DatagramTarget, EndpointTarget, Opens, PoolTarget, Refusal};
+use crate::engine::{Engine, Turn};
+use crate::remote::{LaneConnection, LaneIndex, Speaks};
+use crate::source::is_for_grpc_client;
+use trunkline_call::Fault;
+
+impl Opens for ClusterTarget {
+    // LIFE: 9 | endpoint picked, connection found or dialled | the endpoint |
+    /// Over to an endpoint, or in the line of a name.
+    fn open(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        for source in engine.clusters.take_unasked(self.cluster) {
+            engine.remotes.ask_name(source);
+        }
+        let lane = LaneIndex::of(opening.body().map(Body::len), engine.limits.bulk_body_bytes);
+        let Engine { clusters, remotes, calls, .. } = &mut *engine;
+        let Some(call) = calls.find_mut(key) else { return Err(Refusal::Fault(Fault::Ended)) };
+        let metadata: &[u8] = if let Item::Open { metadata, .. } = &*opening { metadata } else { &[] };
+        let placed = (&mut call.placed, &*call.tried);
+        let choice = clusters.place(turn.now, remotes, self.cluster, lane, metadata, placed);
+        let fault = match choice {
+            ClusterChoice::To(endpoint) => {
+                return EndpointTarget { remote: endpoint }.open(engine, turn, key, opening);
+            }
+            ClusterChoice::Wait(name) => return Err(engine.wait_in_line(key, name)),
+            ClusterChoice::Nowhere(name, why) => {
+                // The next answer may be better, and who is ready to wait gets it.
+                let ready = engine.waits_for_ready(key) && engine.may_wait(key, name).is_ok();
+                engine.remotes.ask_name(name);
+                if ready {
+                    return Err(Refusal::Blocked(Blocker::Remote(name)));
+                }
+                Fault::Unreachable { endpoint: engine.remotes.label(name), why }
+            }
+            ClusterChoice::Full(limit) => {
+                let name = "calls under way per endpoint (outstanding_max of a balance policy)";
+                Fault::Limit { name, limit }
+            }
+            ClusterChoice::Unserved => engine.unserved_call(key),
+        };
+        Err(Refusal::Fault(fault))
+    }
+}
+
+impl Opens for EndpointTarget {
+    /// Over the open connection of its lane, or in line until there is one.
+    fn open(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        let lane = LaneIndex::of(opening.body().map(Body::len), engine.limits.bulk_body_bytes);
+        let Some(remote) = engine.remotes.find(self.remote) else {
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        match remote.speaks {
+            Speaks::Grpc => return PoolTarget { remote: self.remote }.open(engine, turn, key, opening),
+            Speaks::R2p2 | Speaks::Native if opening.is_packed() => {
+                let mut plain = engine.grpc.unpacked(Direction::Request, opening).map_err(Refusal::Fault)?;
+                return self.open(engine, turn, key, &mut plain);
+            }
+            Speaks::R2p2 => return DatagramTarget { remote: self.remote }.open(engine, turn, key, opening),
+            Speaks::Unknown | Speaks::Native => {}
+        }
+        match remote.lanes[lane as usize] {
+            LaneConnection::Open(peer) => return peer.open(engine, turn, key, opening),
+            LaneConnection::Dialling(_) => return Err(engine.wait_in_line(key, self.remote)),
+            LaneConnection::Idle if remote.not_before > turn.now => {
+                return Err(engine.unreachable(key, self.remote));
+            }
+            LaneConnection::Idle => {
+                let label = remote.endpoint.to_string();
+                let peer = engine.peers.insert(turn.now, label, Some((self.remote, lane)));
+                engine.remotes.dial_lane(self.remote, lane, peer);
+            }
+        }
+        Err(Refusal::Blocked(Blocker::Remote(self.remote)))
+    }
+}
+
+impl Opens for PoolTarget {
+    // LIFE: 9 gRPC
+    /// Over the connection with most room, or in line until there is room.
+    fn open(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        let is_held = engine.grpc.is_held() && !is_for_grpc_client(&engine.calls, key);
+        if let Some(peer) = engine.grpc.with_room(engine.remotes.pooled(self.remote)).filter(|_| !is_held) {
+            return peer.open(engine, turn, key, opening);
+        }
+        if !is_held {
+            engine.grow_pool(turn.now, self.remote);
+        }
+        let Some(remote) = engine.remotes.find(self.remote) else {
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        if remote.pool.is_unused() && !engine.grpc.is_held() {
+            return Err(engine.unreachable(key, self.remote));
+        }
+        Err(engine.wait_in_line(key, self.remote))
+    }
+}
