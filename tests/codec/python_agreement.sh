@@ -3,7 +3,7 @@
 #
 # Makes its own Python environment under target/, so nothing is installed anywhere else. Without Python, or where the
 # protobuf package cannot be had, it says so and ends with 0: the same cases run against prost in
-# core/message/tests/transcode_agreement.rs.
+# core/message/tests/integration/transcode_agreement.rs.
 set -eu
 cd "$(dirname "$0")/../.."
 cases=${1:-4000}

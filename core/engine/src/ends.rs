@@ -13,7 +13,7 @@
 //! Another transport is another value with these traits, in a folder of its own (`grpc/`, `peers/`), a variant of
 //! [`ClientEnd`] or [`ServerEnd`], and an arm of a macro below. Which end it is is a jump; nothing is boxed. An item is
 //! large: it is lent to the end, stays where it is while there is no room for it ([`Refusal::Blocked`]), and is moved
-//! once, when it has to wait. `tests/ends.rs` holds every end to the same conduct.
+//! once, when it has to wait. `tests/integration/ends.rs` holds every end to the same conduct.
 
 use crate::CallKey;
 use crate::call::{ClientEnd, Direction, Item, ServerEnd};

@@ -1,7 +1,7 @@
 //! Shows, over random histories of two hosts, that every call ends exactly once, every send block comes back exactly
 //! once, and nothing is left when all is done — whatever is cancelled, cut, killed, malformed or late in between.
 
-mod world;
+pub(crate) mod world;
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,13 +1,13 @@
 //! Shows that calls are the same on hosts with several shards, whose applications sit on different ones: the tests of
 //! other files, in a world where each host has two shards and applications go to them in turn.
 
-#![expect(clippy::duplicate_mod, reason = "each of those files brings the world along")]
-
-#[path = "calls.rs"]
+#[path = "integration/calls.rs"]
 mod calls;
-#[path = "certainty.rs"]
+#[path = "integration/certainty.rs"]
 mod certainty;
-#[path = "opaque.rs"]
+#[path = "integration/opaque.rs"]
 mod opaque;
 #[path = "random.rs"]
 mod random;
+
+use random::world;

@@ -7,7 +7,7 @@
 //!
 //! Bytes are in hexadecimal, `-` for none. `tests/codec/python_agreement.py` is the other side.
 
-#[path = "../tests/transcode_support/mod.rs"]
+#[path = "../tests/integration/transcode_support/mod.rs"]
 mod transcode_support;
 
 use std::io::{BufRead, Write};

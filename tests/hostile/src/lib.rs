@@ -23,10 +23,10 @@
 //! | attack | shown in |
 //! |---|---|
 //! | targets dialled with the daemon's rights, names of others, services one may not call | `rights.rs` |
-//! | callers that other hosts name, without or with their word | `run/daemon/tests/identity.rs` |
+//! | callers that other hosts name, without or with their word | `run/daemon/tests/integration/identity.rs` |
 //! | programs and modules of another user put in the daemon's place | `tools/cli/tests/upgrade.rs`, `modules.rs` |
-//! | forged, changed and repeated datagrams | `run/router/tests/seals.rs` |
-//! | bytes changed on the way, strangers, revoked ones | `run/daemon/tests/integrity.rs`, `identity.rs` |
+//! | forged, changed and repeated datagrams | `run/router/tests/integration/seals.rs` |
+//! | bytes changed on the way, strangers, revoked ones | `run/daemon/tests/integration/integrity.rs`, `identity.rs` |
 //! | a log that cannot be written, silent connections | `tools/cli/tests/crowd.rs`, `network.rs` |
 //! | paths, services and methods without end; drains | `local.rs`, `network.rs` |
 //! | refused calls, descriptor sets, heaps, answers nobody takes | `local.rs` |
@@ -40,7 +40,7 @@
 //! | a state that is large, or of which much has not come yet | `upgrade.rs` |
 //! | replacements under load and questions, all at once | `storm.rs`, `tools/cli/tests/upgrade.rs` |
 //! | calls within calls | `rights.rs` |
-//! | long headers in few bytes, questions without end | `network.rs`, `tools/cli/tests/looks.rs` |
+//! | long headers in few bytes, questions without end | `network.rs`, `tools/cli/tests/integration/looks.rs` |
 //! | floods, garbage and silence at a relay's port | `relay_attacks.rs` of the system tests, the CLI's `relay.rs` |
 //! | users, control groups and services that want all of a shard | `shares.rs` |
 //!

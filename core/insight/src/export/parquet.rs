@@ -112,7 +112,7 @@ fn put<T: DataType>(
 
 #[cfg(test)]
 mod tests {
-    //! Shows what is read of a file, by the same library; pyarrow reads one in `tools/cli/tests/trees.rs`.
+    //! Shows what is read of a file, by the same library; pyarrow reads one in `tools/cli/tests/integration/trees.rs`.
     use super::*;
     use crate::trees::tests::tree;
     use bytes::Bytes;

@@ -12,7 +12,7 @@ mod bare;
 mod calls;
 mod rate;
 mod route;
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../tests/integration/support/mod.rs"]
 mod support;
 
 use route::Route;

@@ -19,24 +19,26 @@ pub const LANES: usize = 2;
 
 /// Programs that take more than ten seconds, by [`TestProgram::label`], the longest first: two to three minutes for
 /// the system tests. What is left out or changes here costs time, and no test.
-const LONG: [&str; 17] = [
+const LONG: [&str; 19] = [
     "system all",
     "engine random",
-    "hostile all",
     "c programs",
     "engine sharded",
-    "cli own_service",
+    "engine integration",
     "tonic exam",
-    "daemon tax",
-    "daemon grpc",
+    "hostile all",
+    "daemon integration",
+    "cli integration",
     "engine chains",
-    "daemon clocks",
-    "fuzz bounded",
-    "cli verbs",
+    "cli driven",
+    "r2p2 integration",
     "sim trunkline_sim",
-    "trunkline large",
-    "otlp over_tls",
-    "otlp exporter",
+    "trunkline integration",
+    "daemon tax",
+    "fuzz bounded",
+    "engine histories",
+    "cli verbs",
+    "otlp integration",
 ];
 
 /// A run of a program.

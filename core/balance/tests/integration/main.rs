@@ -1,0 +1,7 @@
+//! Shows what balancing does where its parts meet, a file for each matter. They are one program, since linking one
+//! takes longer than to compile most of them.
+
+mod attempts;
+mod forgetting;
+mod outliers;
+mod picking;

@@ -1,0 +1,5 @@
+//! Shows what gRPC over HTTP/2 does where its parts meet, a file for each matter. They are one program, since linking
+//! one takes longer than to compile most of them.
+
+mod heads;
+mod service_config;

@@ -1,0 +1,7 @@
+//! Shows what telemetry does where its parts meet, a file for each matter. They are one program, since linking one
+//! takes longer than to compile most of them.
+
+mod document;
+mod resample;
+mod telemetry;
+mod world;

@@ -1,0 +1,6 @@
+//! Shows what the router does where its parts meet, a file for each matter. They are one program, since linking one
+//! takes longer than to compile most of them.
+
+mod forwarding;
+mod seals;
+mod support;
