@@ -69,7 +69,7 @@ struct Stranger {
 impl Stranger {
     fn of(uid: u32, stage: &Stage) -> Self {
         let mut command = Command::new(&stage.program);
-        command.args(["--exact", "another_user", "--nocapture"]).env(SOCKET, &stage.socket);
+        command.args(["--exact", "rights::another_user", "--nocapture"]).env(SOCKET, &stage.socket);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).uid(uid).gid(uid);
         let mut child = loop {
             match command.spawn() {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use support::text::{Echo, EchoServer, Parrot};
-use support::{EchoClient, Text, WATCHDOG, channel, poll_once, watched};
+use support::{EchoClient, Text, WATCHDOG, channel, own_test, passes, poll_once, watched};
 use trunkline::codegen::Handling;
 use trunkline::{
     Channel, Code, Execution, Incoming, Receiver, Request, Response, Sender, Server, ServerHandle, Status,
@@ -87,9 +87,8 @@ fn with_heaps_of_a_mebibyte() {
 
 #[test]
 fn heaps_are_as_large_as_the_environment_asks() {
-    let mut asking = std::process::Command::new(std::env::current_exe().unwrap());
-    asking.args(["--exact", "with_heaps_of_a_mebibyte"]).env(ASKS, "1").env("TRUNKLINE_HEAP_BYTES", "1 MiB");
-    assert!(asking.status().unwrap().success());
+    let mut asking = own_test("daemon::with_heaps_of_a_mebibyte");
+    passes(asking.env(ASKS, "1").env("TRUNKLINE_HEAP_BYTES", "1 MiB"));
 }
 
 /// Not a test of its own: what the process does whose environment has a slip in it.
@@ -117,12 +116,8 @@ fn with_heaps_of_any_size() {
 
 #[test]
 fn heaps_that_cannot_be_meant_are_refused() {
-    let mut asking = std::process::Command::new(std::env::current_exe().unwrap());
-    asking
-        .args(["--exact", "with_heaps_of_any_size"])
-        .env(ASKS_FOR_ANY, "1")
-        .env("TRUNKLINE_HEAP_BYTES", "any");
-    assert!(asking.status().unwrap().success());
+    let mut asking = own_test("daemon::with_heaps_of_any_size");
+    passes(asking.env(ASKS_FOR_ANY, "1").env("TRUNKLINE_HEAP_BYTES", "any"));
 }
 
 /// Names the process that serves at the socket this says.
@@ -155,8 +150,7 @@ fn with_a_server_at_a_socket() {
 fn a_server_says_why_it_is_not_attached_and_that_it_is() {
     watched(|| {
         let dir = tempfile::tempdir().unwrap();
-        let mut serves = std::process::Command::new(std::env::current_exe().unwrap());
-        serves.args(["--exact", "with_a_server_at_a_socket", "--nocapture"]);
+        let mut serves = own_test("daemon::with_a_server_at_a_socket");
         serves.env(SERVES_AT, dir.path().join("daemon.sock"));
         serves.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut serves = serves.spawn().unwrap();
@@ -180,8 +174,8 @@ fn a_service_that_the_daemon_keeps_for_itself_keeps_no_other_from_being_served()
         let rule = "[[serve]]\nservice = \"grpc.health.v1.Health\"\nwho = []";
         let config = format!("[daemon]\nsocket = {path:?}\n{rule}\n");
         let _daemon = Daemon::start(Config::from_toml(&config, "test").unwrap()).unwrap();
-        let mut serves = std::process::Command::new(std::env::current_exe().unwrap());
-        serves.args(["--exact", "with_a_server_at_a_socket", "--nocapture"]).env(SERVES_AT, &path);
+        let mut serves = own_test("daemon::with_a_server_at_a_socket");
+        serves.env(SERVES_AT, &path);
         serves.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut serves = serves.spawn().unwrap();
         let mut lines = BufReader::new(serves.stderr.take().unwrap()).lines().map(Result::unwrap);

@@ -59,7 +59,7 @@ async fn call_until(client: EchoClient, enough: Arc<AtomicBool>) -> u64 {
 
 #[test]
 fn tasks_spread_over_as_many_sessions_as_are_allowed() {
-    with_task_sessions("3", "tasks_spread_over_as_many_sessions_as_are_allowed", || {
+    with_task_sessions("3", "lanes::tasks_spread_over_as_many_sessions_as_are_allowed", || {
         let (relay, server, client) = stage();
         let executor = Executor::new(THREADS);
         let enough = Arc::new(AtomicBool::new(false));
@@ -84,7 +84,7 @@ async fn call_once(client: EchoClient) {
 
 #[test]
 fn tasks_of_one_thread_share_one_session() {
-    with_task_sessions("3", "tasks_of_one_thread_share_one_session", || {
+    with_task_sessions("3", "lanes::tasks_of_one_thread_share_one_session", || {
         let (relay, server, client) = stage();
         let executor = Executor::new(1);
         all(&executor, 200, || call_once(client.clone()));
@@ -96,7 +96,7 @@ fn tasks_of_one_thread_share_one_session() {
 /// A thread that polls now and then is not worth a session.
 #[test]
 fn threads_that_call_once_share_one_session() {
-    with_task_sessions("3", "threads_that_call_once_share_one_session", || {
+    with_task_sessions("3", "lanes::threads_that_call_once_share_one_session", || {
         let (relay, server, client) = stage();
         let executor = Executor::new(THREADS);
         all(&executor, THREADS, || call_once(client.clone()));
@@ -108,7 +108,7 @@ fn threads_that_call_once_share_one_session() {
 /// Every message of these is sent, and received, by another thread than the one before.
 #[test]
 fn streams_go_on_wherever_their_tasks_are_polled() {
-    with_task_sessions("3", "streams_go_on_wherever_their_tasks_are_polled", || {
+    with_task_sessions("3", "lanes::streams_go_on_wherever_their_tasks_are_polled", || {
         let (relay, server, client) = stage();
         let executor = Executor::new(THREADS);
         let chat = |client: EchoClient| async move {
@@ -134,7 +134,7 @@ type Dropped = (Vec<Unary<Text, Text>>, Sender<Text>, Receiver<Text>);
 /// Calls are begun on one thread and dropped on another: before they are made, while they wait, when they are answered.
 #[test]
 fn calls_may_be_dropped_on_any_thread() {
-    with_task_sessions("3", "calls_may_be_dropped_on_any_thread", || {
+    with_task_sessions("3", "lanes::calls_may_be_dropped_on_any_thread", || {
         let (relay, server, client) = stage();
         let executor = Executor::new(THREADS);
         let drops = |client: EchoClient, other: mpsc::Sender<Dropped>| async move {
@@ -161,7 +161,7 @@ fn calls_may_be_dropped_on_any_thread() {
 /// A host may have no session left: that is no reason for a call to fail or to wait.
 #[test]
 fn where_no_more_sessions_are_given_tasks_share_what_there_is() {
-    with_task_sessions("3", "where_no_more_sessions_are_given_tasks_share_what_there_is", || {
+    with_task_sessions("3", "lanes::where_no_more_sessions_are_given_tasks_share_what_there_is", || {
         let (relay, server, client) = stage_with(2);
         let executor = Executor::new(THREADS);
         all(&executor, 50 * THREADS, || call_once(client.clone()));

@@ -132,8 +132,21 @@ pub fn with_task_sessions(sessions: &str, name: &str, test: impl FnOnce() + Send
     if std::env::var_os(TASK_SESSIONS).is_some() {
         return watched(test);
     }
+    passes(own_test(name).env(TASK_SESSIONS, sessions));
+}
+
+/// This program, which runs only its test of that name.
+pub fn own_test(name: &str) -> std::process::Command {
     let mut own = std::process::Command::new(std::env::current_exe().unwrap());
-    assert!(own.args(["--exact", name]).env(TASK_SESSIONS, sessions).status().unwrap().success());
+    own.args(["--exact", name, "--nocapture"]);
+    own
+}
+
+/// Runs it to its end. A program that finds no such test ends well, too.
+pub fn passes(test: &mut std::process::Command) {
+    let ended = test.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains(" 1 passed"), "{test:?}: {said}");
 }
 
 /// Small rings and heaps, so that their limits are near.
