@@ -211,6 +211,7 @@ impl<T> TimerTable<T> {
     }
 
     /// Takes a timer out of its slot. Its entry stays, dead.
+    #[inline(always)]
     fn take(&mut self, index: usize) -> Option<T> {
         let slot = self.slots.get_mut(index)?;
         let what = slot.what.take()?;

@@ -84,7 +84,7 @@ impl Course<'_> {
     }
 
     /// The same of one that has the shape its receiver expects.
-    #[inline]
+    #[inline(always)]
     pub fn judge_shaped(
         &mut self,
         now: Instant,

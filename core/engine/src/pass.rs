@@ -71,6 +71,7 @@ impl Engine {
 
     // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
     /// Does with an item what has been said.
+    #[inline(always)]
     fn carry(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, verdict: ItemVerdict) {
         match verdict {
             ItemVerdict::HandOver => {
@@ -366,8 +367,11 @@ impl Engine {
             if kept.is_none() {
                 kept = body.kept(&*turn.heaps);
             }
-            // Outside the heap: the call itself ends for that reason.
-            let Some(kept) = kept.clone() else { return Vec::new() };
+            let Some(kept) = kept.clone() else {
+                // Outside the heap: the call itself ends for that reason.
+                copy.policies.into_iter().for_each(|policies| self.admission.release(policies.permits));
+                return Vec::new();
+            };
             self.admission.count_copy(body.len());
             let metadata = Cow::Owned(metadata.to_vec());
             copies.push((copy, Item::Open { metadata, body: Some(Body::Kept(kept)), end: true }));

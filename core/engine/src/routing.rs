@@ -98,7 +98,9 @@ impl<'e> Routing<'e> {
         if let Target::Cluster(cluster) = target {
             return Ok((ServerEnd::Cluster { cluster }, None));
         }
-        if let Some(shard) = find_keeping(self.shards, self.registry, call) {
+        if call.kept_at.is_some()
+            && let Some(shard) = find_keeping(self.shards, self.registry, call)
+        {
             return Ok((shard, None));
         }
         // Those who stand by serve only while nobody else does, wherever.

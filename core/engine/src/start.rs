@@ -66,6 +66,7 @@ impl Engine {
     }
 
     /// The first part of a request whose call begins when it is whole; deadline and cancellation hold from here on.
+    #[inline(never)]
     fn begin_in_parts(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: &mut Item<'_>) {
         if let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.as_mut()) {
             policies.begins_at = Some(target);
@@ -286,11 +287,12 @@ impl Engine {
             // It has come from another shard for the place that was kept there.
             return Ok(None);
         }
-        let (method, bytes) = (call.method, opening.parked_bytes());
+        let method = call.method;
         if self.awaited.is_active()
             && self.awaited.has_all(&self.registry, method, target, call.client.follows())
         {
             let is_waiting = |key| self.calls.find(key).is_some_and(|call| call.queued.is_some());
+            let bytes = opening.parked_bytes();
             if self.awaited.admit(key, bytes, is_waiting) {
                 return Ok(Some(Queued::for_none(target, bytes)));
             }
@@ -301,7 +303,7 @@ impl Engine {
         let Some(service) = self.workers_of(method) else { return Ok(None) };
         let Self { workers, calls, sessions, peers, grpc, limits, .. } = self;
         let (calls_max, bytes_max) = (limits.calls_delivered_per_session, limits.parked_bytes_per_session);
-        let (call, class) = (key, Class::new(choice.class.unwrap_or(0)));
+        let (call, class, bytes) = (key, Class::new(choice.class.unwrap_or(0)), opening.parked_bytes());
         let asking = Asking { call, method, class, sticky, is_shared, target, bytes, calls_max, bytes_max };
         match workers.give(now, service, asking, || CallSources { calls, sessions, peers, grpc }.of(key)) {
             Given::On(place) => {
@@ -324,6 +326,7 @@ impl Engine {
         (!servers.is_empty()).then(|| workers.service(name, servers, registry.version(), queue_max, reserved))
     }
 
+    #[inline(never)]
     fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: &mut Item<'_>) {
         let admitted = self.admit_early(turn, key, opening);
         let Some(call) = self.calls.find_mut(key) else {
@@ -388,9 +391,20 @@ impl Engine {
     // a policy mirrors | a private copy, if a policy looks at the message |
     /// Asks the policies about a call that begins, and sends it on its way if they let it.
     pub(crate) fn admit_opening(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
-        let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else {
-            return self.pass_on(turn, key, Direction::Request, opening);
-        };
+        match self.calls.find_mut(key).and_then(|call| call.policies.take()) {
+            None => self.pass_on(turn, key, Direction::Request, opening),
+            Some(policies) => self.judge_opening(turn, key, policies, opening),
+        }
+    }
+
+    #[inline(never)]
+    fn judge_opening(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        policies: Box<CallPolicies>,
+        opening: &mut Item<'_>,
+    ) {
         let only_refuse = policies.only_refuse();
         if only_refuse && !policies.reads_messages() {
             return match self.admission.permit(turn.now, policies, opening, View::EMPTY) {
@@ -500,10 +514,10 @@ impl Engine {
         admission: &mut Admission,
     ) -> Result<(), Denied> {
         let Self { admission: control, calls, sessions, peers, grpc, registry, gateway, scratch, .. } = self;
-        let reads = policies.reads_messages();
-        let call = calls.find(key);
+        let (reads, reads_facts) = (policies.reads_messages(), policies.reads_facts());
+        let call = if reads || reads_facts { calls.find(key) } else { None };
         let types = call.filter(|_| reads).map(|call| types_to_read(gateway, call, item)).transpose()?;
-        let (types, reads_facts) = (types.unwrap_or_default(), policies.reads_facts());
+        let types = types.unwrap_or_default();
         let facts = match call {
             Some(call) if reads_facts => {
                 CallSources { calls, sessions, peers, grpc }.facts(call, registry, types)
