@@ -127,7 +127,7 @@ pub(crate) struct Entered {
     pub served: Vec<Arc<MethodTypes>>,
 }
 
-/// Those that know together who may call and serve what: lent for a request, of which all takes effect or nothing.
+/// The owners that a request to bind concerns, lent for its time: all of it takes effect, or nothing.
 pub(crate) struct Binder<'e> {
     pub sessions: &'e mut SessionEnds,
     pub registry: &'e mut Registry,
@@ -213,7 +213,7 @@ impl Binder<'_> {
         }
         let full = || BindError::Endpoints(endpoints);
         let remote = self.remotes.intern_bound(endpoint, endpoints).ok_or_else(full)?;
-        let cluster = self.cluster(remote, service_of(path), endpoints);
+        let cluster = self.cluster_of_target(remote, service_of(path), endpoints);
         let has_room =
             |key: &ClusterKey| self.targets.other_services_of(user, *key) < limit * SERVICES_PER_ENDPOINT;
         if let Some(cluster) = cluster.filter(has_room) {
@@ -227,15 +227,20 @@ impl Binder<'_> {
     /// The target of a route that a session has brought from another shard, where it was within the limits.
     pub fn bring_target(&mut self, user: &str, path: &str, endpoint: &str) -> Option<ClusterKey> {
         let remote = self.remotes.intern_bound(endpoint, usize::MAX)?;
-        let cluster = self.cluster(remote, service_of(path), u32::MAX as usize)?;
+        let cluster = self.cluster_of_target(remote, service_of(path), u32::MAX as usize)?;
         self.targets.hold(user, remote, cluster);
         Some(cluster)
     }
 
-    fn cluster(&mut self, remote: RemoteKey, service: &str, endpoints_max: usize) -> Option<ClusterKey> {
+    /// The cluster of one target of a service, made if new; `None` at the limit.
+    pub fn cluster_of_target(
+        &mut self,
+        remote: RemoteKey,
+        service: &str,
+        endpoints_max: usize,
+    ) -> Option<ClusterKey> {
         let Self { clusters, remotes, admission, attempts, .. } = self;
-        let settings = || attempts.balancing(service, admission.chain().balance(service));
-        clusters.of_target(remotes, remote, service, endpoints_max, settings)
+        clusters.of_target(remotes, remote, service, endpoints_max, attempts.balancing(admission.chain()))
     }
 
     /// Enters what was checked, with the targets that are held for it.

@@ -149,7 +149,7 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
 fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     let Some(session) = engine.sessions.find(key) else { return Ok(()) };
     let of = |what: &str| format!("session {}: {what}", session.label);
-    let lent = engine.peers.lent.iter().filter(|(_, lent)| lent.session == key).count();
+    let lent = engine.peers.lent().filter(|lent| lent.session == key).count();
     agree(&of("ranges lent"), session.lent, lent)?;
     let parked = halves(engine).filter(|(_, call, direction, _)| call.receiver(*direction) == Some(key));
     let parked = parked.flat_map(|(_, _, _, half)| {

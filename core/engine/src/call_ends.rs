@@ -46,7 +46,7 @@ pub(crate) enum ItemTurn {
 }
 
 /// What a call that is over gives back.
-pub(crate) struct Remains {
+pub(crate) struct ReleasedParts {
     pub policies: Option<Box<CallPolicies>>,
     pub timer: Option<TimerKey>,
     pub parent: Option<CallKey>,
@@ -57,8 +57,8 @@ pub(crate) struct Remains {
 
 impl Call {
     /// What it gives back when it is over, and its server end is through with it.
-    pub fn take_remains(&mut self) -> Remains {
-        Remains {
+    pub fn take_released(&mut self) -> ReleasedParts {
+        ReleasedParts {
             policies: self.policies.take(),
             timer: self.timer,
             parent: self.parent,
@@ -121,7 +121,7 @@ impl Call {
         }
     }
 
-    /// The same between two connections, and between two shards.
+    /// Who pays for an item that has waited between two connections, or between two shards.
     fn charge_on_the_way(&self, direction: Direction) -> WaitCharge {
         if self.crosses(direction) {
             return WaitCharge::Crossing;

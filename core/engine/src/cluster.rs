@@ -113,7 +113,7 @@ impl Clusters {
         target: RemoteKey,
         service: &str,
         endpoints_max: usize,
-        settings: impl FnOnce() -> Settings,
+        settings: impl FnOnce(&str) -> Settings,
     ) -> Option<ClusterKey> {
         let named = (target, Box::from(service));
         if let Some(key) = self.by_target.get(&named) {
@@ -122,7 +122,7 @@ impl Clusters {
         if self.by_target.len() >= endpoints_max * SERVICES_PER_ENDPOINT {
             return None;
         }
-        let key = self.insert(service, vec![target], settings());
+        let key = self.insert(service, vec![target], settings(service));
         self.by_target.insert(named, key);
         self.gather(remotes, key);
         Some(key)
@@ -162,12 +162,12 @@ impl Clusters {
         remotes: &Remotes,
         service: &str,
         sources: Vec<RemoteKey>,
-        settings: impl FnOnce() -> Settings,
+        settings: impl FnOnce(&str) -> Settings,
     ) {
         let key = match self.by_service.get(service) {
             Some(key) => *key,
             None => {
-                let key = self.insert(service, Vec::new(), settings());
+                let key = self.insert(service, Vec::new(), settings(service));
                 self.by_service.insert(service.into(), key);
                 key
             }
@@ -396,7 +396,7 @@ mod tests {
         let (mut clusters, mut remotes) = (Clusters::default(), Remotes::default());
         let [a, b, c] =
             ["dns:///a:1", "dns:///b:1", "tcp://10.0.0.1:1"].map(|text| remotes.intern(text, 9).unwrap());
-        let settings = Settings::default;
+        let settings = |_: &str| Settings::default();
         clusters.set(&remotes, "x.Y", vec![a, b, c, a], settings);
         let service = clusters.of_service("x.Y").unwrap();
         let target = clusters.of_target(&remotes, a, "x.Z", 9, settings).unwrap();

@@ -39,7 +39,7 @@ impl Remotes {
     ///
     /// # Errors
     /// What ends the call.
-    pub fn rest(
+    pub fn back_off(
         &mut self,
         remote: RemoteKey,
         ready: Option<Result<(), Fault>>,

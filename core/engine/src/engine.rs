@@ -512,7 +512,7 @@ impl Engine {
         self.admission.take_retired_modules()
     }
 
-    /// Those that know together who may call and serve what.
+    /// The owners that a request to bind concerns.
     pub(crate) fn binder(&mut self) -> Binder<'_> {
         Binder {
             sessions: &mut self.sessions,

@@ -15,9 +15,9 @@
 
 use crate::admission::CallPolicies;
 use crate::attempt::{attempt_in_vain, attempt_of, execution_of_all, note_attempts, take_place};
-use crate::attempts::{AttemptsDue, AttemptsTake, CallAttempts, KeptItem, NextAttempt};
+use crate::attempts::{AttemptsDue, CallAttempts, KeepDecision, KeptItem, NextAttempt};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::call_ends::Remains;
+use crate::call_ends::ReleasedParts;
 use crate::due::Due;
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, deliver_to_server};
 use crate::engine::{Engine, Turn};
@@ -246,13 +246,13 @@ impl Engine {
         let sources = CallSources { calls, sessions, peers, grpc };
         let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
         match control.take(attempts, (item.kept_bytes(), opens), || sources.of(key)) {
-            AttemptsTake::Keep => {}
-            AttemptsTake::Once => return self.hand_over_once(turn, key, item),
-            AttemptsTake::Commit(winner) => {
+            KeepDecision::Keep => {}
+            KeepDecision::Once => return self.hand_over_once(turn, key, item),
+            KeepDecision::Commit(winner) => {
                 self.commit_attempt(turn, key, winner, Some(item));
                 return Ok(());
             }
-            AttemptsTake::Wait => return Err(Refusal::Blocked(Blocker::Stream)),
+            KeepDecision::Wait => return Err(Refusal::Blocked(Blocker::Stream)),
         }
         let Some((kept, live)) = self.keep_item_of(turn, key, item) else { return Ok(()) };
         if opens {
@@ -420,9 +420,9 @@ impl Engine {
         winner: CallKey,
         next: Option<&mut Item<'_>>,
     ) {
-        let (calls, mut payers) = self.payers();
+        let (calls, mut accounts) = self.wait_accounts();
         let call = calls.find_mut(key);
-        let later = call.map(|call| payers.take_backlog(key, call, Direction::Request)).unwrap_or_default();
+        let later = call.map(|call| accounts.take_backlog(key, call, Direction::Request)).unwrap_or_default();
         let is_there =
             self.calls.remove(key).map(|call| self.give_place(turn, (key, call), winner)).is_some();
         if let Some(next) = next {
@@ -483,7 +483,7 @@ impl Engine {
             let Some(again) = self.calls.find_mut(key) else { return };
             call = again;
         }
-        let Remains { policies, timer, parent, subtree, client } = call.take_remains();
+        let ReleasedParts { policies, timer, parent, subtree, client } = call.take_released();
         self.samples.forget(key);
         self.calls.put_by(key);
         if let Some(policies) = policies {
@@ -526,13 +526,13 @@ impl Engine {
 
     /// Throws away what waits in a call, which has the ends it waits for.
     pub(crate) fn drop_backlogs(&mut self, key: CallKey) {
-        let (calls, mut payers) = self.payers();
+        let (calls, mut accounts) = self.wait_accounts();
         let Some(call) = calls.find_mut(key) else { return };
         if call.request.is_at_rest() && call.response.is_at_rest() {
             return;
         }
-        let request = payers.take_all(key, call, Direction::Request);
-        let response = payers.take_all(key, call, Direction::Response);
+        let request = accounts.take_all(key, call, Direction::Request);
+        let response = accounts.take_all(key, call, Direction::Response);
         request.chain(response).for_each(|mut item| self.drop_item(&mut item));
     }
 }

@@ -11,15 +11,18 @@
 //! bounds further attempts, `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers
 //! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
 //! connections to them (`connecting.rs`, `names.rs`, `r2p2_remote.rs`), `sessions/` (`session.rs` is one), `peers/`
-//! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each, `parked.rs` who waits for a receive heap, `held.rs` what
-//! may be held for whom, `shared_room.rs` what one source may have of a server's room (`source.rs`), `gateway.rs` what
-//! the gateway is told (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end with others,
-//! `invariants.rs` which of our own rules was found broken. `routing.rs` is lent those who know who serves what, and
-//! answers where a call goes. `call.rs` is one call, `half.rs` one of its directions,
-//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them.
-//! An owner may be lent the accounts that all have (`held.rs`, `invariants.rs`) and calls to look at; otherwise only
-//! the joints see two, and `bind.rs`, which decides with those that know it together who may call and serve what
-//! (`bound_targets.rs`). Imports lead downwards.
+//! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each (`r2p2_messages.rs` has what is said over R2P2 as calls and
+//! items), `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom, `shared_room.rs` what one
+//! source may have of a server's room (`source.rs`), `gateway.rs` what the gateway is told (`gateway_client.rs`) and
+//! knows of methods, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found
+//! broken. `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it.
+//!
+//! Above them [`Engine`] is made of owners, and the files that implement it join them. An owner may be lent the accounts
+//! that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and `r2p2.rs` the endpoints they choose from
+//! or talk to. Some decisions need several owners, but not the engine; a type that is lent them makes these:
+//! `routing.rs` says where a call goes, `course.rs` what becomes of an item, `wait_accounts.rs` charges whoever pays for
+//! what waits, `bind.rs` binds what a session may call and serve (`bound_targets.rs`), `unused_names.rs` has names
+//! forgotten that nobody uses. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -35,14 +38,16 @@
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
 //! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint
-//! and a connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end,
-//! `step.rs` does what follows from an event, what time brings, and what a change of who serves what is to others.
+//! and a connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end.
+//! `step.rs` does what follows from an event, what time brings, and what follows for all when somebody leaves, serves
+//! something else, or policies are exchanged.
+//!
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
-//! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts,
-//! `mirrors.rs` makes copies of calls for policies, `call_facts.rs` says what those and the access log may know,
-//! `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages compressed between
-//! gRPC peers, `shard/` has calls whose other end is on another shard of the host, `handover/` is an engine that goes
-//! on in another process.
+//! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts, `mirrors.rs` says
+//! what a copy of a call for policies is (`pass.rs` begins it), `call_facts.rs` what policies and the access log may
+//! know of a call, `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages
+//! compressed between gRPC peers, `shard/` has calls whose other end is on another shard of the host, `handover/` is an
+//! engine that goes on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -106,7 +111,6 @@ mod owners;
 mod packing;
 mod parked;
 mod pass;
-mod payers;
 mod peer;
 mod peers;
 mod permit;
@@ -147,7 +151,9 @@ mod traced;
 mod turn_lines;
 mod unproven;
 mod unserved;
+mod unused_names;
 mod vouching;
+mod wait_accounts;
 mod waiting_line;
 mod workers;
 

@@ -4,7 +4,6 @@
 use crate::known_services::{KnownServices, ServiceSlot, WholeService};
 pub use crate::method_key::MethodKey;
 use crate::servers::{Server, Servers};
-use core::cell::Cell;
 use http::uri::PathAndQuery;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -68,7 +67,8 @@ pub(crate) struct MethodEntry {
     /// Those who serve this method by its name; those who stand by are behind the others. Who serves all of its service
     /// is with that.
     pub servers: Vec<Server>,
-    pub next: Cell<usize>,
+    /// Whose turn it is among those in line.
+    pub next: usize,
     /// Somebody serves it, or has.
     pub ever_served: bool,
     /// How often its slot was used before.
@@ -102,7 +102,7 @@ impl Default for MethodEntry {
             is_own: false,
             number: unnumbered(),
             servers: Vec::new(),
-            next: Cell::new(0),
+            next: 0,
             ever_served: false,
             generation: 0,
             routes: 0,

@@ -1,7 +1,7 @@
 //! The one way every item takes: in order, or held until it can go.
 //!
 //! What becomes of an item `course.rs` says, and this does it; who pays for it while it waits the call says
-//! ([`Call::charge_for`]): one of those in `payers.rs`, each of which counts for itself.
+//! ([`Call::charge_for`]): one of those in `wait_accounts.rs`, each of which counts for itself.
 
 use crate::CallKey;
 use crate::call::{Body, Call, Calls, Direction, Item};
@@ -11,10 +11,10 @@ use crate::ends::{Blocker, ItemWay, Refusal, deliver_to_client, deliver_to_serve
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, split};
 use crate::mirrors::{Copied, copy_of, mirrored_types};
-use crate::payers::Payers;
 use crate::registry::{MethodTypes, service_of};
 use crate::sampled::{sample_answer, sample_request};
 use crate::source::source_of;
+use crate::wait_accounts::WaitAccounts;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Code, Fault, Instant};
@@ -139,12 +139,12 @@ impl Engine {
             self.drop_item(&mut item);
         }
         if let Some(mut kept) = gathered.kept {
-            let (calls, mut payers) = self.payers();
+            let (calls, mut accounts) = self.wait_accounts();
             let Some(call) = calls.find_mut(key) else {
                 self.drop_item(&mut kept);
                 return gathered.fault.map_or(Ok(gathered.goes), Err);
             };
-            if let Err(fault) = payers.keep(call, direction, &kept) {
+            if let Err(fault) = accounts.keep(call, direction, &kept) {
                 self.drop_item(&mut kept);
                 return Err(fault);
             }
@@ -155,14 +155,14 @@ impl Engine {
 
     /// What is kept of a direction; nobody is charged with it any more.
     pub(crate) fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
-        let (calls, mut payers) = self.payers();
-        payers.take_kept(calls.find_mut(key)?, direction)
+        let (calls, mut accounts) = self.wait_accounts();
+        accounts.take_kept(calls.find_mut(key)?, direction)
     }
 
     /// The calls, and those who pay for what waits in them.
-    pub(crate) fn payers(&mut self) -> (&mut Calls, Payers<'_>) {
+    pub(crate) fn wait_accounts(&mut self) -> (&mut Calls, WaitAccounts<'_>) {
         let Self { calls, sessions, peers, grpc, shards, held, invariants, limits, .. } = self;
-        (calls, Payers { sessions, peers, grpc, shards, held, invariants, limits })
+        (calls, WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits })
     }
 
     /// Goes on with what waits in one direction of a call.
@@ -186,8 +186,8 @@ impl Engine {
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
             call.note_wait(direction, waited);
             let class = call.policies.as_ref().and_then(|policies| policies.class).filter(|_| !had_its_turn);
-            let mut payers = Payers { sessions, peers, grpc, shards, held, invariants, limits };
-            payers.discharge(key, call, direction, &item);
+            let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
+            accounts.discharge(key, call, direction, &item);
             let way = ItemWay { key, direction };
             let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
             if class.is_some_and(|class| course.paces(turn.now, way, call, class, &item)) {
@@ -285,8 +285,8 @@ impl Engine {
 
     /// Has an item wait behind those that do, or `first` before them.
     fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, first: bool) {
-        let (calls, mut payers) = self.payers();
-        if let Err(fault) = payers.charge(calls, way, item) {
+        let (calls, mut accounts) = self.wait_accounts();
+        if let Err(fault) = accounts.charge(calls, way, item) {
             self.drop_item(item);
             return self.fail(turn, way.key, fault);
         }
@@ -297,16 +297,16 @@ impl Engine {
 
     /// One end of a call becomes another: what waits for it is counted where it waits from now on.
     pub(crate) fn change_end(&mut self, key: CallKey, direction: Direction, change: impl FnOnce(&mut Call)) {
-        let (calls, mut payers) = self.payers();
+        let (calls, mut accounts) = self.wait_accounts();
         let Some(call) = calls.find_mut(key) else { return };
-        let mut waiting = payers.take_backlog(key, call, direction);
+        let mut waiting = accounts.take_backlog(key, call, direction);
         call.half(direction).large_waits = false;
         change(call);
         // What was gathered for the one it was before.
         waiting.append(&mut call.half(direction).backlog);
         for item in &waiting {
             // Whoever changes it has seen that there is room.
-            let _ = payers.charge(calls, ItemWay { key, direction }, item);
+            let _ = accounts.charge(calls, ItemWay { key, direction }, item);
         }
         if let Some(call) = calls.find_mut(key) {
             call.half(direction).backlog = waiting;
@@ -401,11 +401,17 @@ impl Engine {
         mirror: &Mirror,
     ) -> Option<Call> {
         let service = service_of(self.registry.path(self.calls.find(key)?.method)).to_owned();
+        let endpoints_max = self.limits.endpoints;
         // Without one the host knows as many endpoints as it may.
-        let remote = self.remotes.intern(&mirror.target, self.limits.endpoints);
-        let cluster = remote.and_then(|remote| self.cluster_of_target(remote, &service));
-        let begun = self.admission.begin_copy(mirror, sent.1, self.limits.mirror_bytes, || cluster);
-        Some(copy_of(now, self.calls.find(key)?, sent, mirror, begun?))
+        let remote = self.remotes.intern(&mirror.target, endpoints_max);
+        let cluster =
+            remote.and_then(|remote| self.binder().cluster_of_target(remote, &service, endpoints_max));
+        let begun = self.admission.begin_copy(mirror, sent.1, self.limits.mirror_bytes, || cluster)?;
+        let Some(call) = self.calls.find(key) else {
+            self.admission.release(begun.1);
+            return None;
+        };
+        Some(copy_of(now, call, sent, mirror, begun))
     }
 
     /// A long answer to a copy begins: it was answered, and memory for it is not for nobody. `false`: the call is none.

@@ -8,7 +8,7 @@
 use crate::call::{Call, ServerEnd};
 use crate::convert::Scratch;
 use crate::limits::{Limits, R2P2_REPLY};
-use crate::r2p2_messages::{Uncalled, as_protobuf, fault_of};
+use crate::r2p2_messages::{RequestRefused, as_protobuf, fault_of};
 use crate::r2p2_remote::Ungreeted;
 use crate::r2p2_settings::{R2p2Port, R2p2Settings};
 use crate::remote::{Remotes, Speaks};
@@ -348,12 +348,12 @@ impl R2p2 {
         &mut self,
         now: Instant,
         request: RequestKey,
-        why: &Uncalled,
+        why: &RequestRefused,
         said: impl FnOnce(&Status) -> Status,
     ) {
         let outcome = match why {
-            Uncalled::Refused(status) => Outcome::of(&said(status)),
-            Uncalled::Unreadable { fingerprint } => {
+            RequestRefused::Refused(status) => Outcome::of(&said(status)),
+            RequestRefused::Unreadable { fingerprint } => {
                 let reply = ReplyEnvelope::of(Code::Internal, Execution::NotExecuted);
                 let reply = ReplyEnvelope { is_unreadable: true, fingerprint: *fingerprint, ..reply };
                 self.reply(now, request, &reply);

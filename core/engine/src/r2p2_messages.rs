@@ -15,7 +15,7 @@ use trunkline_r2p2::{CallFailure, PortFull, Reason, ReplyEnvelope, Request, Requ
 
 /// Why a request becomes no call.
 #[derive(Debug)]
-pub(crate) enum Uncalled {
+pub(crate) enum RequestRefused {
     /// It is answered so.
     Refused(Status),
     /// It is linear, and of a type nobody here has.
@@ -25,7 +25,7 @@ pub(crate) enum Uncalled {
     },
 }
 
-impl Uncalled {
+impl RequestRefused {
     /// Whoever wrote it made a mistake, and nobody here.
     pub fn malformed(why: &str) -> Self {
         let status = Status::new(Code::InvalidArgument, format!("the request cannot be read: {why}"));
@@ -33,7 +33,7 @@ impl Uncalled {
     }
 }
 
-impl From<Fault> for Uncalled {
+impl From<Fault> for RequestRefused {
     fn from(fault: Fault) -> Self {
         Self::Refused(fault.status())
     }
@@ -43,19 +43,19 @@ impl From<Fault> for Uncalled {
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) fn read_request(body: &[u8]) -> Result<RequestEnvelope<'_>, Uncalled> {
-    RequestEnvelope::parse(body).map_err(|error| Uncalled::malformed(&error.to_string()))
+pub(crate) fn read_request(body: &[u8]) -> Result<RequestEnvelope<'_>, RequestRefused> {
+    RequestEnvelope::parse(body).map_err(|error| RequestRefused::malformed(&error.to_string()))
 }
 
 /// # Errors
 /// A request's metadata cannot be read.
-pub(crate) fn check_metadata(said: &RequestEnvelope<'_>) -> Result<(), Uncalled> {
+pub(crate) fn check_metadata(said: &RequestEnvelope<'_>) -> Result<(), RequestRefused> {
     if said.metadata.is_empty() {
         return Ok(());
     }
     let read = MetadataReader::read(said.metadata);
     let checked = read.and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
-    checked.map_err(|error| Uncalled::malformed(&error.to_string()))
+    checked.map_err(|error| RequestRefused::malformed(&error.to_string()))
 }
 
 /// The call a request means that came at `arrived`, for a method that is served with these types.
@@ -70,7 +70,7 @@ pub(crate) fn call_of(
     (called, pattern): (Called, Pattern),
     served: &[&Arc<MethodTypes>],
     (arrived, now): (Instant, Instant),
-) -> Result<Call, Uncalled> {
+) -> Result<Call, RequestRefused> {
     let first = served.first();
     let fingerprint = first.map_or(0, |types| types.input.fingerprint());
     // A fingerprint that is zero stands for no type.
@@ -84,7 +84,7 @@ pub(crate) fn call_of(
     };
     let agreed = served.iter().copied().find(reads).cloned();
     if said.is_linear && agreed.is_none() {
-        return Err(Uncalled::Unreadable { fingerprint });
+        return Err(RequestRefused::Unreadable { fingerprint });
     }
     let client = ClientEnd::R2p2 { request: request.key };
     let mut call = Call::new(called.method, client, ServerEnd::Nobody, Deadline::NONE);

@@ -17,7 +17,8 @@ use crate::grpc::PeerIdentity;
 use crate::limits::WAITING;
 use crate::r2p2::Named;
 use crate::r2p2_messages::{
-    Uncalled, call_of, check_metadata, fault_of_failure, finish_of, opening_of, read_reply, read_request,
+    RequestRefused, call_of, check_metadata, fault_of_failure, finish_of, opening_of, read_reply,
+    read_request,
 };
 use crate::r2p2_remote::GREETING_TAG;
 use crate::r2p2_settings::{R2p2Port, R2p2Settings};
@@ -79,26 +80,17 @@ impl Engine {
         }
     }
 
-    /// The cluster of one target of a service, made if new; `None` at the limit.
-    pub(crate) fn cluster_of_target(&mut self, remote: RemoteKey, service: &str) -> Option<ClusterKey> {
-        let Self { clusters, remotes, admission, attempts, limits, .. } = self;
-        let settings = || attempts.balancing(service, admission.chain().balance(service));
-        clusters.of_target(remotes, remote, service, limits.endpoints, settings)
-    }
-
     /// Says where calls of a service go.
     pub(crate) fn set_cluster(&mut self, service: &str, sources: Vec<RemoteKey>) {
         let Self { clusters, remotes, admission, attempts, unserved, .. } = self;
         unserved.serve(service);
-        clusters.set(remotes, service, sources, || {
-            attempts.balancing(service, admission.chain().balance(service))
-        });
+        clusters.set(remotes, service, sources, attempts.balancing(admission.chain()));
     }
 
     /// What is said about balancing has changed.
     pub(crate) fn rebalance(&mut self) {
         let Self { clusters, admission, attempts, .. } = self;
-        clusters.configure(|service| attempts.balancing(service, admission.chain().balance(service)));
+        clusters.configure(attempts.balancing(admission.chain()));
     }
 
     /// A call waits for a connection to its endpoint, or for a name, or fails where too many do.
@@ -218,7 +210,7 @@ impl Engine {
     /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
     pub(crate) fn unreachable(&mut self, key: CallKey, remote_key: RemoteKey) -> Refusal {
         let ready = self.waits_for_ready(key).then(|| self.may_wait(key, remote_key));
-        match self.remotes.rest(remote_key, ready) {
+        match self.remotes.back_off(remote_key, ready) {
             Ok(wakes) => {
                 wakes.map(|at| self.timers.insert(at, Due::Remote(remote_key)));
                 Refusal::Blocked(Blocker::Remote(remote_key))
@@ -336,7 +328,7 @@ impl Engine {
         self.r2p2.client_sends()
     }
 
-    /// Datagrams are sent now: [`Client::set_ages`].
+    /// Datagrams are sent now: [`trunkline_r2p2::Client::set_ages`].
     pub fn set_datagram_ages(&mut self, now: Instant) {
         self.r2p2.set_ages(now);
     }
@@ -478,9 +470,9 @@ impl Engine {
         now: Instant,
         request: &Request,
         said: &RequestEnvelope<'_>,
-    ) -> Result<Call, Uncalled> {
+    ) -> Result<Call, RequestRefused> {
         check_metadata(said)?;
-        PeerRule::check(&self.peer_rules, "", service_of(said.path)).map_err(Uncalled::Refused)?;
+        PeerRule::check(&self.peer_rules, "", service_of(said.path)).map_err(RequestRefused::Refused)?;
         let (called, pattern) = self.served(said.path)?;
         let served: Vec<_> = self.routing().all_types_served(called.method).collect();
         call_of(request, said, (called, pattern), &served, (self.arrived, now))

@@ -488,7 +488,7 @@ impl Registry {
             return Picked::one(server);
         }
         let mut none = Picked::Nobody;
-        for server in self.rotate(method) {
+        for server in self.in_turn(method) {
             if has_room(server.session) {
                 return Picked::one(server);
             }
@@ -497,14 +497,22 @@ impl Registry {
         none
     }
 
-    /// The servers of a method starting behind the one picked last: round-robin, to be searched for one with room.
-    /// Those who stand by are not among them while anybody else is.
-    fn rotate(&self, method: MethodKey) -> impl Iterator<Item = &Server> {
+    /// The servers of a method from the one on whose turn it is: to be searched for one with room. Those who stand by
+    /// are not among them while anybody else is.
+    fn in_turn(&self, method: MethodKey) -> impl Iterator<Item = &Server> {
         let servers = self.in_line(method);
-        let (count, next) = (servers.len(), &self.methods.get(method).next);
-        let start = next.get().min(count);
-        next.set(if count == 0 { 0 } else { (start + 1) % count });
-        servers.starting_at(start)
+        servers.starting_at(self.methods.get(method).next.min(servers.len()))
+    }
+
+    /// One of those that serve a method was picked in turn: the next has its turn.
+    #[inline]
+    pub fn advance(&mut self, method: MethodKey) {
+        let count = self.in_line(method).len();
+        if count > 1
+            && let Some(entry) = self.methods.find_mut(method)
+        {
+            entry.next = (entry.next.min(count) + 1) % count;
+        }
     }
 }
 
@@ -568,6 +576,13 @@ mod tests {
         Server { session, route: RouteIndex(0), types: Arc::clone(types), stands_by, plan: None }
     }
 
+    /// Whose turn it is, who has had it then.
+    fn take_turn(registry: &mut Registry, method: MethodKey) -> SessionKey {
+        let session = registry.in_turn(method).next().unwrap().session;
+        registry.advance(method);
+        session
+    }
+
     #[test]
     fn who_stands_by_serves_only_alone() {
         let mut registry = Registry::default();
@@ -576,8 +591,7 @@ mod tests {
         let types = types("/a.B/C", false);
         let server = |session, stands_by| server(session, &types, stands_by);
         let picked = |registry: &mut Registry| {
-            let mut picked: Vec<_> =
-                (0..4).map(|_| registry.rotate(method).next().unwrap().session).collect();
+            let mut picked: Vec<_> = (0..4).map(|_| take_turn(registry, method)).collect();
             picked.dedup();
             picked
         };
@@ -630,10 +644,9 @@ mod tests {
         assert_eq!(registry.iter_from(0).map(|row| row.written.len()).sum::<usize>(), 100);
         assert!(methods.iter().all(|method| registry.servers(*method).len() == 100));
         assert!(methods.iter().all(|method| registry.was_served(*method)));
-        let turns: HashSet<SessionKey> =
-            (0..100).map(|_| registry.rotate(methods[3]).next().unwrap().session).collect();
+        let turns: HashSet<SessionKey> = (0..100).map(|_| take_turn(&mut registry, methods[3])).collect();
         assert_eq!(turns.len(), 100, "each in turn");
-        assert_eq!(registry.rotate(methods[3]).count(), 100);
+        assert_eq!(registry.in_turn(methods[3]).count(), 100);
         sessions[1..].iter().for_each(|session| assert!(registry.withdraw(*session)));
         assert!(methods.iter().all(|method| registry.servers(*method).only_one().is_some()));
         assert_eq!(registry.services_of(sessions[0]), ["a.B"]);
@@ -657,7 +670,7 @@ mod tests {
             (registry.servers(methods[at]).len(), registry.in_line(methods[at]).len())
         };
         assert_eq!((count(&registry, 0), count(&registry, 1)), ((3, 2), (2, 1)));
-        let picked: Vec<_> = (0..3).map(|_| registry.rotate(methods[0]).next().unwrap().session).collect();
+        let picked: Vec<_> = (0..3).map(|_| take_turn(&mut registry, methods[0])).collect();
         assert!(picked[0] != picked[1] && picked[0] == picked[2] && !picked.contains(&daemon), "{picked:?}");
         registry.withdraw(one);
         assert_eq!((count(&registry, 0), count(&registry, 1)), ((2, 1), (1, 1)));

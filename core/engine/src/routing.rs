@@ -44,6 +44,14 @@ impl<'e> Routing<'e> {
         here.chain(self.shards.types(method, self.registry.path(method)))
     }
 
+    /// The types of all who serve a method, if they have all the same.
+    pub fn types_agreed(self, method: MethodKey) -> Option<Arc<MethodTypes>> {
+        let of = |types: &MethodTypes| [types.input.fingerprint(), types.output.fingerprint()];
+        let mut all = self.all_types_served(method);
+        let first = all.next()?;
+        all.all(|types| of(types) == of(first)).then(|| Arc::clone(first))
+    }
+
     /// Whether any method of a service is served on this host.
     pub fn serves_service(self, service: &str) -> bool {
         self.owners.has(service) || self.shards.elsewhere.serves(service)

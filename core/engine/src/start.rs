@@ -103,10 +103,10 @@ impl Engine {
         mut opening: Item<'static>,
         start: impl FnOnce(&mut Self, &mut Turn<'_>, &mut Item<'static>),
     ) {
-        let (calls, mut payers) = self.payers();
+        let (calls, mut accounts) = self.wait_accounts();
         let Some(call) = calls.find_mut(key) else { return self.drop_item(&mut opening) };
         call.request.ended = false;
-        let rest = payers.take_backlog(key, call, Direction::Request);
+        let rest = accounts.take_backlog(key, call, Direction::Request);
         start(self, turn, &mut opening);
         for mut item in rest {
             self.pass(turn, key, Direction::Request, &mut item);
@@ -241,7 +241,14 @@ impl Engine {
             let session = sources.sessions.find(session);
             session.is_some_and(|session| session.has_room(limits, || sources.of(key)))
         };
-        self.routing().route(call, target, limits.calls_delivered_per_session, has_room)
+        let (method, place) = (call.method, call.place);
+        let found = self.routing().route(call, target, limits.calls_delivered_per_session, has_room)?;
+        if let ServerEnd::Session { session, .. } = &found.0
+            && place.is_none_or(|place| place.session != *session)
+        {
+            self.registry.advance(method);
+        }
+        Ok(found)
     }
 
     /// Those who know for whom a call is made.

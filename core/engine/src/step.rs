@@ -18,13 +18,13 @@ use crate::shard::crossing::ShardSaid;
 use crate::shard::{self, ShardIndex};
 use crate::source::source_of;
 use crate::target::Target;
+use crate::unused_names::UnusedNames;
 use crate::workers::GivenOut;
 use crate::{CallKey, PeerKey, SessionKey};
-use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_call::{Execution, Fault, Instant};
 use trunkline_policy::{Chain, Modules, Permits, PolicyError, Verdict};
-use trunkline_telemetry::{MethodIndex, PeerIndex};
+use trunkline_telemetry::PeerIndex;
 
 /// So many sources whose first has to go on waiting are looked at when room is made, and others when it is made again:
 /// as long as the heap is full, somebody holds it and releases it.
@@ -66,6 +66,127 @@ impl Engine {
     /// After an exchange of policies: calls that wait do so by the new ones, or go on.
     pub fn serve_waiting(&mut self, turn: &mut Turn<'_>) {
         self.go_on(turn);
+    }
+
+    /// Whether calls wait for a worker: the host looks then which of them rest.
+    pub fn calls_wait_for_workers(&self) -> bool {
+        self.workers.is_waited_for()
+    }
+
+    /// Asks of workers with calls in hand, for which others wait, whether their threads wait for entries and have taken
+    /// all there were: the handlers of their calls wait then, too, and do not keep them from taking others. Whether any
+    /// does. A part of the services in each turn.
+    pub fn free_resting_workers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rests: impl FnMut(SessionKey) -> bool,
+    ) -> bool {
+        let Self { workers, calls, .. } = self;
+        let any = workers.free_resting(rests, |key| {
+            let call = calls.find_mut(key)?;
+            call.place = None;
+            Some(call.method)
+        });
+        if any {
+            self.go_on(turn);
+        }
+        any
+    }
+
+    /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
+    /// [`Engine::poll_retired`] names it.
+    pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
+        let Some(parked) = self.part_with(key) else { return };
+        self.withdraw(key);
+        self.end_calls_of(turn, key, parked);
+        self.forget_unwanted();
+        self.forget_unused_names();
+        self.go_on(turn);
+    }
+
+    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
+    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
+    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
+    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
+    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
+    pub fn exchange_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
+        let how = if dry_run { ChainExchange::Trial } else { ChainExchange::IfFits };
+        self.exchange_chain(chain, modules, how)
+    }
+
+    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
+    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a module does not take over from the one at work.
+    pub fn exchange_checked_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+    ) -> Result<Vec<String>, PolicyError> {
+        self.exchange_chain(chain, modules, ChainExchange::Found)
+    }
+
+    /// Exchanges policies for a chain without modules.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain, Modules::default(), false).map(drop)
+    }
+
+    /// Whether a chain without modules would be applied.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
+    }
+
+    /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
+    /// Those in flight go on. Peers are told.
+    pub fn drain(&mut self, now: Instant) {
+        self.draining = true;
+        self.peers.go_away(now);
+        self.grpc.turn_clients_away();
+        self.r2p2.leave(now);
+        self.sessions.go_away();
+        // Nobody comes for whom they could wait.
+        self.unserved.serve_all();
+    }
+
+    /// When [`Engine::handle_timeout`] is wanted next.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        let r2p2 = self.r2p2.next_timeout();
+        let nested = (!self.nested.is_empty() || self.peers.announcers.are_waiting()).then(Instant::default);
+        let unserved = self.unserved.has_ready().then(Instant::default);
+        let shards = self.shards.has_parked().then(Instant::default);
+        let unpacking = self.grpc.has_to_unpack().then(Instant::default);
+        self.timers
+            .next_due()
+            .into_iter()
+            .chain(r2p2)
+            .chain(nested)
+            .chain(unserved)
+            .chain(shards)
+            .chain(unpacking)
+            .min()
+    }
+
+    /// Holds every count against what it counts. Walks everything several times: for tests.
+    ///
+    /// # Errors
+    /// The first count that does not agree.
+    pub fn audit(&self) -> Result<(), String> {
+        audit(self)
     }
 
     /// Calls that waited for others to end go on.
@@ -116,31 +237,6 @@ impl Engine {
             Some(until) => drop(timers.insert(until, Due::Held(key, Direction::Request))),
             None => self.unblock(turn, key, Direction::Request),
         }
-    }
-
-    /// Whether calls wait for a worker: the host looks then which of them rest.
-    pub fn calls_wait_for_workers(&self) -> bool {
-        self.workers.is_waited_for()
-    }
-
-    /// Asks of workers with calls in hand, for which others wait, whether their threads wait for entries and have taken
-    /// all there were: the handlers of their calls wait then, too, and do not keep them from taking others. Whether any
-    /// does. A part of the services in each turn.
-    pub fn free_resting_workers(
-        &mut self,
-        turn: &mut Turn<'_>,
-        rests: impl FnMut(SessionKey) -> bool,
-    ) -> bool {
-        let Self { workers, calls, .. } = self;
-        let any = workers.free_resting(rests, |key| {
-            let call = calls.find_mut(key)?;
-            call.place = None;
-            Some(call.method)
-        });
-        if any {
-            self.go_on(turn);
-        }
-        any
     }
 
     /// Calls that waited go to workers that are free, here or where they have waited much longer.
@@ -339,17 +435,6 @@ impl Engine {
         shard::settle(self, turn);
     }
 
-    /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
-    /// [`Engine::poll_retired`] names it.
-    pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
-        let Some(parked) = self.part_with(key) else { return };
-        self.withdraw(key);
-        self.end_calls_of(turn, key, parked);
-        self.forget_unwanted();
-        self.forget_unused_names();
-        self.go_on(turn);
-    }
-
     /// From now on a session gets nothing any more. Calls whose items were on their way to it; `None` if it had gone
     /// before.
     pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
@@ -413,32 +498,21 @@ impl Engine {
         if !self.registry.has_many_unused() && !wants_numbers {
             return;
         }
-        let in_flight: HashSet<MethodKey> = self.calls.iter().map(|(_, call)| call.method).collect();
-        if wants_numbers {
-            self.registry.give_numbers_back(&in_flight);
+        let Self { calls, registry, workers, gateway, remotes, peers, r2p2, ended, .. } = self;
+        let Self { host_numbers, telemetry, .. } = self;
+        UnusedNames {
+            calls,
+            registry,
+            workers,
+            gateway,
+            remotes,
+            peers,
+            r2p2,
+            ended,
+            host_numbers,
+            telemetry,
         }
-        self.registry.forget_unused(&in_flight);
-        let registry = &self.registry;
-        self.workers.forget(|method| registry.knows(method));
-        self.gateway.forget_methods(|method| registry.knows(method));
-        self.remotes.forget_methods(|method| registry.knows(method));
-        self.peers.forget_methods(|method| registry.knows(method));
-        self.forget_series();
-    }
-
-    /// The figures of methods and hosts that are gone go, too.
-    fn forget_series(&mut self) {
-        let mut methods = self.registry.numbers();
-        methods.insert(MethodIndex::OTHER);
-        let connected = self.host_numbers.connected();
-        let calls = self.calls.iter().map(|(_, call)| call.peer_index);
-        let always = [PeerIndex::OTHER, PeerIndex::LOCAL];
-        let hosts: HashSet<PeerIndex> = connected.chain(calls).chain(always).collect();
-        self.ended.retain(|method, host| methods.contains(&method) && hosts.contains(&host));
-        self.r2p2.forget_numbers(|host| hosts.contains(&host));
-        self.telemetry.forget(|method| methods.contains(&method), |host| hosts.contains(&host));
-        let Self { registry, telemetry, .. } = self;
-        registry.number_again(|path| telemetry.method(path));
+        .forget(wants_numbers);
     }
 
     /// It has changed who serves these: peers that announced a method of one are told what holds now. A method
@@ -470,64 +544,7 @@ impl Engine {
     /// The method at a path a peer announced, and the types to answer with.
     pub(crate) fn answer_to(&self, path: &str) -> (Option<MethodKey>, Option<Arc<MethodTypes>>) {
         let method = self.registry.key_of(path);
-        (method, self.served_types(method))
-    }
-
-    /// What the sessions serving a method have, if they have all the same.
-    fn served_types(&self, method: Option<MethodKey>) -> Option<Arc<MethodTypes>> {
-        let of = |types: &MethodTypes| [types.input.fingerprint(), types.output.fingerprint()];
-        let method = method?;
-        let here = self.registry.servers(method).iter().map(|server| &server.types);
-        let mut all = here.chain(self.shards.types(method, self.registry.path(method)));
-        let first = all.next()?;
-        all.all(|types| of(types) == of(first)).then(|| Arc::clone(first))
-    }
-
-    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
-    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
-    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
-    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
-    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
-    pub fn exchange_policies(
-        &mut self,
-        chain: Chain,
-        modules: Modules,
-        dry_run: bool,
-    ) -> Result<Vec<String>, PolicyError> {
-        let how = if dry_run { ChainExchange::Trial } else { ChainExchange::IfFits };
-        self.exchange_chain(chain, modules, how)
-    }
-
-    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
-    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if a module does not take over from the one at work.
-    pub fn exchange_checked_policies(
-        &mut self,
-        chain: Chain,
-        modules: Modules,
-    ) -> Result<Vec<String>, PolicyError> {
-        self.exchange_chain(chain, modules, ChainExchange::Found)
-    }
-
-    /// Exchanges policies for a chain without modules.
-    ///
-    /// # Errors
-    /// As [`Engine::exchange_policies`].
-    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
-        self.exchange_policies(chain, Modules::default(), false).map(drop)
-    }
-
-    /// Whether a chain without modules would be applied.
-    ///
-    /// # Errors
-    /// As [`Engine::exchange_policies`].
-    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
-        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
+        (method, method.and_then(|method| self.routing().types_agreed(method)))
     }
 
     fn exchange_chain(
@@ -548,44 +565,6 @@ impl Engine {
             self.rebalance();
         }
         Ok(upgraded)
-    }
-
-    /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
-    /// Those in flight go on. Peers are told.
-    pub fn drain(&mut self, now: Instant) {
-        self.draining = true;
-        self.peers.go_away(now);
-        self.grpc.turn_clients_away();
-        self.r2p2.leave(now);
-        self.sessions.go_away();
-        // Nobody comes for whom they could wait.
-        self.unserved.serve_all();
-    }
-
-    /// When [`Engine::handle_timeout`] is wanted next.
-    pub fn next_timeout(&mut self) -> Option<Instant> {
-        let r2p2 = self.r2p2.next_timeout();
-        let nested = (!self.nested.is_empty() || self.peers.announcers.are_waiting()).then(Instant::default);
-        let unserved = self.unserved.has_ready().then(Instant::default);
-        let shards = self.shards.has_parked().then(Instant::default);
-        let unpacking = self.grpc.has_to_unpack().then(Instant::default);
-        self.timers
-            .next_due()
-            .into_iter()
-            .chain(r2p2)
-            .chain(nested)
-            .chain(unserved)
-            .chain(shards)
-            .chain(unpacking)
-            .min()
-    }
-
-    /// Holds every count against what it counts. Walks everything several times: for tests.
-    ///
-    /// # Errors
-    /// The first count that does not agree.
-    pub fn audit(&self) -> Result<(), String> {
-        audit(self)
     }
 }
 

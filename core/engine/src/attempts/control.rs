@@ -14,6 +14,7 @@ use trunkline_call::{Code, Execution, Instant, TimerKey};
 use trunkline_grpc::Outcome;
 use trunkline_grpc::retry::{Pushback, pushback};
 use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig, RetryThrottling, ServiceConfig};
+use trunkline_policy::Chain;
 use trunkline_share::{CountShare, HostLimits};
 
 /// What all calls of a shard share that may be tried more than once.
@@ -82,7 +83,7 @@ const TRANSPARENT_MAX: u32 = 1;
 
 /// What is to be done with an item of a call's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptsTake {
+pub(crate) enum KeepDecision {
     /// It is kept, and goes to every attempt there is.
     Keep,
     /// It opens the call, and there is no room to keep it: the call has one attempt, which is itself.
@@ -151,9 +152,11 @@ impl AttemptControl {
 
     /// How calls of a service are balanced: by a policy of the host's operator, else by what the service's users say,
     /// else by nothing.
-    pub fn balancing(&self, service: &str, policy: Option<&Settings>) -> Settings {
-        let said = || self.configs.get(service)?.load_balancing.as_ref();
-        policy.or_else(said).cloned().unwrap_or_default()
+    pub fn balancing(&self, chain: &Chain) -> impl Fn(&str) -> Settings {
+        move |service| {
+            let said = || self.configs.get(service)?.load_balancing.as_ref();
+            chain.balance(service).or_else(said).cloned().unwrap_or_default()
+        }
     }
 
     /// A call of this path that goes to a cluster begins: its memory, if it may take several attempts.
@@ -201,15 +204,15 @@ impl AttemptControl {
         attempts: Option<&CallAttempts>,
         (bytes, opens): (usize, bool),
         source: impl FnOnce() -> Arc<str>,
-    ) -> AttemptsTake {
+    ) -> KeepDecision {
         if attempts.is_some_and(|attempts| self.has_room(attempts, bytes, source)) {
-            return AttemptsTake::Keep;
+            return KeepDecision::Keep;
         }
         let winner = attempts.and_then(|attempts| attempts.live.first().copied());
         match winner {
-            _ if opens => AttemptsTake::Once,
-            Some(winner) => AttemptsTake::Commit(winner),
-            None => AttemptsTake::Wait,
+            _ if opens => KeepDecision::Once,
+            Some(winner) => KeepDecision::Commit(winner),
+            None => KeepDecision::Wait,
         }
     }
 

@@ -14,4 +14,4 @@ mod call_attempts;
 mod control;
 
 pub(crate) use call_attempts::{CallAttempts, KeptItem};
-pub(crate) use control::{AttemptControl, AttemptEnd, AttemptsDue, AttemptsTake, NextAttempt};
+pub(crate) use control::{AttemptControl, AttemptEnd, AttemptsDue, KeepDecision, NextAttempt};

@@ -46,7 +46,7 @@ impl Engine {
 
     fn types(&self) -> Known {
         let Self { sessions, registry, peers, calls, shards, .. } = self;
-        Using { sessions, registry, peers: &peers.table, calls, shards }.in_use()
+        Using { sessions, registry, peers, calls, shards }.in_use()
     }
 
     /// Whose the services are that wait for their successors.
@@ -124,7 +124,7 @@ impl Engine {
         }
         self.types_bound = arriving.types_bound;
         let StateRead { sessions, retired, abandoned, stream_window_bytes, .. } = arriving;
-        self.sessions.adopt(sessions, retired, abandoned, stream_window_bytes);
+        self.sessions.take_up(sessions, retired, abandoned, stream_window_bytes);
         self.calls = arriving.calls;
         clip(&mut self.calls);
         self.nested = arriving.nested;
@@ -136,11 +136,11 @@ impl Engine {
         if self.shards.had_plain_ids() {
             self.keep_plain_ids();
         }
-        for (key, why) in self.peers.adopt(arriving.peers, arriving.lent) {
+        for (key, why) in self.peers.take_up(arriving.peers, arriving.lent) {
             self.left_out.connection(key, why);
         }
         let Self { sessions, registry, peers, calls, shards, .. } = &mut self;
-        if !(Using { sessions, registry, peers: &mut peers.table, calls, shards }).relink(&known) {
+        if !(Using { sessions, registry, peers: &mut *peers, calls, shards }).relink(&known) {
             return Err(HandoverError::Types);
         }
         self.know_served_again();
@@ -153,7 +153,7 @@ impl Engine {
         }
         let Self { sessions, peers, registry, left_out, .. } = &mut self;
         left_out.untyped(&unknown, sessions, registry);
-        left_out.unsound(sessions, &peers.table, registry);
+        left_out.unsound(sessions, peers, registry);
         // Older programs forgot methods that connections had announced.
         peers.forget_methods(|method| registry.knows(method));
         // Methods are known for as long as somebody has a route to them, or another shard serves them.
@@ -170,7 +170,7 @@ impl Engine {
         self.binder().hold_targets_again();
         self.forget_unwanted();
         let Self { calls, peers, registry, shards, .. } = &self;
-        Sound { calls, lent: &peers.lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
+        Sound { calls, peers, registry, shards }.check().map_err(HandoverError::Unsound)?;
         self.peers.book_again(&mut self.held);
         self.binder().know_owners_again(&arriving.owners_left);
         self.plan_again();
@@ -194,7 +194,7 @@ impl Engine {
 
     /// What follows from the rest is counted again instead of believed.
     fn recount(&mut self) {
-        self.sessions.count_lent(self.peers.lent.iter().map(|(_, lent)| lent.session));
+        self.sessions.count_lent(self.peers.lent().map(|lent| lent.session));
         let kept = self.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
         self.attempts.take_up(kept.map(|attempts| attempts.kept_bytes));
     }
@@ -360,7 +360,7 @@ impl Engine {
         let large_bytes = self.limits.stream_window_bytes as usize;
         let Self { sessions, peers, calls, shards, .. } = self;
         shards.unpark(shards.parked_bytes());
-        sessions.count_nothing();
+        sessions.reset_counts();
         peers.count_assemblies(turn.heaps, |session, bytes| {
             let session = sessions.find_mut(session)?;
             Some(session.arrives(bytes))
@@ -368,19 +368,16 @@ impl Engine {
         for (_, call) in calls.iter() {
             for direction in [Direction::Request, Direction::Response] {
                 let half = call.half_of(direction);
-                if let Some(peer) = call.native_sender(direction).and_then(|peer| peers.find_mut(peer)) {
-                    peer.assembling_bytes += half.gathered.as_deref().map_or(0, Item::parked_bytes);
+                if let (Some(peer), Some(kept)) = (call.native_sender(direction), half.gathered.as_deref()) {
+                    peers.hold_waiting(peer, kept.parked_bytes());
                 }
                 let session = call.receiver(direction);
                 for bytes in half.backlog.iter().map(Item::parked_bytes) {
                     let is_large = bytes > large_bytes;
                     if let Some(peer) = half.large_of.filter(|_| is_large) {
-                        peers.find_mut(peer).into_iter().for_each(|peer| peer.assembling_bytes += bytes);
-                    } else if let Some(session) = session.and_then(|session| sessions.find_mut(session)) {
-                        match is_large && half.large_waits {
-                            true => session.answer_bytes += bytes,
-                            false => session.parked_bytes.take_untold(bytes as u64),
-                        }
+                        peers.hold_waiting(peer, bytes);
+                    } else if let Some(session) = session {
+                        sessions.count_waiting(session, bytes, is_large && half.large_waits);
                     } else if call.crosses(direction) {
                         shards.park(bytes, usize::MAX);
                     }

@@ -4,11 +4,10 @@
 
 use super::sound::{connection_is_sound, session_is_sound};
 use crate::call::{Calls, ClientEnd, ServerEnd};
-use crate::peer::Peer;
+use crate::peers::PeerEnds;
 use crate::registry::Registry;
 use crate::session::Route;
 use crate::sessions::SessionEnds;
-use crate::table::Table;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, HashMap};
 
@@ -77,7 +76,7 @@ impl LeftOut {
     }
 
     /// Sessions and connections that do not hold together end.
-    pub fn unsound(&mut self, sessions: &mut SessionEnds, peers: &Table<Peer>, registry: &Registry) {
+    pub fn unsound(&mut self, sessions: &mut SessionEnds, peers: &PeerEnds, registry: &Registry) {
         for (key, session) in sessions.iter_mut() {
             if !session_is_sound(session, registry) {
                 session.routes.retain(|route| match route {

@@ -1,11 +1,11 @@
 //! What the rest of the room relies on, held against a state that came from elsewhere.
 
 use crate::call::{Body, Call, Calls, Half, Item};
-use crate::peer::{Lent, Peer};
+use crate::peer::Peer;
+use crate::peers::PeerEnds;
 use crate::registry::Registry;
 use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
-use crate::table::Table;
 
 /// More than any host counts of anything; sums of two stay within 64 bits.
 const COUNT_MAX: u64 = 1 << 62;
@@ -17,7 +17,7 @@ const CALLS_MAX: u32 = 1 << 24;
 /// What arrives, as far as it is to be sound.
 pub(super) struct Sound<'a> {
     pub calls: &'a Calls,
-    pub lent: &'a Table<Lent>,
+    pub peers: &'a PeerEnds,
     pub registry: &'a Registry,
     pub shards: &'a ShardLinks,
 }
@@ -32,7 +32,7 @@ impl Sound<'_> {
         let call = self.calls.iter().map(|(_, call)| call).find(|call| !self.call_is_sound(call));
         all(call.map(|call| format!("call of {}", self.registry.path(call.method))))?;
         let in_heap = |span: trunkline_call::entry::Span| span.offset.checked_add(span.len).is_some();
-        let lent = self.lent.iter().all(|(_, lent)| in_heap(lent.span) && in_heap(lent.block));
+        let lent = self.peers.lent().all(|lent| in_heap(lent.span) && in_heap(lent.block));
         all((!lent).then(|| "lent block".to_owned()))
     }
 

@@ -2,12 +2,11 @@
 
 use crate::call::{Call, Calls, ClientEnd, ServerEnd};
 use crate::handover::left_out::LeftOutReason;
-use crate::peer::Peer;
+use crate::peers::PeerEnds;
 use crate::registry::{BoundSchema, Form, MessageType, MethodTypes, Registry};
 use crate::session::Route;
 use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
-use crate::table::Table;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,7 +115,7 @@ pub(super) struct Using<S, R, P, C, L> {
     pub shards: L,
 }
 
-impl Using<&SessionEnds, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
+impl Using<&SessionEnds, &Registry, &PeerEnds, &Calls, &ShardLinks> {
     /// Every types somebody here uses.
     pub fn in_use(&self) -> Known {
         let mut known = Known::new();
@@ -130,9 +129,7 @@ impl Using<&SessionEnds, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
         }
         self.registry.every_server().for_each(|(_, server)| note(&server.types));
         self.shards.all_types().for_each(&mut note);
-        for (_, peer) in self.peers.iter() {
-            peer.offered.values().filter_map(|offered| offered.agreed.as_ref()).for_each(&mut note);
-        }
+        self.peers.types().for_each(&mut note);
         for (_, call) in self.calls.iter() {
             types_of(call).into_iter().flatten().for_each(&mut note);
         }
@@ -140,7 +137,7 @@ impl Using<&SessionEnds, &Registry, &Table<Peer>, &Calls, &ShardLinks> {
     }
 }
 
-impl Using<&mut SessionEnds, &mut Registry, &mut Table<Peer>, &mut Calls, &mut ShardLinks> {
+impl Using<&mut SessionEnds, &mut Registry, &mut PeerEnds, &mut Calls, &mut ShardLinks> {
     /// Puts types in the place of their numbers. `false`: a number nobody has.
     pub fn relink(&mut self, known: &Known) -> bool {
         let mut whole = true;
@@ -157,9 +154,7 @@ impl Using<&mut SessionEnds, &mut Registry, &mut Table<Peer>, &mut Calls, &mut S
         }
         self.registry.every_server_mut().for_each(|server| link(&mut server.types));
         self.shards.all_types_mut().for_each(&mut link);
-        for (_, peer) in self.peers.iter_mut() {
-            peer.offered.values_mut().filter_map(|offered| offered.agreed.as_mut()).for_each(&mut link);
-        }
+        self.peers.types_mut().for_each(&mut link);
         for (_, call) in self.calls.iter_mut() {
             types_of_mut(call).into_iter().flatten().for_each(&mut link);
         }

@@ -40,9 +40,9 @@ pub struct SentCall(pub(super) CallKey);
 /// All connections to other daemons.
 #[derive(Debug)]
 pub(crate) struct PeerEnds {
-    pub table: Table<Peer>,
+    pub(super) table: Table<Peer>,
     /// Send-heap ranges connections read from, by the token the connection knows.
-    pub lent: Table<Lent>,
+    pub(super) lent: Table<Lent>,
     /// What peers have announced, and which of them are to be told again who serves that.
     pub announcers: Announcers,
     configs: NativeConfigs,
@@ -123,7 +123,7 @@ impl PeerEnds {
 
     /// Goes on with connections of another process, and with what they read. Those whose state cannot be that of a
     /// connection, and why.
-    pub fn adopt(&mut self, mut table: Table<Peer>, lent: Table<Lent>) -> Vec<(PeerKey, &'static str)> {
+    pub fn take_up(&mut self, mut table: Table<Peer>, lent: Table<Lent>) -> Vec<(PeerKey, &'static str)> {
         let mut left_out = Vec::new();
         for (key, peer) in table.iter_mut() {
             let config = self.configs.of(peer.lane.map(|(_, lane)| lane));
@@ -142,6 +142,25 @@ impl PeerEnds {
         }
         (self.table, self.lent) = (table, lent);
         left_out
+    }
+
+    /// Blocks that connections read.
+    pub fn lent(&self) -> impl Iterator<Item = &Lent> {
+        self.lent.iter().map(|(_, lent)| lent)
+    }
+
+    /// Types that were agreed on with connections.
+    pub fn types(&self) -> impl Iterator<Item = &Arc<MethodTypes>> {
+        self.table
+            .iter()
+            .flat_map(|(_, peer)| peer.offered.values())
+            .filter_map(|offered| offered.agreed.as_ref())
+    }
+
+    /// The same, to be replaced.
+    pub fn types_mut(&mut self) -> impl Iterator<Item = &mut Arc<MethodTypes>> {
+        let offered = self.table.iter_mut().flat_map(|(_, peer)| peer.offered.values_mut());
+        offered.filter_map(|offered| offered.agreed.as_mut())
     }
 
     /// Books what is held for them in the accounts of this process.

@@ -53,7 +53,7 @@ pub(crate) struct PartedSession {
 
 impl SessionEnds {
     /// Goes on with what was handed over. Who has completions is found by [`SessionEnds::line_up_all`].
-    pub fn adopt(
+    pub fn take_up(
         &mut self,
         table: Table<Session>,
         retired: Vec<SessionKey>,
@@ -90,11 +90,22 @@ impl SessionEnds {
         }
     }
 
-    /// Nothing is counted that waits for sessions or arrives for them: it is counted anew.
-    pub fn count_nothing(&mut self) {
+    /// Sets the counts of what waits for sessions and arrives for them to zero.
+    pub fn reset_counts(&mut self) {
         for (_, session) in self.table.iter_mut() {
             session.parked_bytes = SharedRoom::default();
             (session.answer_bytes, session.arriving_bytes) = (0, 0);
+        }
+    }
+
+    /// Counts bytes that wait for a session, whatever its limit: those of a large answer that it does not read
+    /// (`is_answer`), or what waits for its receive heap.
+    pub fn count_waiting(&mut self, key: SessionKey, bytes: usize, is_answer: bool) {
+        let Some(session) = self.table.find_mut(key) else { return };
+        if is_answer {
+            session.answer_bytes += bytes;
+        } else {
+            session.parked_bytes.take_untold(bytes as u64);
         }
     }
 
@@ -196,7 +207,7 @@ impl SessionEnds {
         }
     }
 
-    /// The same of one that is counted already.
+    /// Notes a call among those a session serves; it is counted already.
     #[inline]
     pub fn note_served(&mut self, calls: &Calls, call: CallKey, session: SessionKey) {
         if let Some(found) = self.table.find_mut(session) {

@@ -18,6 +18,7 @@ use crate::operator::introduced;
 use crate::records::{lately, note_late_handler};
 use crate::registry::{Form, MethodTypes};
 use crate::session::{Route, delivered_by, delivered_id};
+use crate::shares::Wait;
 use crate::source::source_of;
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
@@ -78,7 +79,7 @@ impl Engine {
         made: entry::Call,
     ) -> Result<(), SessionFault> {
         let metadata = self.take_metadata(turn, session, made.metadata)?;
-        self.claim(turn, session, made.payload)?;
+        claim(turn, session, made.payload)?;
         let from = self.sessions.attached(session)?;
         let Some(Route::Calls { method, types, target, plan }) = from.routes.get(made.route.0 as usize)
         else {
@@ -136,13 +137,14 @@ impl Engine {
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.
     fn inherit(&mut self, key: CallKey, session: SessionKey, parent: CallId, metadata: Vec<u8>) -> Vec<u8> {
         let Some((parent_key, parent)) = self.delivered_to(session, parent) else { return metadata };
-        let (deadline, trace) = (parent.deadline, parent.trace.clone());
+        let deadline = parent.deadline;
+        let inherited = parent.trace.as_ref().map(|trace| trace.inherited(&metadata));
         nest(&mut self.calls, parent_key, key);
         if let Some(call) = self.calls.find_mut(key) {
             call.parent = Some(parent_key);
             call.deadline = call.deadline.earlier(deadline);
         }
-        trace.map_or_else(|| metadata.clone(), |trace| trace.inherited(&metadata))
+        inherited.unwrap_or(metadata)
     }
 
     /// Tells the daemon's own services who calls them.
@@ -159,7 +161,7 @@ impl Engine {
         payload: Payload,
         end: bool,
     ) -> Result<(), SessionFault> {
-        self.claim(turn, session, Some(payload))?;
+        claim(turn, session, Some(payload))?;
         let window = i64::from(self.sessions.attached(session)?.told.stream_window_bytes(&self.limits));
         let mut item = Item::Message { body: Body::Lent { session, payload }, end };
         let Some((key, direction, call)) = self.sends_on(session, id) else {
@@ -226,7 +228,7 @@ impl Engine {
         finish: Finish,
     ) -> Result<(), SessionFault> {
         let metadata = self.take_metadata(turn, session, finish.metadata)?;
-        self.claim(turn, session, finish.payload)?;
+        claim(turn, session, finish.payload)?;
         let body = finish.payload.map(|payload| Body::Lent { session, payload });
         let metadata = Cow::Owned(metadata);
         let mut item = Item::Finish { code: finish.code, execution: Execution::Executed, body, metadata };
@@ -317,20 +319,6 @@ impl Engine {
         }
     }
 
-    /// The application says a message lies there: the range must be in its heap and within the message limit.
-    fn claim(
-        &mut self,
-        turn: &Turn<'_>,
-        session: SessionKey,
-        payload: Option<Payload>,
-    ) -> Result<(), SessionFault> {
-        let Some(payload) = payload else { return Ok(()) };
-        if !turn.heaps.send_heap_contains(session, payload.span) {
-            return Err(SessionFault::OutsideHeap(payload.span));
-        }
-        Ok(())
-    }
-
     /// The metadata in a block, if there is one.
     #[inline(always)]
     fn take_metadata(
@@ -410,8 +398,11 @@ impl Engine {
         {
             let half = call.half(direction);
             if matches!(item, Item::Message { .. })
-                && let Some(wait) = self.sessions.share_awaited(turn.heaps, to, half, body)
+                && let Some(wait) = self.sessions.share_awaited(turn.heaps, to, &half.share, body)
             {
+                if matches!(wait, Wait::Share) {
+                    half.share.await_release();
+                }
                 return Err(Refusal::Blocked(blocker_of_stream(wait, to)));
             }
             // The message of an end was thrown away with what waited before it, and that of another is not waited for.
@@ -593,5 +584,15 @@ impl Engine {
         self.leave_server(key);
         self.end_policies(turn.now, key, finish.code);
         self.sessions.complete(session, Completion::Finish(finish));
+    }
+}
+
+/// The application says a message lies there: that must be in its send heap.
+fn claim(turn: &Turn<'_>, session: SessionKey, payload: Option<Payload>) -> Result<(), SessionFault> {
+    match payload {
+        Some(payload) if !turn.heaps.send_heap_contains(session, payload.span) => {
+            Err(SessionFault::OutsideHeap(payload.span))
+        }
+        _ => Ok(()),
     }
 }

@@ -7,7 +7,7 @@
 
 use super::SessionEnds;
 use crate::assembly::{AssemblyPlace, Shape, is_usual};
-use crate::call::{Body, Call, Direction, Half};
+use crate::call::{Body, Call, Direction};
 use crate::heaps::Heaps;
 use crate::parked::ParkedLines;
 use crate::session::Session;
@@ -30,23 +30,18 @@ pub(super) fn bytes_to_place(body: Option<&Body<'_>>) -> u32 {
 
 impl SessionEnds {
     /// What a message of a stream has to wait for before it may go into the receive heap of `to`, however much room
-    /// there is; if that is what the stream holds there, its release is awaited from now on. What lies there already
-    /// waits for nothing.
+    /// there is. What lies there already waits for nothing.
     pub fn share_awaited(
         &self,
         heaps: &dyn Heaps,
         to: SessionKey,
-        half: &mut Half,
+        share: &Share,
         body: &Body<'_>,
     ) -> Option<Wait> {
         if matches!(body, Body::Placed { .. }) {
             return None;
         }
-        let wait = self.admit_to_heap(heaps, to, &half.share, body.len())?;
-        if matches!(wait, Wait::Share) {
-            half.share.await_release();
-        }
-        Some(wait)
+        self.admit_to_heap(heaps, to, share, body.len())
     }
 
     fn admit_to_heap(&self, heaps: &dyn Heaps, to: SessionKey, share: &Share, bytes: u32) -> Option<Wait> {

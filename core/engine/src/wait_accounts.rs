@@ -1,7 +1,7 @@
 //! Those who pay for what waits in calls: sessions, connections, and what waits for other shards.
 //!
-//! Which of them it is the call says ([`WaitCharge`]), and each of them counts for itself. [`Payers`] is lent them, to
-//! have items charged and discharged of a call that somebody has at hand.
+//! Which of them it is the call says ([`WaitCharge`]), and each of them counts for itself. [`WaitAccounts`] is lent
+//! them, to have items charged and discharged of a call that somebody has at hand.
 
 use crate::CallKey;
 use crate::call::{Body, Call, Calls, Direction, Item};
@@ -19,7 +19,7 @@ use crate::source::CallSources;
 use trunkline_call::Fault;
 
 /// Those who pay.
-pub(crate) struct Payers<'e> {
+pub(crate) struct WaitAccounts<'e> {
     pub sessions: &'e mut SessionEnds,
     pub peers: &'e mut PeerEnds,
     pub grpc: &'e mut GrpcEnds,
@@ -29,7 +29,7 @@ pub(crate) struct Payers<'e> {
     pub limits: &'e Limits,
 }
 
-impl Payers<'_> {
+impl WaitAccounts<'_> {
     /// Counts the bytes a waiting item makes the daemon hold against whoever pays for it.
     ///
     /// # Errors
