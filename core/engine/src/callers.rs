@@ -33,7 +33,7 @@ pub(crate) fn words<'i>(
     Cow::Owned(opaque::named(path, &metadata))
 }
 
-/// A call's metadata with who makes it, whatever it says of that itengine.
+/// A call's metadata with who makes it, whatever it says of that itself.
 fn naming_caller(engine: &Engine, call: &Call, metadata: &[u8]) -> Vec<u8> {
     // It was read when the call came in; what cannot be read is nobody's to believe.
     let mut decoded = Metadata::decode(metadata).unwrap_or_default();

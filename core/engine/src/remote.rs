@@ -472,7 +472,6 @@ impl Remotes {
         self.table.find(remote).map_or_else(String::new, |remote| remote.endpoint.to_string())
     }
 
-    /// Where R2P2 is spoken behind an endpoint, if it is.
     /// The connections that are up of an endpoint that speaks gRPC.
     pub fn pooled(&self, remote: RemoteKey) -> &[GrpcKey] {
         self.table.find(remote).map_or(&[], |remote| &remote.pool.open)
@@ -483,6 +482,7 @@ impl Remotes {
         self.table.find_mut(remote)?.r2p2.as_mut()
     }
 
+    /// Where R2P2 is spoken behind an endpoint, if it is.
     pub fn r2p2_target(&self, remote: RemoteKey) -> Option<SocketAddrV4> {
         self.table.find(remote)?.r2p2.as_ref().map(|r2p2| r2p2.target)
     }

@@ -16,13 +16,17 @@
 //! * `left_out.rs` ends sessions and connections whose part does not hold together, or which use types that this
 //!   program does not take: everybody else goes on;
 //! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
-//! * `joint.rs` has each owner give and take its part, ends what could not come along, and gives everything else a
-//!   push, or goes on where it was.
+//! * `joint.rs` has the owners give and take up their parts, makes anew what follows from several of them, ends what
+//!   could not come along, and gives everything else a push, or goes on where it was.
 //!
 //! # What does not come along
 //! HTTP/2 exchanges (their connections live in a library of the old process; the host drains them first), and what
 //! balancers have learned. What telemetry has counted the host hands over beside the state. A call whose other end
 //! stayed behind ends as UNAVAILABLE, *unknown*, or is cancelled at its handler.
+//!
+//! [`Engine::export`]: crate::Engine::export
+//! [`Engine::take_over`]: crate::Engine::take_over
+//! [`Engine::go_on_elsewhere`]: crate::Engine::go_on_elsewhere
 
 pub(crate) mod awaited;
 pub(crate) mod entries;

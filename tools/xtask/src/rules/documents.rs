@@ -139,8 +139,8 @@ fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Whether what looks like a path of the project is one: whole, or, of a Rust file, its end (`session/submit.rs`, or
-/// `engine/submit.rs` with the `src` left out). A `build.rs` is the reader's own.
+/// Whether what looks like a path of the project is one: whole, or, of a Rust file, its end (`sessions/room.rs`, or
+/// `engine/pass.rs` with the `src` left out). A `build.rs` is the reader's own.
 fn exists(tree: &Tree, name: &str) -> bool {
     let plain = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
     if !plain {
