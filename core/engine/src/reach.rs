@@ -8,7 +8,6 @@
 //! way back.
 
 use crate::call::{Call, Direction, Item, ServerEnd};
-use crate::cluster::ClusterKey;
 use crate::connecting::{LaneLost, LaneOpened};
 use crate::due::Due;
 use crate::ends::{Blocker, Refusal};
