@@ -17,12 +17,12 @@
 //! knows of methods, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found
 //! broken. `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it.
 //!
-//! Above them [`Engine`] is made of owners, and the files that implement it join them. An owner may be lent the accounts
-//! that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and `r2p2.rs` the endpoints they choose from
-//! or talk to. Some decisions need several owners, but not the engine; a type that is lent them makes these:
-//! `routing.rs` says where a call goes, `course.rs` what becomes of an item, `wait_accounts.rs` charges whoever pays for
-//! what waits, `bind.rs` binds what a session may call and serve (`bound_targets.rs`), `unused_names.rs` has names
-//! forgotten that nobody uses. Imports lead downwards.
+//! Above them [`Engine`] is made of owners, and the files that implement it join them. An owner may be lent the
+//! accounts that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and `r2p2.rs` the endpoints they
+//! choose from or talk to. Some decisions need several owners, but not the engine; a type that is lent them makes
+//! these: `routing.rs` says where a call goes, `course.rs` what becomes of an item, `wait_accounts.rs` charges whoever
+//! pays for what waits, `bind.rs` binds what a session may call and serve (`bound_targets.rs`), `unused_names.rs` has
+//! names forgotten that nobody uses. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
