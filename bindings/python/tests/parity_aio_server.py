@@ -324,6 +324,29 @@ async def streaming_handlers(world, log):
 
 
 @part
+async def handlers_that_block(world, log):
+    def raises(request, context):
+        raise ValueError("on order")
+
+    def yields_and_raises(request, context):
+        yield b"a"
+        raise RuntimeError("on order")
+
+    def says(request, context):
+        context.set_trailing_metadata((("ended", "yes"),))
+        return request
+
+    handlers = {
+        "Unary": grpc.unary_unary_rpc_method_handler(raises),
+        "Down": grpc.unary_stream_rpc_method_handler(yields_and_raises),
+        "None": grpc.unary_unary_rpc_method_handler(says),
+    }
+    async with world.serving(handlers) as channel:
+        stub = Stub(channel)
+        log(await outcome(stub.unary(b"x")), await iterated(stub.down(b"x")), await outcome(stub.none(b"x")))
+
+
+@part
 async def cancelled_handlers(world, log):
     entered, over = asyncio.Event(), asyncio.Event()
     found = []

@@ -280,16 +280,22 @@ class Server(grpc.Server):
         answer(context, method, self._handlers, lambda: self._handlers.find(method, context))
 
 
-def answer(context, method, handlers, find):
-    """Runs the handler that `find` gives on this thread, and answers its call."""
+def words_of_threads(error):
+    """What a caller is told of an exception that a handler raised, as grpcio's servers of threads say it."""
+    # SystemExit, for one, says nothing of itself.
+    return f"Exception calling application: {words_of(error, str if isinstance(error, Exception) else repr)}"
+
+
+def answer(context, method, handlers, find, words=words_of_threads):
+    """Runs the handler that `find` gives on this thread, and answers its call: in these `words` if the handler raises."""
     lib.tl_context_enter(context.call, ffi.NULL)
     try:
-        _answer(context, method, handlers, find)
+        _answer(context, method, handlers, find, words)
     finally:
         lib.tl_context_leave(ffi.NULL)
 
 
-def _answer(context, method, handlers, find):
+def _answer(context, method, handlers, find, words):
     try:
         try:
             handler = find()
@@ -323,10 +329,10 @@ def _answer(context, method, handlers, find):
         context.finish(context.ending_by(str(error)))
     except Exception as error:
         _LOG.exception("exception calling %s", method)
-        context.finish(context.ending_by(f"Exception calling application: {words_of(error)}"))
+        context.finish(context.ending_by(words(error)))
     except BaseException as error:
-        # SystemExit, for one: the thread ends by it, and the call has run.
-        context.finish(context.ending_by(f"Exception calling application: {words_of(error, repr)}"))
+        # The thread ends by it, and the call has run.
+        context.finish(context.ending_by(words(error)))
         raise
     return None
 

@@ -933,7 +933,7 @@ class Server(grpc.aio.Server):
         context.watch()
         served._watched = True
         running = asyncio.get_running_loop().run_in_executor(
-            self._pool or self._own_pool, _server.answer, served, method, self._handlers, lambda: handler
+            self._pool or self._own_pool, _server.answer, served, method, self._handlers, lambda: handler, words_of_a_loop
         )
         while not running.done():
             try:
@@ -985,8 +985,13 @@ class Server(grpc.aio.Server):
             await context.finish(context.ending())
         except Exception as error:
             _LOG.exception("exception calling %s", method)
-            await context.finish(context.ending_by(f"Unexpected {type(error)}: {words_of(error)}"))
+            await context.finish(context.ending_by(words_of_a_loop(error)))
         return None
+
+
+def words_of_a_loop(error):
+    """What a caller is told of an exception that a handler raised, as grpcio's servers of a loop say it."""
+    return f"Unexpected {type(error)}: {words_of(error)}"
 
 
 def _behavior_of(handler):

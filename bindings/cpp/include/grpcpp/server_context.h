@@ -53,8 +53,9 @@ class ServerContextBase {
         set_compression_algorithm(level == GRPC_COMPRESS_LEVEL_NONE ? GRPC_COMPRESS_NONE : GRPC_COMPRESS_GZIP);
     }
 
-    // Who calls is the daemon's to know (`trunkline explain`); here it is the daemon that delivers.
-    std::string peer() const { return "trunkline"; }
+    // In the form of gRPC's names, which programs take apart. Who calls is the daemon's to know (`trunkline explain`); here
+    // it is the daemon that delivers, through a socket of this host.
+    std::string peer() const { return "unix:trunkline"; }
     std::shared_ptr<const AuthContext> auth_context() const { return std::make_shared<AuthContext>(); }
 
   protected:

@@ -11,6 +11,7 @@ namespace exam {
 class BlockingExam final : public v1::Exam::Service {
     grpc::Status Echo(grpc::ServerContext *context, const Text *request, Text *response) override {
         answer_metadata(context);
+        CHECK(context->peer().find(':') != std::string::npos);
         if (request->text() == "throw") throw std::runtime_error("as the exam wants it");
         while (request->text() == "wait" && !context->IsCancelled()) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
