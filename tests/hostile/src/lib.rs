@@ -23,10 +23,10 @@
 //! | attack | shown in |
 //! |---|---|
 //! | targets dialled with the daemon's rights, names of others, services one may not call | `rights.rs` |
-//! | callers that other hosts name, without or with their word | `run/daemon/tests/integration/identity.rs` |
+//! | callers that other hosts name, without or with their word | `run/daemon/tests/identity.rs` |
 //! | programs and modules of another user put in the daemon's place | `tools/cli/tests/upgrade.rs`, `modules.rs` |
 //! | forged, changed and repeated datagrams | `run/router/tests/integration/seals.rs` |
-//! | bytes changed on the way, strangers, revoked ones | `run/daemon/tests/integration/integrity.rs`, `identity.rs` |
+//! | bytes changed on the way, strangers, revoked ones | `run/daemon/tests/integrity.rs`, `identity.rs` |
 //! | a log that cannot be written, silent connections | `tools/cli/tests/crowd.rs`, `network.rs` |
 //! | paths, services and methods without end; drains | `local.rs`, `network.rs` |
 //! | refused calls, descriptor sets, heaps, answers nobody takes | `local.rs` |

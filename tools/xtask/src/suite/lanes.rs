@@ -27,7 +27,7 @@ const LONG: [&str; 19] = [
     "engine integration",
     "tonic exam",
     "hostile all",
-    "daemon integration",
+    "daemon grpc",
     "cli integration",
     "engine chains",
     "cli driven",

@@ -1,7 +1,7 @@
 //! Shows that sessions go from shard to shard of a running daemon under calls that never pause: every call is answered
 //! once and executed once, whoever is moved where meanwhile.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use std::sync::Arc;

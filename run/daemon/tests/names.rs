@@ -1,7 +1,7 @@
 //! Shows that whom to call may be written as gRPC writes it: a name the daemon looks up, a list of addresses, a name in
 //! the network namespace.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use trunkline_call::Code;

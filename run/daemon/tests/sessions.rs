@@ -1,7 +1,7 @@
 //! Shows calls through a running daemon, and that no application can harm it or another: every hostile act ends in a
 //! reason for the one who did it, while a call between two others goes on working.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use trunkline_call::entry::{Completion, Payload, Span, Submission};

@@ -2,7 +2,7 @@
 //! in the server's daemon each appear in their own component, and on every record the nine add up to the completion
 //! time.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Shows, between daemons with certificates, that policies and rules of the serving host tell host from host, over the
 //! native protocol and gRPC alike, and application from application where the calling host is one of the operator's.
 
-use crate::agent;
-use crate::raw;
+mod agent;
+mod raw;
 
 use agent::{Agent, Authority};
 use raw::{Keys, RawApp, WATCHDOG, echo_in_thread};

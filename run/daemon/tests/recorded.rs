@@ -2,7 +2,7 @@
 //! passed, at both hosts; hedges that lost and attempts that failed, beside the call they were made for; and how many
 //! calls there were below one.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use std::collections::BTreeMap;

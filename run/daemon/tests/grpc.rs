@@ -1,7 +1,7 @@
 //! Shows gRPC at the daemon's one port: called by a gRPC client and calling a gRPC server, in clear and over TLS,
 //! beside the native protocol; and that whoever dawdles, or speaks something else, gets an answer and nothing more.
 
-use crate::raw;
+mod raw;
 
 use bytes::Bytes;
 use raw::{GrpcServer, Keys, PROTO, RawApp, WATCHDOG, captured, echo_in_thread, http2_kinds, note_names};

@@ -1,7 +1,7 @@
 //! Shows that a hostile, broken or slow peer harms nobody but itself: it is told why and cut off, while a call through
 //! the same daemon goes on working.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! Shows that with `daemon.integrity` on both sides a bit that flips between two daemons is found, whichever message it
 //! is in and however long that is, and ends its call with a fault of its own; and that without it is taken for true.
 
-use crate::raw;
+mod raw;
 
 use raw::{RawApp, WATCHDOG, echo_in_thread};
 use std::io::{Read, Write};

@@ -2,7 +2,7 @@
 //! another user serves, serve and call what rules keep for others. The others are processes of other users: the test
 //! program starts itself again as one of them, which takes root.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use rustix::process::geteuid;
@@ -69,7 +69,7 @@ struct Stranger {
 impl Stranger {
     fn of(uid: u32, stage: &Stage) -> Self {
         let mut command = Command::new(&stage.program);
-        command.args(["--exact", "rights::another_user", "--nocapture"]).env(SOCKET, &stage.socket);
+        command.args(["--exact", "another_user", "--nocapture"]).env(SOCKET, &stage.socket);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).uid(uid).gid(uid);
         let mut child = loop {
             match command.spawn() {

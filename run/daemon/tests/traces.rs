@@ -1,7 +1,7 @@
 //! Shows that what several hosts record of calls that make calls is one tree: its calls above each other, at times that
 //! fit, with all stamps; and that nothing is recorded of a trace where no trace is kept.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use trunkline_call::entry::{Completion, Payload, Span, Submission};

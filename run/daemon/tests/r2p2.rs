@@ -1,6 +1,6 @@
 //! Shows calls over R2P2 between two daemons on this host: real ports, all sizes, and datagrams nobody asked for.
 
-use crate::raw;
+mod raw;
 
 use raw::*;
 use std::net::UdpSocket;

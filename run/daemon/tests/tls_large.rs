@@ -4,7 +4,7 @@
 //! A message a little above a multiple of a turn's share leaves a remainder that TLS has read and the poller does not
 //! know of.
 
-use crate::raw;
+mod raw;
 
 use raw::{Keys, RawApp, echo_in_thread};
 use trunkline_call::Code;
