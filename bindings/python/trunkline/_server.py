@@ -280,10 +280,10 @@ class Server(grpc.Server):
         answer(context, method, self._handlers, lambda: self._handlers.find(method, context))
 
 
-def words_of_threads(error):
+def words_of_threads(error, doing="calling application"):
     """What a caller is told of an exception that a handler raised, as grpcio's servers of threads say it."""
     # SystemExit, for one, says nothing of itself.
-    return f"Exception calling application: {words_of(error, str if isinstance(error, Exception) else repr)}"
+    return f"Exception {doing}: {words_of(error, str if isinstance(error, Exception) else repr)}"
 
 
 def answer(context, method, handlers, find, words=words_of_threads):
@@ -309,7 +309,7 @@ def _answer(context, method, handlers, find, words):
         request = _request(handler, context)
         if handler.response_streaming:
             behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
-            for response in _iterated(behavior(request, context)):
+            for response in _iterated(behavior(request, context), words):
                 if not context.send(_serialized(serialize, response)):
                     return None
             return context.finish(context.ending())
@@ -362,7 +362,7 @@ class _Unanswered(Exception):
     """An iterator of responses that fails; the text is grpcio's."""
 
 
-def _iterated(responses):
+def _iterated(responses, words):
     """What a handler answers. How it ends its call itself goes through."""
     try:
         yield from responses
@@ -370,7 +370,7 @@ def _iterated(responses):
         raise
     except Exception as error:
         _LOG.exception("Exception iterating responses")
-        raise _Unanswered(f"Exception iterating responses: {words_of(error)}") from error
+        raise _Unanswered(words(error, "iterating responses")) from error
 
 
 def _deserialized(deserialize, message):

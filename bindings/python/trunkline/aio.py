@@ -989,8 +989,8 @@ class Server(grpc.aio.Server):
         return None
 
 
-def words_of_a_loop(error):
-    """What a caller is told of an exception that a handler raised, as grpcio's servers of a loop say it."""
+def words_of_a_loop(error, _doing=None):
+    """What a caller is told of an exception that a handler raised, as grpcio's servers of a loop say it, whatever it was doing."""
     return f"Unexpected {type(error)}: {words_of(error)}"
 
 
