@@ -96,6 +96,7 @@ impl<'e> Routing<'e> {
     ///
     /// # Errors
     /// Nobody serves it, or nobody has room.
+    #[inline(always)]
     pub fn route(
         self,
         call: &Call,
@@ -133,6 +134,7 @@ impl<'e> Routing<'e> {
 
     /// What a call asks of the workers of its service, if it is for those and several serve its method. Others go to
     /// whoever is next in turn.
+    #[inline(always)]
     pub fn worker_wish(self, call: &Call, target: Target, opening: &Item<'_>) -> Option<WorkerWish> {
         let servers = self.registry.in_line(call.method);
         let is_one_of_several = match servers.len() {
