@@ -84,15 +84,13 @@ impl<'e> Routing<'e> {
         }
     }
 
-    /// Whether the place at another shard's worker that is kept for a call is of no use to it any more.
-    pub fn has_lost_place(self, call: &Call, target: Target) -> bool {
-        call.kept_at.is_some()
-            && !matches!(target, Target::Cluster(_))
-            && find_keeping(self.shards, self.registry, call).is_none()
+    /// The shard whose worker keeps a place for a call, if that is of use to it still.
+    pub fn keeping(self, call: &Call) -> Option<ServerEnd> {
+        find_keeping(self.shards, self.registry, call)
     }
 
-    /// Where a call goes; if that is a session, by which of its routes. At a session that `has_room` so many may be in
-    /// flight.
+    /// Where a call goes for which no place is kept; if that is a session, by which of its routes. At a session that
+    /// `has_room` so many may be in flight.
     ///
     /// # Errors
     /// Nobody serves it, or nobody has room.
@@ -106,11 +104,6 @@ impl<'e> Routing<'e> {
     ) -> Result<(ServerEnd, Option<RouteIndex>), Fault> {
         if let Target::Cluster(cluster) = target {
             return Ok((ServerEnd::Cluster { cluster }, None));
-        }
-        if call.kept_at.is_some()
-            && let Some(shard) = find_keeping(self.shards, self.registry, call)
-        {
-            return Ok((shard, None));
         }
         // Those who stand by serve only while nobody else does, wherever.
         let serves = |server: &Server| !server.stands_by;

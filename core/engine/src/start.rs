@@ -231,7 +231,10 @@ impl Engine {
 
     fn find_server(&mut self, key: CallKey, target: Target) -> Result<Found, Fault> {
         let mut call = self.calls.find(key).ok_or(Fault::Ended)?;
-        if self.routing().has_lost_place(call, target) {
+        if call.kept_at.is_some() && !matches!(target, Target::Cluster(_)) {
+            if let Some(shard) = self.routing().keeping(call) {
+                return Ok((shard, None));
+            }
             let Self { calls, shards, registry, .. } = self;
             calls.find_mut(key).into_iter().for_each(|call| return_kept(shards, registry, call));
             call = self.calls.find(key).ok_or(Fault::Ended)?;
