@@ -151,7 +151,7 @@ pub(crate) enum ClientEnd {
         id: CallId,
         types: Arc<MethodTypes>,
     },
-    /// From another call, of which this is an attempt (`attempt.rs`).
+    /// From another call, of which this is an attempt (`attempts/`).
     Attempt {
         call: CallKey,
         types: Arc<MethodTypes>,

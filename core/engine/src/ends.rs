@@ -150,6 +150,14 @@ pub(crate) struct DatagramTarget {
     pub remote: RemoteKey,
 }
 
+/// A call, of which an attempt is made.
+pub(crate) struct AttemptCaller {
+    pub call: CallKey,
+}
+
+/// Attempts, each a call of its own.
+pub(crate) struct AttemptsServer;
+
 /// Nobody: the call is a copy, with so many message bytes.
 pub(crate) struct MirrorCaller {
     pub bytes: u32,
@@ -182,9 +190,9 @@ pub(crate) struct ShardServer {
     pub stage: ShardStage,
 }
 
-/// Has a client end do something, whichever it is. Attempts and copies are calls' own: what is done with those follows.
+/// Has a client end do something, whichever it is.
 macro_rules! at_client {
-    ($client:expr, $end:ident => $does:expr, $($own:pat => $instead:expr),+ $(,)?) => {
+    ($client:expr, $end:ident => $does:expr) => {
         match $client {
             ClientEnd::Session { session, id, types } => {
                 let $end = SessionMaker { session: *session, id: *id, types };
@@ -206,12 +214,19 @@ macro_rules! at_client {
                 let $end = ShardCaller { shard: *shard, call: *call };
                 $does
             }
-            $($own => $instead),+
+            ClientEnd::Attempt { call, .. } => {
+                let $end = AttemptCaller { call: *call };
+                $does
+            }
+            ClientEnd::Mirror { bytes, .. } => {
+                let $end = MirrorCaller { bytes: *bytes };
+                $does
+            }
         }
     };
 }
 
-/// The same at a server end. Calls that have none yet, or several, follow.
+/// The same at a server end. What is done with calls that have none yet follows.
 macro_rules! at_server {
     ($server:expr, $end:ident => $does:expr, $($own:pat => $instead:expr),+ $(,)?) => {
         match $server {
@@ -233,6 +248,10 @@ macro_rules! at_server {
             }
             ServerEnd::Shard { shard, stage, .. } => {
                 let $end = ShardServer { shard: *shard, stage: *stage };
+                $does
+            }
+            ServerEnd::Attempts => {
+                let $end = AttemptsServer;
                 $does
             }
             $($own => $instead),+
@@ -303,48 +322,21 @@ impl EndOfCall for ClientEnd {
         way: ItemWay,
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        at_client!(
-            self,
-            end => end.deliver(engine, turn, way, item),
-            Self::Attempt { call, .. } => match engine.answer_of_attempt(turn, *call, way.key, item) {
-                true => engine.try_hand_over(turn, way, item),
-                false => Ok(()),
-            },
-            Self::Mirror { bytes, .. } => MirrorCaller { bytes: *bytes }.deliver(engine, turn, way, item),
-        )
+        at_client!(self, end => end.deliver(engine, turn, way, item))
     }
 
     fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
-        at_client!(
-            self,
-            end => end.credit(engine, key, bytes, over),
-            // An attempt's is given back when it is kept.
-            Self::Attempt { .. } | Self::Mirror { .. } => {},
-        );
+        at_client!(self, end => end.credit(engine, key, bytes, over));
     }
 
     fn release(&self, engine: &mut Engine, key: CallKey) {
-        at_client!(
-            self,
-            end => end.release(engine, key),
-            Self::Attempt { .. } => {},
-            Self::Mirror { bytes, .. } => MirrorCaller { bytes: *bytes }.release(engine, key),
-        );
+        at_client!(self, end => end.release(engine, key));
     }
 }
 
 impl ClientSide for ClientEnd {
     fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        at_client!(
-            self,
-            end => end.finish(engine, turn, key, finish),
-            Self::Attempt { call, .. } => {
-                if engine.answer_of_attempt(turn, *call, key, finish) {
-                    engine.finish_now(turn, key, finish);
-                }
-            },
-            Self::Mirror { bytes, .. } => MirrorCaller { bytes: *bytes }.finish(engine, turn, key, finish),
-        );
+        at_client!(self, end => end.finish(engine, turn, key, finish));
     }
 }
 
@@ -363,7 +355,6 @@ impl EndOfCall for ServerEnd {
                 engine.drop_item(item);
                 Ok(())
             },
-            Self::Attempts => engine.hand_to_attempts(turn, way.key, item),
             Self::Cluster { cluster } => ClusterTarget { cluster: *cluster }.open(engine, turn, way.key, item),
         )
     }
@@ -372,7 +363,7 @@ impl EndOfCall for ServerEnd {
         at_server!(
             self,
             end => end.credit(engine, key, bytes, over),
-            Self::Nobody | Self::Cluster { .. } | Self::Attempts => {},
+            Self::Nobody | Self::Cluster { .. } => {},
         );
     }
 
@@ -380,7 +371,7 @@ impl EndOfCall for ServerEnd {
         at_server!(
             self,
             end => end.release(engine, key),
-            Self::Nobody | Self::Cluster { .. } | Self::Attempts => {},
+            Self::Nobody | Self::Cluster { .. } => {},
         );
     }
 }
@@ -390,7 +381,6 @@ impl ServerSide for ServerEnd {
         at_server!(
             self,
             end => end.cancel(engine, turn, key, code),
-            Self::Attempts => engine.give_up_attempts(turn, key, code),
             Self::Nobody | Self::Cluster { .. } => {},
         );
     }

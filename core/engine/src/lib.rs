@@ -38,9 +38,9 @@
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
 //! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint
-//! and a connection. `finish.rs` tries again (`attempt.rs` is one attempt), and ends calls in every way they can end.
-//! `step.rs` does what follows from an event, what time brings, and what follows for all when somebody leaves, serves
-//! something else, or policies are exchanged.
+//! and a connection. A call that may be tried again has `attempts/` as its server end, each of which is a call of its
+//! own. `finish.rs` ends calls in every way they can end. `step.rs` does what follows from an event, what time brings,
+//! and what follows for all when somebody leaves, serves something else, or policies are exchanged.
 //!
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
 //! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts, `mirrors.rs` says
@@ -63,7 +63,6 @@
 mod admission;
 mod announcers;
 mod assembly;
-mod attempt;
 mod attempts;
 mod bind;
 mod books;

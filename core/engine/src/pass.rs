@@ -286,11 +286,11 @@ impl Engine {
     /// Has an item wait behind those that do, or `first` before them.
     fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, first: bool) {
         let (calls, mut accounts) = self.wait_accounts();
-        if let Err(fault) = accounts.charge(calls, way, item) {
+        let Some(call) = calls.find_mut(way.key) else { return };
+        if let Err(fault) = accounts.charge(way, call, item) {
             self.drop_item(item);
             return self.fail(turn, way.key, fault);
         }
-        let Some(call) = calls.find_mut(way.key) else { return };
         let (half, item) = (call.half(way.direction), item.take().into_owned());
         if first { half.wait_first(turn.now, item) } else { half.wait(turn.now, item) }
     }
@@ -306,11 +306,9 @@ impl Engine {
         waiting.append(&mut call.half(direction).backlog);
         for item in &waiting {
             // Whoever changes it has seen that there is room.
-            let _ = accounts.charge(calls, ItemWay { key, direction }, item);
+            let _ = accounts.charge(ItemWay { key, direction }, call, item);
         }
-        if let Some(call) = calls.find_mut(key) {
-            call.half(direction).backlog = waiting;
-        }
+        call.half(direction).backlog = waiting;
     }
 
     /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end

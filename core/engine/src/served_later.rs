@@ -23,20 +23,18 @@ pub(crate) fn wait_for_service(
     opening: &mut Item<'_>,
     fault: Fault,
 ) -> Result<(), Fault> {
-    let Some(call) = engine.calls.find(key) else { return Err(fault) };
-    let (method, is_made_here) = (call.method, call.maker().is_some() || call.has_moved());
+    let Engine { unserved, calls, sessions, peers, grpc, registry, limits, draining, .. } = engine;
+    let Some(call) = calls.find_mut(key) else { return Err(fault) };
+    let is_made_here = call.maker().is_some() || call.has_moved();
     if !matches!(fault, Fault::NoRoute { .. }) || !call.waits_for_ready || !is_made_here {
         return Err(fault);
     }
-    if engine.draining {
+    if *draining {
         return Err(Fault::Draining);
     }
     let bytes = opening.parked_bytes();
-    let Engine { unserved, calls, sessions, peers, grpc, registry, limits, .. } = engine;
-    let sources = CallSources { calls, sessions, peers, grpc };
-    let service = service_of(registry.path(method));
-    unserved.admit((key, service, bytes), limits, || sources.of(key))?;
-    let Some(call) = engine.calls.find_mut(key) else { return Ok(()) };
+    let service = service_of(registry.path(call.method));
+    unserved.admit((key, service, bytes), limits, || CallSources { sessions, peers, grpc }.of(call))?;
     call.queued = Some(Queued::for_none(target, bytes));
     call.request.wait(turn.now, opening.take().into_owned());
     Ok(())

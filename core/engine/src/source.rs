@@ -20,26 +20,25 @@ const R2P2: &str = "r2p2";
 /// Where it is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallSources<'e> {
-    pub calls: &'e Calls,
     pub sessions: &'e SessionEnds,
     pub peers: &'e PeerEnds,
     pub grpc: &'e GrpcEnds,
 }
 
 impl CallSources<'_> {
-    /// The source of a call; nobody's if it or who made it has gone.
+    /// The source of a call; nobody's if who made it has gone. Of an attempt whoever makes [its call](made_for) is
+    /// asked.
     #[cold]
-    pub fn of(&self, call: CallKey) -> Arc<str> {
-        let call = self.calls.find(call).and_then(|call| made_for(self.calls, call));
-        let booked = match call.map(|call| &call.client) {
-            Some(ClientEnd::Session { session, .. }) => {
+    pub fn of(&self, call: &Call) -> Arc<str> {
+        let booked = match &call.client {
+            ClientEnd::Session { session, .. } => {
                 self.sessions.find(*session).map(|session| &session.holding)
             }
-            Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| &peer.holding),
-            Some(ClientEnd::Grpc { peer, .. }) => self.grpc.find(*peer).map(|peer| &peer.holding),
-            Some(ClientEnd::R2p2 { .. }) => return R2P2.into(),
-            Some(ClientEnd::Shard { origin, .. }) => return source_of_origin(origin),
-            Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
+            ClientEnd::Peer { peer, .. } => self.peers.find(*peer).map(|peer| &peer.holding),
+            ClientEnd::Grpc { peer, .. } => self.grpc.find(*peer).map(|peer| &peer.holding),
+            ClientEnd::R2p2 { .. } => return R2P2.into(),
+            ClientEnd::Shard { origin, .. } => return source_of_origin(origin),
+            ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => None,
         };
         booked.map_or_else(|| "".into(), |holding| Arc::clone(holding.source()))
     }
@@ -53,10 +52,11 @@ pub(crate) fn made_for<'c>(calls: &'c Calls, call: &'c Call) -> Option<&'c Call>
     }
 }
 
-/// The source of a call.
-pub(crate) fn source_of(engine: &Engine, call: CallKey) -> Arc<str> {
+/// The source of a call; nobody's if it or who made it has gone.
+pub(crate) fn source_of(engine: &Engine, key: CallKey) -> Arc<str> {
     let Engine { calls, sessions, peers, grpc, .. } = engine;
-    CallSources { calls, sessions, peers, grpc }.of(call)
+    let call = calls.find(key).and_then(|call| made_for(calls, call));
+    call.map_or_else(|| "".into(), |call| CallSources { sessions, peers, grpc }.of(call))
 }
 
 /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another

@@ -9,6 +9,7 @@
 
 use crate::CallKey;
 use crate::admission::{CallFacts, CallPolicies, Denied, Inspection, add_metadata};
+use crate::attempts::arm_attempts;
 use crate::bound_methods::{handler_plan, maker_plan};
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::call_facts::types_to_read;
@@ -130,7 +131,12 @@ impl Engine {
         };
         match settled {
             Ok(()) => {
-                self.arm_attempts(key, opening.body().map_or(0, Body::len));
+                let Self { calls, attempts, registry, .. } = self;
+                if !attempts.says_nothing()
+                    && let Some(call) = calls.find_mut(key)
+                {
+                    arm_attempts(attempts, registry, call, opening.body().map_or(0, Body::len));
+                }
                 self.admit_opening(turn, key, opening);
             }
             Err(_) if shard::give_back(self, key, opening) => {}
@@ -165,7 +171,8 @@ impl Engine {
     pub(crate) fn set_server(&mut self, key: CallKey, server: ServerEnd, route: Option<RouteIndex>) {
         if let ServerEnd::Session { session, .. } = server {
             let Self { calls, sessions, peers, grpc, limits, .. } = self;
-            let source = |sessions: &SessionEnds| CallSources { calls, sessions, peers, grpc }.of(key);
+            let Some(call) = calls.find(key) else { return };
+            let source = |sessions: &SessionEnds| CallSources { sessions, peers, grpc }.of(call);
             sessions.serve(calls, (key, session), limits.calls_delivered_per_session as u64, source);
         }
         let Some(call) = self.calls.find_mut(key) else { return };
@@ -242,7 +249,7 @@ impl Engine {
         let (limits, sources) = (&self.limits, self.sources());
         let has_room = |session| {
             let session = sources.sessions.find(session);
-            session.is_some_and(|session| session.has_room(limits, || sources.of(key)))
+            session.is_some_and(|session| session.has_room(limits, || sources.of(call)))
         };
         let (method, place) = (call.method, call.place);
         let found = self.routing().route(call, target, limits.calls_delivered_per_session, has_room)?;
@@ -256,8 +263,8 @@ impl Engine {
 
     /// Those who know for whom a call is made.
     pub(crate) fn sources(&self) -> CallSources<'_> {
-        let Self { calls, sessions, peers, grpc, .. } = self;
-        CallSources { calls, sessions, peers, grpc }
+        let Self { sessions, peers, grpc, .. } = self;
+        CallSources { sessions, peers, grpc }
     }
 
     /// Those who know who serves what.
@@ -313,13 +320,13 @@ impl Engine {
         let Some(service) = self.workers_of(method) else { return Ok(None) };
         let Self { workers, calls, sessions, peers, grpc, limits, .. } = self;
         let (calls_max, bytes_max) = (limits.calls_delivered_per_session, limits.parked_bytes_per_session);
-        let (call, class, bytes) = (key, Class::new(choice.class.unwrap_or(0)), opening.parked_bytes());
-        let asking = Asking { call, method, class, sticky, is_shared, target, bytes, calls_max, bytes_max };
-        match workers.give(now, service, asking, || CallSources { calls, sessions, peers, grpc }.of(key)) {
+        let Some(call) = calls.find_mut(key) else { return Err(Fault::Ended) };
+        let (class, bytes) = (Class::new(choice.class.unwrap_or(0)), opening.parked_bytes());
+        let asking =
+            Asking { call: key, method, class, sticky, is_shared, target, bytes, calls_max, bytes_max };
+        match workers.give(now, service, asking, || CallSources { sessions, peers, grpc }.of(call)) {
             Given::On(place) => {
-                if let Some(call) = calls.find_mut(key) {
-                    call.place = place;
-                }
+                call.place = place;
                 Ok(None)
             }
             Given::Waits(queued) => Ok(Some(queued)),
@@ -529,9 +536,7 @@ impl Engine {
         let types = call.filter(|_| reads).map(|call| types_to_read(gateway, call, item)).transpose()?;
         let types = types.unwrap_or_default();
         let facts = match call {
-            Some(call) if reads_facts => {
-                CallSources { calls, sessions, peers, grpc }.facts(call, registry, types)
-            }
+            Some(call) if reads_facts => CallSources { sessions, peers, grpc }.facts(call, registry, types),
             None if reads_facts || reads => return Err(Fault::Ended.into()),
             _ => CallFacts { types, ..CallFacts::default() },
         };

@@ -3,6 +3,7 @@
 
 use crate::admission::{CallPolicies, ChainExchange, Denied};
 use crate::assembly::Shape;
+use crate::attempts::attempt_due;
 use crate::books::audit;
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::{Body, Calls, ClientEnd, Direction, ServerEnd};
@@ -47,7 +48,7 @@ impl Engine {
             match due {
                 Due::Deadline(call) => self.expire(turn, call),
                 Due::Queued(call) => self.queued_due(turn, call),
-                Due::Attempt(call) => self.attempt_due(turn, call),
+                Due::Attempt(call) => attempt_due(self, turn, call),
                 Due::Held(call, direction) => self.unblock(turn, call, direction),
                 Due::Paced(call, direction) => self.paced_due(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),

@@ -1,10 +1,10 @@
 //! Spans of calls as they begin: which call gets ids, and where it names them.
 
 use crate::CallKey;
-use crate::call::{ClientEnd, Item};
+use crate::call::{Call, ClientEnd, Item};
 use crate::engine::Engine;
 use crate::registry::is_own_service;
-use crate::spans::naming;
+use crate::spans::{SpanIds, naming};
 use std::borrow::Cow;
 use trunkline_call::TraceParent;
 use trunkline_telemetry::CallTrace;
@@ -19,7 +19,7 @@ pub(crate) fn open_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'
 
 fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
     let Item::Open { metadata, .. } = opening else { return };
-    let begins = |call: &&mut crate::call::Call| !call.admitted && call.spans.is_none();
+    let begins = |call: &&mut Call| !call.admitted && call.spans.is_none();
     let Some(call) = engine.calls.find_mut(key).filter(begins) else { return };
     let is_received = match call.client {
         ClientEnd::Session { .. } | ClientEnd::Grpc { types: Some(_), .. } => false,
@@ -40,15 +40,14 @@ fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
     }
 }
 
-/// Gives an attempt its span. The first has the one that the call's metadata names; what others are to name instead is
-/// returned.
-pub(crate) fn span_of_attempt(engine: &mut Engine, call: CallKey, attempt: CallKey) -> Option<TraceParent> {
-    let spans = engine.calls.find_mut(call)?.spans.as_deref_mut()?;
-    let first = std::mem::take(&mut spans.attempt);
-    let own = if first == 0 { engine.spans.draw() } else { first };
-    let ids = CallTrace { attempt: own, ..*spans };
-    engine.calls.find_mut(attempt)?.spans = Some(Box::new(ids));
-    (first == 0).then_some(TraceParent { trace: ids.trace, span: own, sampled: true })
+/// The ids of an attempt of a call, if that has its spans. The first has the span that the call's metadata names; what
+/// others are to name instead comes with them.
+pub(crate) fn span_of_attempt(spans: &mut SpanIds, call: &Call) -> Option<(CallTrace, Option<TraceParent>)> {
+    let ids = call.spans.as_deref()?;
+    let is_first = ids.attempt != 0;
+    let own = if is_first { ids.attempt } else { spans.draw() };
+    let named = TraceParent { trace: ids.trace, span: own, sampled: true };
+    Some((CallTrace { attempt: own, ..*ids }, (!is_first).then_some(named)))
 }
 
 /// An opening names this parent instead of its own.

@@ -4,7 +4,7 @@
 //! them, to have items charged and discharged of a call that somebody has at hand.
 
 use crate::CallKey;
-use crate::call::{Body, Call, Calls, Direction, Item};
+use crate::call::{Body, Call, Direction, Item};
 use crate::call_ends::WaitCharge;
 use crate::ends::ItemWay;
 use crate::grpc::GrpcEnds;
@@ -34,16 +34,15 @@ impl WaitAccounts<'_> {
     ///
     /// # Errors
     /// That one has too much already.
-    pub fn charge(&mut self, calls: &mut Calls, way: ItemWay, item: &Item<'_>) -> Result<(), Fault> {
+    pub fn charge(&mut self, way: ItemWay, call: &mut Call, item: &Item<'_>) -> Result<(), Fault> {
         let ItemWay { key, direction } = way;
         let Self { sessions, peers, grpc, shards, held, limits, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return Ok(()) };
         let bytes = item.parked_bytes();
         match call.charge_for(direction, limits.is_large(bytes)) {
             WaitCharge::Nobody => Ok(()),
             WaitCharge::Session(session) => {
                 let bytes_max = limits.parked_bytes_per_session as u64;
-                let source = |sessions: &SessionEnds| CallSources { calls, sessions, peers, grpc }.of(key);
+                let source = |sessions: &SessionEnds| CallSources { sessions, peers, grpc }.of(call);
                 sessions.hold_waiting(held, (key, session), bytes as u64, bytes_max, source)
             }
             WaitCharge::Answer(session) => {

@@ -11,6 +11,7 @@ use super::incoming::{EndedBody, NextMessage, body_of, of_cardinality, of_framin
 use super::peer::{GrpcPeer, PeerIdentity, report_name};
 use super::stream::Ending;
 use super::{HeldAccounts, WebStream};
+use crate::attempts::response_begun;
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::gateway::{Forward, Gateway, Route};
@@ -330,7 +331,7 @@ impl Engine {
                 return self.handle_ending(turn, at, Ending::Outcome(outcome));
             }
         };
-        self.response_begun(turn, key);
+        response_begun(self, turn, key);
         let Some(call) = self.calls.find(key) else { return };
         self.grpc.pass_encoding_on(call, encoding);
         // A head without metadata says nothing to the application, unless that waits for the answer to begin.

@@ -2,6 +2,7 @@
 
 use super::{Piece, SentCall};
 use crate::assembly::{Assembly, Shape};
+use crate::attempts::response_begun;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::ends::ItemWay;
@@ -502,7 +503,7 @@ impl Engine {
             if self.discard_long_answer(turn, key) {
                 return Ok(());
             }
-            self.response_begun(turn, key);
+            response_begun(self, turn, key);
         }
         match &shape {
             Shape::Open { metadata, .. } => self.settle(turn, key, Target::Here, metadata, total)?,
