@@ -1,9 +1,9 @@
 //! Connections of endpoints as they come and go: which are to be dialled, and what follows for the calls in line.
 //!
 //! [`Remotes`] is told what became of a connection, and answers what is to be done. `reach.rs` does it: it makes and
-//! closes connections, and has calls go on.
+//! closes connections, and says whose calls in line go on.
 
-use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Remotes, Speaks};
+use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Remote, Remotes, Speaks};
 use crate::{GrpcKey, PeerKey, RemoteKey};
 use std::sync::Arc;
 use trunkline_call::{Fault, Instant};
@@ -201,6 +201,12 @@ impl Remotes {
         }
         remote.redial_not_before = now.plus_ns(REDIAL_NS);
         Some(Arc::clone(&remote.endpoint))
+    }
+
+    /// Whether calls are in line for a pool. Every call touches its connection several times; there is seldom a line.
+    pub fn has_pool_line(&self, remote: RemoteKey) -> bool {
+        let has_line = |remote: &Remote| remote.speaks == Speaks::Grpc && remote.waiting.len() > 0;
+        self.find(remote).is_some_and(has_line)
     }
 
     /// The endpoint to dial for one more connection of a pool, one at a time, if the limit and the last failure allow

@@ -8,6 +8,7 @@ use crate::call::{Body, Direction, Item};
 use crate::cluster::ClusterChoice;
 use crate::ends::{Blocker, ClusterTarget, DatagramTarget, EndpointTarget, Opens, PoolTarget, Refusal};
 use crate::engine::{Engine, Turn};
+use crate::reach::WaitingCall;
 use crate::remote::{LaneConnection, LaneIndex, Speaks};
 use crate::source::is_for_grpc_client;
 use trunkline_call::Fault;
@@ -31,14 +32,17 @@ impl Opens for ClusterTarget {
         let metadata: &[u8] = if let Item::Open { metadata, .. } = &*opening { metadata } else { &[] };
         let placed = (&mut call.placed, &*call.tried);
         let choice = clusters.place(turn.now, remotes, self.cluster, lane, metadata, placed);
+        let waiting = WaitingCall::of(key, call);
         let fault = match choice {
             ClusterChoice::To(endpoint) => {
-                return EndpointTarget { remote: endpoint }.open(engine, turn, key, opening);
+                return EndpointTarget { remote: endpoint, waiting }.open(engine, turn, key, opening);
             }
-            ClusterChoice::Wait(name) => return Err(engine.wait_in_line(key, name)),
+            ClusterChoice::Wait(name) => {
+                return Err(Refusal::in_line(name, engine.reach().may_wait(waiting, name)));
+            }
             ClusterChoice::Nowhere(name, why) => {
                 // The next answer may be better, and who is ready to wait gets it.
-                let ready = engine.waits_for_ready(key) && engine.may_wait(key, name).is_ok();
+                let ready = waiting.is_ready_to() && engine.reach().may_wait(waiting, name).is_ok();
                 engine.remotes.ask_name(name);
                 if ready {
                     return Err(Refusal::Blocked(Blocker::Remote(name)));
@@ -65,31 +69,34 @@ impl Opens for EndpointTarget {
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let lane = LaneIndex::of(opening.body().map(Body::len), engine.limits.bulk_body_bytes);
-        let Some(remote) = engine.remotes.find(self.remote) else {
+        let &Self { remote, waiting } = self;
+        let Some(found) = engine.remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        match remote.speaks {
-            Speaks::Grpc => return PoolTarget { remote: self.remote }.open(engine, turn, key, opening),
+        match found.speaks {
+            Speaks::Grpc => return PoolTarget { remote, waiting }.open(engine, turn, key, opening),
             Speaks::R2p2 | Speaks::Native if opening.is_packed() => {
                 let mut plain = engine.grpc.unpacked(Direction::Request, opening).map_err(Refusal::Fault)?;
                 return self.open(engine, turn, key, &mut plain);
             }
-            Speaks::R2p2 => return DatagramTarget { remote: self.remote }.open(engine, turn, key, opening),
+            Speaks::R2p2 => return DatagramTarget { remote, waiting }.open(engine, turn, key, opening),
             Speaks::Unknown | Speaks::Native => {}
         }
-        match remote.lanes[lane as usize] {
+        match found.lanes[lane as usize] {
             LaneConnection::Open(peer) => return peer.open(engine, turn, key, opening),
-            LaneConnection::Dialling(_) => return Err(engine.wait_in_line(key, self.remote)),
-            LaneConnection::Idle if remote.not_before > turn.now => {
-                return Err(engine.unreachable(key, self.remote));
+            LaneConnection::Dialling(_) => {
+                return Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)));
+            }
+            LaneConnection::Idle if found.not_before > turn.now => {
+                return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
             }
             LaneConnection::Idle => {
-                let label = remote.endpoint.to_string();
-                let peer = engine.peers.insert(turn.now, label, Some((self.remote, lane)));
-                engine.remotes.dial_lane(self.remote, lane, peer);
+                let label = found.endpoint.to_string();
+                let peer = engine.peers.insert(turn.now, label, Some((remote, lane)));
+                engine.remotes.dial_lane(remote, lane, peer);
             }
         }
-        Err(Refusal::Blocked(Blocker::Remote(self.remote)))
+        Err(Refusal::Blocked(Blocker::Remote(remote)))
     }
 }
 
@@ -103,19 +110,20 @@ impl Opens for PoolTarget {
         key: CallKey,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
+        let &Self { remote, waiting } = self;
         let is_held = engine.grpc.is_held() && !is_for_grpc_client(&engine.calls, key);
-        if let Some(peer) = engine.grpc.with_room(engine.remotes.pooled(self.remote)).filter(|_| !is_held) {
+        if let Some(peer) = engine.grpc.with_room(engine.remotes.pooled(remote)).filter(|_| !is_held) {
             return peer.open(engine, turn, key, opening);
         }
         if !is_held {
-            engine.grow_pool(turn.now, self.remote);
+            engine.reach().grow_pool(turn.now, remote);
         }
-        let Some(remote) = engine.remotes.find(self.remote) else {
+        let Some(found) = engine.remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        if remote.pool.is_unused() && !engine.grpc.is_held() {
-            return Err(engine.unreachable(key, self.remote));
+        if found.pool.is_unused() && !engine.grpc.is_held() {
+            return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
         }
-        Err(engine.wait_in_line(key, self.remote))
+        Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)))
     }
 }

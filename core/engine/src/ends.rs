@@ -20,6 +20,7 @@ use crate::call::{ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
 use crate::grpc::WebStream;
+use crate::reach::WaitingCall;
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
 use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
@@ -41,6 +42,13 @@ pub(crate) enum Refusal {
     Blocked(Blocker),
     /// Never.
     Fault(Fault),
+}
+
+impl Refusal {
+    /// A call waits in the line of an endpoint or a name, if it may.
+    pub fn in_line(remote: RemoteKey, may: Result<(), Fault>) -> Self {
+        may.map_or_else(Self::Fault, |()| Self::Blocked(Blocker::Remote(remote)))
+    }
 }
 
 /// What an item waits for.
@@ -148,6 +156,7 @@ pub(crate) struct DatagramCall {
 /// An endpoint that is called by datagrams.
 pub(crate) struct DatagramTarget {
     pub remote: RemoteKey,
+    pub waiting: WaitingCall,
 }
 
 /// A call, of which an attempt is made.
@@ -171,11 +180,13 @@ pub(crate) struct ClusterTarget {
 /// An endpoint, however it is reached.
 pub(crate) struct EndpointTarget {
     pub remote: RemoteKey,
+    pub waiting: WaitingCall,
 }
 
 /// An endpoint that speaks gRPC.
 pub(crate) struct PoolTarget {
     pub remote: RemoteKey,
+    pub waiting: WaitingCall,
 }
 
 /// A call of another shard.

@@ -240,7 +240,7 @@ impl Engine {
         let wanted = self.binder().check(session, request)?;
         let held = self.binder().hold_targets(session, request.calls);
         if held.is_err() {
-            self.forget_unwanted();
+            self.reach().forget_unwanted();
         }
         let Entered { binding, served } = self.binder().enter(session, request, wanted, held?)?;
         if !request.serves.is_empty() {
@@ -257,7 +257,9 @@ impl Engine {
         let limit = self.limits.endpoints;
         let remotes = endpoints.iter().map(|endpoint| self.remotes.intern(endpoint, limit));
         let remotes = remotes.collect::<Option<Vec<_>>>().ok_or(BindError::Endpoints(limit))?;
-        self.set_cluster(service, remotes);
+        let Self { clusters, remotes: known, admission, attempts, unserved, .. } = self;
+        unserved.serve(service);
+        clusters.set(known, service, remotes, attempts.balancing(admission.chain()));
         Ok(())
     }
 
@@ -265,6 +267,12 @@ impl Engine {
     pub fn configure_calls(&mut self, service: &str, config: ServiceConfig) {
         self.attempts.configure(service, config);
         self.rebalance();
+    }
+
+    /// What is said about balancing has changed.
+    pub(crate) fn rebalance(&mut self) {
+        let Self { clusters, admission, attempts, .. } = self;
+        clusters.configure(attempts.balancing(admission.chain()));
     }
 
     /// Of the services that were handed over, no others have endpoints from now on than those the configuration names.

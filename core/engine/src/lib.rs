@@ -22,14 +22,17 @@
 //! choose from or talk to. Some decisions need several owners, but not the engine; a type that is lent them makes
 //! these: `routing.rs` says where a call goes, `course.rs` what becomes of an item, `wait_accounts.rs` charges whoever
 //! pays for what waits, `bind.rs` binds what a session may call and serve (`bound_targets.rs`), `unused_names.rs` has
-//! names forgotten that nobody uses. Imports lead downwards.
+//! names forgotten that nobody uses, `reach.rs` says what becomes of connections to endpoints and whose calls in line
+//! for them go on, `called_paths.rs` what callers from elsewhere mean by a path, `r2p2_events.rs` what follows from a
+//! datagram. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
 //! 1. `sessions/joint.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs`
-//!    (events of HTTP/2 connections) or `reach.rs` (requests and replies in datagrams) turns what came in into an item;
+//!    (events of HTTP/2 connections) or `r2p2_events.rs` (requests and replies in datagrams) turns what came in into an
+//!    item; the last says so by a value (`end_event.rs`), which `arrive.rs` carries out;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet (`course.rs` says what that is), and picks the end it goes
 //!    to; `gather.rs` joins or splits what the two ends say in a different number of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
@@ -37,10 +40,10 @@
 //!    form that end needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
-//! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` finds it an endpoint
-//! and a connection. A call that may be tried again has `attempts/` as its server end, each of which is a call of its
-//! own. `finish.rs` ends calls in every way they can end. `step.rs` does what follows from an event, what time brings,
-//! and what follows for all when somebody leaves, serves something else, or policies are exchanged.
+//! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` has it wait for a
+//! connection to its endpoint. A call that may be tried again has `attempts/` as its server end, each of which is a
+//! call of its own. `finish.rs` ends calls in every way they can end. `step.rs` does what follows from an event, what
+//! time brings, and what follows for all when somebody leaves, serves something else, or policies are exchanged.
 //!
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
 //! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts, `mirrors.rs` says
@@ -62,6 +65,7 @@
 
 mod admission;
 mod announcers;
+mod arrive;
 mod assembly;
 mod attempts;
 mod bind;
@@ -71,6 +75,7 @@ mod bound_targets;
 mod call;
 mod call_ends;
 mod call_facts;
+mod called_paths;
 mod callers;
 mod cluster;
 mod connecting;
@@ -79,6 +84,7 @@ mod convert_error;
 mod course;
 mod decode;
 mod due;
+mod end_event;
 mod ended;
 mod endpoint_end;
 mod ends;
@@ -116,6 +122,7 @@ mod permit;
 mod plant;
 mod r2p2;
 mod r2p2_end;
+mod r2p2_events;
 mod r2p2_messages;
 mod r2p2_remote;
 mod r2p2_settings;

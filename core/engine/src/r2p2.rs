@@ -2,7 +2,7 @@
 //!
 //! One client makes the calls of this host's sessions from one UDP port; if the host serves, one server takes those of
 //! others on another. Both are cores of their own (`trunkline_r2p2`): datagrams in and out, events up, commands down.
-//! `reach.rs` makes items of the events (`r2p2_messages.rs`), `r2p2_end.rs` requests and replies of the items,
+//! `r2p2_events.rs` makes items of the events (`r2p2_messages.rs`), `r2p2_end.rs` requests and replies of the items,
 //! `r2p2_remote.rs` finds out whether anybody is there.
 
 use crate::call::{Call, ServerEnd};

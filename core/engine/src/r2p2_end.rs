@@ -26,7 +26,7 @@ impl Opens for DatagramTarget {
         key: CallKey,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let remote = self.remote;
+        let &Self { remote, waiting } = self;
         let Engine { calls, remotes, r2p2, limits, .. } = &mut *engine;
         if calls.find(key).is_some_and(streams_from_here) {
             return Err(Refusal::Fault(Fault::Streams { endpoint: remotes.label(remote) }));
@@ -34,16 +34,18 @@ impl Opens for DatagramTarget {
         let Some(found) = remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        let Some(known) = &found.r2p2 else { return Err(engine.unreachable(key, remote)) };
+        let Some(known) = &found.r2p2 else {
+            return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
+        };
         let mode = r2p2.mode();
         if !known.is_ready(mode, r2p2.client(limits)) {
             if !known.is_greeting() {
                 if found.not_before > turn.now {
-                    return Err(engine.unreachable(key, remote));
+                    return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
                 }
                 r2p2.greet(turn.now, limits, remotes, remote, 0);
             }
-            return Err(engine.wait_in_line(key, remote));
+            return Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)));
         }
         let Item::Open { metadata, body: Some(body), end: true } = &*opening else {
             let why = "R2P2 carries one request, and the method was opened without it";

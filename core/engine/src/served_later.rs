@@ -47,12 +47,3 @@ pub(crate) fn settle_unserved(engine: &mut Engine, turn: &mut Turn<'_>) {
         engine.begin_again(turn, key);
     }
 }
-
-/// Why a call of a peer for a service that has endpoints here is not taken, if it has.
-pub(crate) fn unserved_here(engine: &Engine, path: &str) -> Option<Fault> {
-    let service = service_of(path);
-    engine.clusters.of_service(service).filter(|_| !engine.routing().serves_service(service))?;
-    let why = "its endpoints are for applications of this host; calls from elsewhere are forwarded only where \
-               gateway.listen in the daemon's configuration says";
-    Some(Fault::Unreachable { endpoint: service.to_owned(), why: why.into() })
-}

@@ -26,6 +26,13 @@ pub(crate) struct CallSources<'e> {
 }
 
 impl CallSources<'_> {
+    /// The source of a call; nobody's if it or who made it has gone.
+    #[cold]
+    pub fn of_key(&self, calls: &Calls, key: CallKey) -> Arc<str> {
+        let call = calls.find(key).and_then(|call| made_for(calls, call));
+        call.map_or_else(|| "".into(), |call| self.of(call))
+    }
+
     /// The source of a call; nobody's if who made it has gone. Of an attempt whoever makes [its call](made_for) is
     /// asked.
     #[cold]
@@ -55,8 +62,7 @@ pub(crate) fn made_for<'c>(calls: &'c Calls, call: &'c Call) -> Option<&'c Call>
 /// The source of a call; nobody's if it or who made it has gone.
 pub(crate) fn source_of(engine: &Engine, key: CallKey) -> Arc<str> {
     let Engine { calls, sessions, peers, grpc, .. } = engine;
-    let call = calls.find(key).and_then(|call| made_for(calls, call));
-    call.map_or_else(|| "".into(), |call| CallSources { sessions, peers, grpc }.of(call))
+    CallSources { sessions, peers, grpc }.of_key(calls, key)
 }
 
 /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another

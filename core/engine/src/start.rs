@@ -17,9 +17,8 @@ use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gather::is_whole;
 use crate::limits::MESSAGE_BYTES;
-use crate::opaque::is_path;
 use crate::permit::admit_as_sent;
-use crate::registry::{Called, MethodKey, service_of};
+use crate::registry::{MethodKey, service_of};
 use crate::routing::{Routing, WorkerWish};
 use crate::served_later::wait_for_service;
 use crate::sessions::SessionEnds;
@@ -271,18 +270,6 @@ impl Engine {
     pub(crate) fn routing(&self) -> Routing<'_> {
         let Self { registry, shards, owners, clusters, .. } = self;
         Routing { registry, shards, owners, clusters }
-    }
-
-    /// The method a peer means by a path, if somebody here has named it or serves its service as a whole.
-    pub(crate) fn method_called(&mut self, path: &str) -> Option<Called> {
-        let (telemetry, max) = (&mut self.telemetry, self.limits.methods_learned_per_service);
-        let called = self.registry.called(path, max, |path| telemetry.method(path));
-        if called.is_some() || !self.shards.elsewhere.has_whole(service_of(path)) || !is_path(path) {
-            return called;
-        }
-        let method = self.registry.learn_forwarded(path, max, |path| telemetry.method(path));
-        let shared = &**self.registry.path(method) != path;
-        Some(Called { method, path: shared.then(|| path.into()) })
     }
 
     /// Why a call that had endpoints has none any more.

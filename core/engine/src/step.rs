@@ -100,7 +100,7 @@ impl Engine {
         let Some(parked) = self.part_with(key) else { return };
         self.withdraw(key);
         self.end_calls_of(turn, key, parked);
-        self.forget_unwanted();
+        self.reach().forget_unwanted();
         self.forget_unused_names();
         self.go_on(turn);
     }

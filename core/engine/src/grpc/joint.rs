@@ -8,7 +8,7 @@
 //! [`GrpcEnds`]: super::GrpcEnds
 
 use super::incoming::{EndedBody, NextMessage, body_of, of_cardinality, of_framing};
-use super::peer::{GrpcPeer, PeerIdentity, report_name};
+use super::peer::{GrpcPeer, PeerIdentity};
 use super::stream::Ending;
 use super::{HeldAccounts, WebStream};
 use crate::attempts::response_begun;
@@ -20,15 +20,14 @@ use crate::limits::{STALLED, UNSENT};
 use crate::opaque::is_path;
 use crate::operator::{Operator, introduced};
 use crate::peer::PeerFault;
-use crate::registry::{Called, is_own_service, service_of};
-use crate::served_later::unserved_here;
+use crate::registry::{is_own_service, service_of};
 use crate::source::made_for;
 use crate::target::Target;
 use crate::vouching::PeerRule;
-use crate::{CallKey, GrpcKey, RemoteKey};
+use crate::{CallKey, GrpcKey};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern, Status};
+use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Status};
 use trunkline_grpc::request::RequestHead;
 use trunkline_grpc::response::{self, ResponseHead};
 use trunkline_grpc::{Command, Event, Outcome, Reason};
@@ -48,7 +47,7 @@ impl Engine {
 
     /// Takes in an HTTP/2 connection somebody made to us. `label` is its address, for operators.
     pub fn accept_grpc(&mut self, label: String, identity: PeerIdentity) -> GrpcKey {
-        let key = self.insert_grpc(label, identity, None);
+        let key = self.reach().insert_grpc(label, identity, None);
         if self.draining {
             self.grpc.command(key, Command::GoAway);
         }
@@ -82,17 +81,6 @@ impl Engine {
         key
     }
 
-    pub(crate) fn insert_grpc(
-        &mut self,
-        label: String,
-        identity: PeerIdentity,
-        remote: Option<RemoteKey>,
-    ) -> GrpcKey {
-        let telemetry = self.telemetry.peer(&report_name(&label, remote.is_some()), false);
-        self.host_numbers.join(telemetry);
-        self.grpc.insert(GrpcPeer::new(label, identity, remote, telemetry))
-    }
-
     /// A dialled connection proved who it is.
     pub fn grpc_identified(&mut self, key: GrpcKey, identity: PeerIdentity) {
         self.grpc.identify(key, identity);
@@ -116,7 +104,7 @@ impl Engine {
         match event {
             Event::Ready { streams_max } => {
                 let remote = self.grpc.handle_ready(peer, streams_max);
-                self.pooled_ready(remote, peer);
+                self.reach().pooled_ready(remote, peer);
             }
             Event::Request { stream, head, end } => self.handle_request(turn, at(stream), &head, end)?,
             Event::Response { stream, head, end } => self.handle_response(turn, at(stream), &head, end),
@@ -133,8 +121,10 @@ impl Engine {
             Event::Sent { stream, bytes } => self.handle_sent(turn, at(stream), bytes),
             Event::Written { stream, at: written } => self.handle_written(at(stream), written),
             Event::GoAway { .. } => {
-                if let Some(remote) = self.grpc.handle_leaving(peer) {
-                    self.pooled_leaving(turn, remote, peer);
+                if let Some(remote) = self.grpc.handle_leaving(peer)
+                    && self.reach().pooled_leaving(turn.now, remote, peer)
+                {
+                    self.serve_line(turn, remote);
                 }
             }
             Event::StreamsMax { streams_max } => self.grpc.handle_streams_max(peer, streams_max),
@@ -159,7 +149,9 @@ impl Engine {
         self.note_host_left(turn.now, lost.telemetry);
         if let Some(remote) = remote {
             calls.iter().for_each(|call| self.server_lost(turn, *call, &lost.label));
-            self.pooled_lost(turn, remote, key, why);
+            if self.reach().pooled_lost(turn.now, remote, key, why) {
+                self.line_goes_on(turn, remote);
+            }
         }
         self.go_on(turn);
     }
@@ -216,7 +208,7 @@ impl Engine {
         if found.is_some_and(|peer| peer.forwards) {
             return self.route_at_gateway(peer, head);
         }
-        let (called, pattern) = self.served(head.path).map_err(|fault| fault.status())?;
+        let (called, pattern) = self.paths().served(head.path).map_err(|fault| fault.status())?;
         Ok(Route::here(called, pattern))
     }
 
@@ -226,7 +218,7 @@ impl Engine {
         let has_endpoints = self.clusters.of_service(service).is_some();
         // What the daemon answers for want of anybody else (health, load reports) is told of the service's endpoints by
         // themselves, if the operator has said where that is.
-        if let Some(called) = self.method_called(path)
+        if let Some(called) = self.paths().called(path)
             && let Some(types) = self.routing().types_served(called.method)
             && !(has_endpoints && self.routing().is_stood_by(called.method))
         {
@@ -246,23 +238,6 @@ impl Engine {
         let (types, plan) = gateway.types_of(registry, admission, (types_bound, shards.own().0), &called);
         let pattern = types.pattern;
         Ok(Route { called, pattern, forward: Some(Forward { types, cluster, plan, metadata }) })
-    }
-
-    /// The method at this path, if sessions of this host serve it.
-    pub(crate) fn served(&mut self, path: &str) -> Result<(Called, Pattern), Fault> {
-        let unknown = |this: &Self| {
-            unserved_here(this, path).unwrap_or_else(|| Fault::NoMethod { path: path.to_owned() })
-        };
-        let Some(called) = self.method_called(path) else { return Err(unknown(self)) };
-        let method = called.method;
-        match self.routing().types_served(method) {
-            Some(types) => Ok((called, types.pattern)),
-            // Somebody served it and is away: to try again is sound, and UNIMPLEMENTED would say it is not.
-            None if self.registry.was_served(method) => {
-                Err(Fault::NoRoute { what: service_of(path).to_owned() })
-            }
-            None => Err(unknown(self)),
-        }
     }
 
     // LIFE: 13 gRPC

@@ -51,6 +51,7 @@ mod unpacking;
 
 pub use ends::GrpcLeft;
 pub(crate) use ends::{GrpcEnds, HeldAccounts};
+pub(crate) use peer::report_name;
 pub use peer::{GrpcPeer, PeerIdentity};
 pub use settings::GrpcSettings;
 pub(crate) use stream::WebStream;

@@ -168,7 +168,7 @@ impl Engine {
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
         self.binder().hold_targets_again();
-        self.forget_unwanted();
+        self.reach().forget_unwanted();
         let Self { calls, peers, registry, shards, .. } = &self;
         Sound { calls, peers, registry, shards }.check().map_err(HandoverError::Unsound)?;
         self.peers.book_again(&mut self.held);
@@ -268,7 +268,7 @@ impl Engine {
             self.end_calls_of(turn, key, parked);
         }
         self.lose_left_out(turn);
-        self.forget_unwanted();
+        self.reach().forget_unwanted();
         let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers.iter().filter(|key| !(brought.socket)(**key)) {
             self.dial_again(turn, *key);

@@ -233,7 +233,7 @@ fn announce_new(
     path: &str,
 ) -> Result<MethodIndex, Unsent> {
     if engine.peers.wants_renewal(now, peer) {
-        engine.redial(now, peer);
+        engine.reach().redial(now, peer);
         engine.peers.renewed(now, peer);
     }
     let whose = Whose { client: (&*source_of(engine, key)).into(), service: Box::default() };

@@ -12,7 +12,6 @@ use crate::limits::{MESSAGE_BYTES, STALLED};
 use crate::peer::Offered;
 use crate::registry::{Called, service_of};
 use crate::remote::LaneIndex;
-use crate::served_later::unserved_here;
 use crate::target::Target;
 use crate::{CallKey, Heaps, PeerFault, PeerIdentity, PeerKey};
 use std::borrow::Cow;
@@ -190,7 +189,7 @@ impl Engine {
         }
         self.sessions.discard_abandoned(turn.heaps);
         if let Some((remote, lane)) = lane {
-            self.lane_lost(turn, remote, lane, key, why, silent);
+            self.lane_lost(turn, (remote, lane, key), why, silent);
         }
         for (call, direction) in unsent {
             self.unblock(turn, call, direction);
@@ -308,10 +307,10 @@ impl Engine {
                 }
             }
             Event::Pong { .. } => {}
-            Event::Redial => self.redial(turn.now, peer),
+            Event::Redial => self.reach().redial(turn.now, peer),
             Event::GoAway { .. } => {
                 let Some((remote, lane)) = self.peers.find(peer).and_then(|peer| peer.lane) else { return };
-                self.lane_lost(turn, remote, lane, peer, "peer is draining", false);
+                self.lane_lost(turn, (remote, lane, peer), "peer is draining", false);
             }
             Event::Closed { code, why } => {
                 if let Some(peer) = self.peers.find_mut(peer) {
@@ -329,8 +328,10 @@ impl Engine {
         let Some(peer) = self.peers.find_mut(key) else { return };
         self.host_numbers.leave(std::mem::replace(&mut peer.telemetry, number));
         self.host_numbers.join(number);
-        if let Some((remote, lane)) = peer.lane {
-            self.lane_open(turn, remote, lane, key);
+        if let Some((remote, lane)) = peer.lane
+            && self.reach().lane_open(remote, lane, key)
+        {
+            self.line_goes_on(turn, remote);
         }
     }
 
@@ -359,7 +360,7 @@ impl Engine {
         }
         let called = offered.as_ref().and_then(|offered| match offered.method {
             Some(method) => Some(Called { method, path: None }),
-            None => self.method_called(&offered.path),
+            None => self.paths().called(&offered.path),
         });
         let Some(Called { method, path }) = called else {
             let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
@@ -367,7 +368,7 @@ impl Engine {
             let fault = if self.routing().serves_service(&service) {
                 Fault::NoMethod { path }
             } else {
-                unserved_here(self, &path).unwrap_or(Fault::NoRoute { what: service })
+                self.paths().unserved(&path).unwrap_or(Fault::NoRoute { what: service })
             };
             return self.refuse_stream(turn, peer, stream, &fault.status());
         };

@@ -491,7 +491,7 @@ fn method_of(engine: &mut Engine, path: &Arc<str>, named: Option<Box<str>>) -> (
     if let Some(method) = engine.registry.own_key_of(path) {
         return (method, None);
     }
-    if let Some(called) = engine.method_called(path) {
+    if let Some(called) = engine.paths().called(path) {
         return (called.method, called.path);
     }
     let Engine { registry, telemetry, .. } = engine;

@@ -91,7 +91,7 @@ fn method_served(
     }
     // The last may have been of a method that nobody names any more.
     let Some(method) = engine.registry.own_key_of(path) else {
-        let called = engine.method_called(path)?;
+        let called = engine.paths().called(path)?;
         return is_served(engine, called.method).then_some((called.method, called.path));
     };
     engine.shards.note_called(from, path, method);
