@@ -8,7 +8,8 @@ use crate::registry::{Form, MethodTypes};
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{
-    Code, Deadline, Encoding, Instant, SERVER_TRAILER_BYTES, ServerStamps, TimerKey, WorkerChoice,
+    ClientStamps, Code, Deadline, Encoding, Instant, SERVER_TRAILER_BYTES, ServerStamps, TimerKey,
+    WorkerChoice,
 };
 use trunkline_grpc::service_config::MethodConfig;
 use trunkline_native::{StreamId, Trailer};
@@ -64,6 +65,24 @@ impl Call {
             parent: self.parent,
             subtree: self.server_stamps.subtree.max(1),
             client: std::mem::replace(&mut self.client, ClientEnd::VACANT),
+        }
+    }
+
+    /// The application that made it gets its end now.
+    #[inline]
+    pub fn ends_for_application(&mut self, now: Instant, code: Code) {
+        self.outcome = Some(code);
+        if matches!(self.server, ServerEnd::Session { .. }) {
+            self.server_stamps.k14 = now;
+            (self.client_stamps.k15, self.client_stamps.d16) = (now, now);
+        }
+        self.client_stamps.d17 = now;
+    }
+
+    /// It ends while its attempts are under way: it was as far as this one, and where that is.
+    pub fn comes_as_far_as(&mut self, attempt: Option<(ClientStamps, PeerIndex)>) {
+        if let Some(progress) = attempt {
+            (self.client_stamps, self.peer_index) = progress;
         }
     }
 

@@ -3,18 +3,19 @@
 //! What may come after an attempt that is over, and which takes its call's place, `attempts/` says: such a call ends
 //! when there is no other.
 
-use crate::admission::CallPolicies;
 use crate::attempts::execution_so_far;
-use crate::call::{Call, Direction, Item, ServerEnd};
+use crate::call::{Call, Calls, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::due::Due;
 use crate::ends::{ClientSide, EndOfCall, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
-use crate::records::{record_abandoned, record_made, take_stamps_of_attempt};
+use crate::records::{CallBooks, CallRecorder, progress_of_attempts};
 use crate::sampled::sample_answer;
-use crate::shard::{ShardStage, return_kept};
+use crate::shard::ShardStage;
 use crate::source::made_for;
+use crate::wait_accounts::WaitAccounts;
+use crate::worker_places::WorkerPlaces;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::{Code, Execution, Fault, Instant, Status};
@@ -66,13 +67,21 @@ impl Engine {
 
     /// The same, when the caller's side says why: its deadline may have passed there first.
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        self.tell_balancer(turn.now, key, None, &[]);
-        record_abandoned(self, key, code, turn.now);
-        self.stop_server(turn, key, code);
-        if let Some(call) = self.calls.find_mut(key) {
-            self.nested.add(call.take_children(), code);
+        let Self { calls, clusters, nested, telemetry, registry, plant, sessions, peers, grpc, .. } = self;
+        let Self { r2p2, admission, timers, shards, held, invariants, limits, .. } = self;
+        let first = calls.find(key).and_then(|call| progress_of_attempts(calls, call));
+        let Some(call) = calls.find_mut(key) else { return };
+        if let Some(placed) = call.leave_endpoint(None) {
+            clusters.finished(turn.now, placed, None, &[]);
         }
-        self.end_policies(turn.now, key, code);
+        let recorder = CallRecorder { telemetry, registry, plant };
+        let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
+        books.abandoned(turn.now, key, call, code, first);
+        nested.add(call.take_children(), code);
+        let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
+        let waiting = accounts.take_waiting(key, call);
+        let server = call.server.clone();
+        self.stop_server(turn, key, (&server, waiting), code);
         self.forget(key);
     }
 
@@ -118,22 +127,27 @@ impl Engine {
 
     /// The same, in the form an outcome travels in.
     pub(crate) fn end_as(&mut self, turn: &mut Turn<'_>, key: CallKey, outcome: &Outcome<'_>) {
-        let Self { calls, clusters, .. } = self;
+        let Self { calls, clusters, sessions, peers, grpc, shards, held, invariants, limits, .. } = self;
         let Some(call) = calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
         let (code, execution) = (outcome.code, outcome.execution);
         if let Some(placed) = call.leave_endpoint(Some(code)) {
             clusters.finished(turn.now, placed, Some(code), &[]);
         }
-        take_stamps_of_attempt(self, key);
-        self.stop_server(turn, key, code);
-        let Self { calls, nested, .. } = self;
+        let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
+        let waiting = accounts.take_waiting(key, call);
+        let server = call.server.clone();
+        self.stop_server(turn, key, (&server, waiting), code);
+        let Self { calls, nested, workers, unserved, shards, registry, .. } = self;
         let Some(call) = calls.find_mut(key) else { return };
         // Calls its handler made end with it: soon.
         nested.add(call.take_children(), code);
-        call.server_measured = false;
-        call.response.ended = true;
+        (call.server_measured, call.response.ended) = (false, true);
+        let client = call.client.clone();
+        WorkerPlaces { workers, unserved, shards, registry }.leave(key, call).release(self, key);
         let metadata = Cow::Borrowed(&*outcome.metadata);
-        self.finish_now(turn, key, &mut Item::Finish { code, execution, body: None, metadata });
+        let finish = &mut Item::Finish { code, execution, body: None, metadata };
+        sample_answer(self, turn, key, finish);
+        client.finish(self, turn, key, finish);
     }
 
     /// Hands the end over, which waits for nothing.
@@ -146,43 +160,55 @@ impl Engine {
     // LIFE: 22 | record whole: components, histograms, flight recorder | all nine |
     /// The application took a call's last completion: the record is whole, the call is history.
     pub(crate) fn conclude(&mut self, now: Instant, key: CallKey, a18: Instant) {
-        let Some(call) = self.calls.find_mut(key) else { return };
+        let Self { calls, telemetry, registry, plant, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return };
         if call.outcome.is_none() || a18 == Instant::default() {
             return;
         }
         call.client_stamps.a18 = a18;
         // It may be told later: its application kept the response.
         let ended = a18.max(call.client_stamps.d17).min(now);
-        record_made(self, key, ended);
+        CallRecorder { telemetry, registry, plant }.made(ended, call);
         self.forget(key);
     }
 
-    /// Tells the server end that nobody waits any more, if it does not know. What waits in the call goes first, while
-    /// it is known who is charged with it: the session it leads to, or the connection it came from.
-    fn stop_server(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        self.drop_backlogs(key);
-        let Some(call) = self.calls.find(key) else { return };
-        call.server.clone().cancel(self, turn, key, code);
-        self.leave_server(key);
+    /// A call of another host, or of a client of the gateway, has its answer: it is in the books, and history.
+    pub(crate) fn conclude_served(&mut self, now: Instant, key: CallKey, code: Code) {
+        let (calls, mut books) = self.call_books();
+        if let Some(call) = calls.find_mut(key) {
+            books.served(now, key, call, code);
+        }
+        self.forget(key);
+    }
+
+    /// The calls, and those who are told that one is over.
+    #[inline]
+    pub(crate) fn call_books(&mut self) -> (&mut Calls, CallBooks<'_>) {
+        let Self {
+            calls, telemetry, registry, plant, sessions, peers, grpc, r2p2, admission, timers, ..
+        } = self;
+        let recorder = CallRecorder { telemetry, registry, plant };
+        (calls, CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers })
+    }
+
+    /// Tells the server end that nobody waits any more, if it does not know. What waits in the call has been taken out
+    /// before, while it is known who is charged with it: the session it leads to, or the connection it came from.
+    fn stop_server(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        (server, waiting): (&ServerEnd, impl Iterator<Item = Item<'static>>),
+        code: Code,
+    ) {
+        waiting.for_each(|mut item| self.drop_item(&mut item));
+        server.cancel(self, turn, key, code);
     }
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
-        let Self { calls, workers, unserved, shards, registry, .. } = self;
+        let (calls, mut places) = self.worker_places();
         let Some(call) = calls.find_mut(key) else { return };
-        if call.is_at_worker() {
-            return_kept(shards, registry, call);
-            if let Some(place) = call.place.take() {
-                workers.give_back(place, key);
-            }
-            if let Some(queued) = call.queued.take() {
-                workers.stop_waiting(&queued, key);
-                if queued.at.is_none() {
-                    unserved.leave(key);
-                }
-            }
-        }
-        std::mem::replace(&mut call.server, ServerEnd::Nobody).release(self, key);
+        places.leave(key, call).release(self, key);
     }
 
     /// Ends calls whose parent has ended, as many as one step may.
@@ -208,18 +234,17 @@ impl Engine {
 
     /// Removes a call and everything that names it.
     pub(crate) fn forget(&mut self, key: CallKey) {
-        let Some(mut call) = self.calls.find_mut(key) else { return };
-        if !call.has_let_go() {
+        if self.calls.find(key).is_some_and(|call| !call.has_let_go()) {
             self.drop_backlogs(key);
             self.leave_server(key);
-            let Some(again) = self.calls.find_mut(key) else { return };
-            call = again;
         }
-        let ReleasedParts { policies, timer, parent, subtree, client } = call.take_released();
+        let Some(released) = self.calls.put_by_without(key, Call::take_released) else { return };
+        let ReleasedParts { policies, timer, parent, subtree, client } = released;
         self.samples.forget(key);
-        self.calls.put_by(key);
-        if let Some(policies) = policies {
-            self.dismiss(key, policies, None);
+        if let Some(policies) = policies
+            && let Some(timer) = self.admission.dismiss(key.to_bits(), policies, None)
+        {
+            self.timers.cancel(timer);
         }
         if let Some(timer) = timer {
             self.timers.cancel(timer);
@@ -230,41 +255,10 @@ impl Engine {
         client.release(self, key);
     }
 
-    /// A call has ended with `code`: what it held is free, and its line is written.
-    pub(crate) fn end_policies(&mut self, now: Instant, key: CallKey, code: Code) {
-        let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else { return };
-        let is_logged = policies.is_logged();
-        self.dismiss(key, policies, Some((now, code)));
-        if is_logged
-            && self.admission.logs()
-            && let Some(call) = self.calls.find(key)
-            && let Some(record) = self.sources().access_record(now, call, &self.registry, code)
-        {
-            self.admission.log(record);
-        }
-    }
-
-    /// Policies are through with a call.
-    pub(crate) fn dismiss(
-        &mut self,
-        key: CallKey,
-        policies: Box<CallPolicies>,
-        end: Option<(Instant, Code)>,
-    ) {
-        if let Some(timer) = self.admission.dismiss(key.to_bits(), policies, end) {
-            self.timers.cancel(timer);
-        }
-    }
-
     /// Throws away what waits in a call, which has the ends it waits for.
     pub(crate) fn drop_backlogs(&mut self, key: CallKey) {
         let (calls, mut accounts) = self.wait_accounts();
         let Some(call) = calls.find_mut(key) else { return };
-        if call.request.is_at_rest() && call.response.is_at_rest() {
-            return;
-        }
-        let request = accounts.take_all(key, call, Direction::Request);
-        let response = accounts.take_all(key, call, Direction::Response);
-        request.chain(response).for_each(|mut item| self.drop_item(&mut item));
+        accounts.take_waiting(key, call).for_each(|mut item| self.drop_item(&mut item));
     }
 }

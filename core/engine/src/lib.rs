@@ -42,8 +42,9 @@
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
 //! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` has it wait for a
 //! connection to its endpoint. A call that may be tried again has `attempts/` as its server end, each of which is a
-//! call of its own. `finish.rs` ends calls in every way they can end. `step.rs` does what follows from an event, what
-//! time brings, and what follows for all when somebody leaves, serves something else, or policies are exchanged.
+//! call of its own. `finish.rs` ends calls in every way they can end, `records.rs` says who is told of it, and
+//! `worker_places.rs` gives places at workers back. `step.rs` does what follows from an event, what time brings, and
+//! what follows for all when somebody leaves, serves something else, or policies are exchanged.
 //!
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
 //! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts, `mirrors.rs` says
@@ -161,6 +162,7 @@ mod unused_names;
 mod vouching;
 mod wait_accounts;
 mod waiting_line;
+mod worker_places;
 mod workers;
 
 pub use admission::AccessRecord;

@@ -9,7 +9,6 @@ use crate::ends::{
 };
 use crate::engine::{Engine, Turn};
 use crate::r2p2_messages::streams_from_here;
-use crate::records::record_served;
 use crate::{CallKey, RemoteKey};
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault};
@@ -211,7 +210,6 @@ fn answer(
     if let Some(message) = message {
         call.response.count(message.len() as u32);
     }
-    record_served(engine, key, outcome.code, turn.now);
-    engine.forget(key);
+    engine.conclude_served(turn.now, key, outcome.code);
     Ok(())
 }

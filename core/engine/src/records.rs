@@ -5,14 +5,20 @@
 //! answer says when it has it; a call that was cancelled, whose caller died or whose deadline passed ends here and now,
 //! with the stamps it has.
 
+use crate::admission::{AdmissionControl, CallPolicies};
 use crate::call::{Call, Calls, ClientEnd, Direction};
+use crate::due::Due;
 use crate::ended::EndedCall;
 use crate::engine::Engine;
+use crate::grpc::GrpcEnds;
+use crate::peers::PeerEnds;
 use crate::plant::Plant;
-use crate::r2p2::Named;
+use crate::r2p2::{Named, R2p2};
 use crate::registry::Registry;
+use crate::sessions::SessionEnds;
+use crate::source::CallSources;
 use crate::{CallKey, SessionKey};
-use trunkline_call::{ClientStamps, Code, Instant, Pattern, ServerStamps, TraceParent};
+use trunkline_call::{ClientStamps, Code, Instant, Pattern, ServerStamps, TimerTable, TraceParent};
 use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, Telemetry, UnaryCall, tax_stage};
 
 /// An application can have waited for so long before its call was there: for a daemon, or for room.
@@ -25,136 +31,112 @@ pub(crate) fn lately(said: Instant, now: Instant) -> Instant {
     if is_taken { said.max(Instant(now.0.saturating_sub(BEFORE_NS_MAX))) } else { said }
 }
 
-// LIFE: 22
-/// A call made here is over, from the first stamp to the last.
-pub(crate) fn record_made(engine: &mut Engine, key: CallKey, now: Instant) {
-    let Engine { calls, telemetry, registry, plant, .. } = engine;
-    if let Some(call) = calls.find(key) {
-        Recorder { telemetry, registry, plant }.made(now, call);
-    }
-}
-
-/// A call from another host was answered, by its handler or by this daemon.
-pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
-    engine.end_policies(now, key, code);
-    let Engine { calls, telemetry, registry, plant, peers, grpc, r2p2, .. } = engine;
-    let Some(call) = calls.find_mut(key) else { return };
-    if call.is_forwarded() {
-        // Made here for somebody who keeps no time: it ends where it leaves.
-        call.outcome = Some(code);
-        (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
-        return Recorder { telemetry, registry, plant }.made(now, call);
-    }
-    close(&mut call.server_stamps, now);
-    let peer = match &call.client {
-        ClientEnd::Peer { peer, .. } => peers.find(*peer).map(|peer| peer.telemetry),
-        ClientEnd::Grpc { peer, .. } => grpc.find(*peer).map(|peer| peer.telemetry),
-        ClientEnd::R2p2 { request } => Some(r2p2.number(Named::Client(*request.client().ip()), telemetry)),
-        ClientEnd::Session { .. }
-        | ClientEnd::Attempt { .. }
-        | ClientEnd::Mirror { .. }
-        | ClientEnd::Shard { .. } => return,
-    };
-    Recorder { telemetry, registry, plant }.served(now, call, peer.unwrap_or(PeerIndex::OTHER), code);
-}
-
-/// An attempt is over: it failed, another was faster, or its answer is the call's.
-pub(crate) fn record_attempt(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
-    let Engine { calls, telemetry, registry, plant, .. } = engine;
-    if let Some(call) = calls.find(key) {
-        Recorder { telemetry, registry, plant }.attempt(now, call, code);
-    }
-}
-
-/// Nobody takes the end of a call: it was cancelled, its caller is gone, or another attempt was faster.
-pub(crate) fn record_abandoned(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
-    let Engine { calls, telemetry, registry, plant, .. } = engine;
-    let Some(call) = calls.find(key) else { return };
-    match call.client {
-        ClientEnd::Session { .. } => {
-            let first = call.outcome.is_none().then(|| stamps_of_attempt(calls, call));
-            let Some(call) = calls.find_mut(key) else { return };
-            if let Some(first) = first {
-                call.outcome = Some(code);
-                take_stamps(call, first);
-                end_at(&mut call.client_stamps, now);
-            }
-            Recorder { telemetry, registry, plant }.made(now, call);
-        }
-        ClientEnd::Attempt { .. } => Recorder { telemetry, registry, plant }.attempt(now, call, code),
-        ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => {
-            take_stamps_of_attempt(engine, key);
-            record_served(engine, key, code, now);
-        }
-        // A copy is nobody's; of a call from another shard that shard knows.
-        ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => {}
-    }
-}
-
-/// A call ends while its attempts are under way: it was as far as the first of them.
-pub(crate) fn take_stamps_of_attempt(engine: &mut Engine, key: CallKey) {
-    let Some(call) = engine.calls.find(key) else { return };
-    let first = stamps_of_attempt(&engine.calls, call);
-    if first.is_some()
-        && let Some(call) = engine.calls.find_mut(key)
-    {
-        take_stamps(call, first);
-    }
-}
-
-/// How far the first of a call's attempts is, and where.
-fn stamps_of_attempt(calls: &Calls, call: &Call) -> Option<(ClientStamps, PeerIndex)> {
-    let first = calls.find(*call.attempts.as_ref()?.live.first()?)?;
-    Some((first.client_stamps, first.peer_index))
-}
-
-fn take_stamps(call: &mut Call, first: Option<(ClientStamps, PeerIndex)>) {
-    if let Some(first) = first {
-        (call.client_stamps, call.peer_index) = first;
-    }
-}
-
-/// A call ends before its handler does: what that took is the call's all the same.
-pub(crate) fn await_handler(engine: &mut Engine, key: CallKey, session: SessionKey, code: Code) {
-    let Some(call) = engine.calls.find(key) else { return };
-    let (side, peer) = match call.client {
-        ClientEnd::Session { .. } => (Side::Made, call.peer_index),
-        ClientEnd::Peer { peer, .. } => {
-            let found = engine.peers.find(peer).map(|peer| peer.telemetry);
-            (Side::Served, found.unwrap_or(PeerIndex::OTHER))
-        }
-        ClientEnd::Grpc { peer, .. } => {
-            let found = engine.grpc.find(peer).map(|peer| peer.telemetry);
-            (Side::Served, found.unwrap_or(PeerIndex::OTHER))
-        }
-        // Of calls over R2P2 and from other shards it is not asked: they are known by other names there.
-        ClientEnd::R2p2 { .. }
-        | ClientEnd::Attempt { .. }
-        | ClientEnd::Mirror { .. }
-        | ClientEnd::Shard { .. } => return,
-    };
-    let method = engine.registry.number(call.method);
-    engine.ended.insert(key, EndedCall { session, side, method, peer, code });
-}
-
-/// A handler says what it took for a call that is over.
-pub(crate) fn note_late_handler(engine: &mut Engine, key: CallKey, session: SessionKey, cpu_ns: u64) {
-    if let Some(EndedCall { side, method, peer, code, .. }) = engine.ended.take(key, session)
-        && !engine.plant.unrecorded
-    {
-        engine.telemetry.note_failed_cpu((side, method, peer), code, cpu_ns);
-    }
-}
-
 /// The books, lent for the record of a call.
-struct Recorder<'e> {
-    telemetry: &'e mut Telemetry,
-    registry: &'e Registry,
-    plant: &'e Plant,
+pub(crate) struct CallRecorder<'e> {
+    pub telemetry: &'e mut Telemetry,
+    pub registry: &'e Registry,
+    pub plant: &'e Plant,
 }
 
-impl Recorder<'_> {
-    fn made(&mut self, now: Instant, call: &Call) {
+/// Those who are told that a call is over, beside its ends: the books, its policies, the access log.
+pub(crate) struct CallBooks<'e> {
+    pub recorder: CallRecorder<'e>,
+    pub sessions: &'e SessionEnds,
+    pub peers: &'e PeerEnds,
+    pub grpc: &'e GrpcEnds,
+    pub r2p2: &'e mut R2p2,
+    pub admission: &'e mut AdmissionControl,
+    pub timers: &'e mut TimerTable<Due>,
+}
+
+/// How far an attempt is, and where.
+type Progress = (ClientStamps, PeerIndex);
+
+impl CallBooks<'_> {
+    /// A call from another host was answered, by its handler or by this daemon.
+    pub fn served(&mut self, now: Instant, key: CallKey, call: &mut Call, code: Code) {
+        self.end_policies(now, key, call, code);
+        if call.is_forwarded() {
+            // Made here for somebody who keeps no time: it ends where it leaves.
+            call.outcome = Some(code);
+            (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
+            return self.recorder.made(now, call);
+        }
+        close(&mut call.server_stamps, now);
+        let peer = match &call.client {
+            ClientEnd::Peer { peer, .. } => self.peers.find(*peer).map(|peer| peer.telemetry),
+            ClientEnd::Grpc { peer, .. } => self.grpc.find(*peer).map(|peer| peer.telemetry),
+            ClientEnd::R2p2 { request } => {
+                let client = Named::Client(*request.client().ip());
+                Some(self.r2p2.number(client, self.recorder.telemetry))
+            }
+            ClientEnd::Session { .. }
+            | ClientEnd::Attempt { .. }
+            | ClientEnd::Mirror { .. }
+            | ClientEnd::Shard { .. } => return,
+        };
+        self.recorder.served(now, call, peer.unwrap_or(PeerIndex::OTHER), code);
+    }
+
+    /// Nobody takes the end of a call: it was cancelled, its caller is gone, or another attempt was faster. Of its own
+    /// attempts, if any are under way, the `first` is so far.
+    pub fn abandoned(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        call: &mut Call,
+        code: Code,
+        first: Option<Progress>,
+    ) {
+        self.end_policies(now, key, call, code);
+        match call.client {
+            ClientEnd::Session { .. } => {
+                if call.outcome.is_none() {
+                    call.outcome = Some(code);
+                    call.comes_as_far_as(first);
+                    end_at(&mut call.client_stamps, now);
+                }
+                self.recorder.made(now, call);
+            }
+            ClientEnd::Attempt { .. } => self.recorder.attempt(now, call, code),
+            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => {
+                call.comes_as_far_as(first);
+                self.served(now, key, call, code);
+            }
+            // A copy is nobody's; of a call from another shard that shard knows.
+            ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => {}
+        }
+    }
+
+    /// A call has ended with `code`: what it held is free, and its line is written.
+    #[inline]
+    pub fn end_policies(&mut self, now: Instant, key: CallKey, call: &mut Call, code: Code) {
+        if let Some(policies) = call.policies.take() {
+            self.dismiss(now, key, call, policies, code);
+        }
+    }
+
+    #[inline(never)]
+    fn dismiss(&mut self, now: Instant, key: CallKey, call: &Call, policies: Box<CallPolicies>, code: Code) {
+        let Self { recorder, sessions, peers, grpc, admission, timers, .. } = self;
+        let is_logged = policies.is_logged();
+        if let Some(timer) = admission.dismiss(key.to_bits(), policies, Some((now, code))) {
+            timers.cancel(timer);
+        }
+        let sources = CallSources { sessions, peers, grpc };
+        if is_logged
+            && admission.logs()
+            && let Some(record) = sources.access_record(now, call, recorder.registry, code)
+        {
+            admission.log(record);
+        }
+    }
+}
+
+impl CallRecorder<'_> {
+    // LIFE: 22
+    /// A call made here is over, from the first stamp to the last.
+    pub fn made(&mut self, now: Instant, call: &Call) {
         let code = call.outcome.unwrap_or(Code::Unknown);
         let (peer, stamps) = (call.peer_index, &call.client_stamps);
         let took_ns = stamps.a18.min(now).0.wrapping_sub(stamps.a0.0);
@@ -179,7 +161,8 @@ impl Recorder<'_> {
         }
     }
 
-    fn attempt(&mut self, now: Instant, call: &Call, code: Code) {
+    /// An attempt is over: it failed, another was faster, or its answer is the call's.
+    pub fn attempt(&mut self, now: Instant, call: &Call, code: Code) {
         let mut record = self.record_of(call, Side::Attempt, call.peer_index, code);
         let (began, stamps) = (call.attempt_began, &mut record.client);
         // What the call did before is not this attempt's.
@@ -229,6 +212,43 @@ impl Recorder<'_> {
             None => self.telemetry.record(now, record),
             Some(ids) => self.telemetry.record_traced(now, record, ids),
         }
+    }
+}
+
+/// How far the first of a call's attempts is, while they are under way.
+pub(crate) fn progress_of_attempts(calls: &Calls, call: &Call) -> Option<Progress> {
+    let first = calls.find(*call.attempts.as_ref()?.live.first()?)?;
+    Some((first.client_stamps, first.peer_index))
+}
+
+/// A call that ends before its handler does, as it is remembered: what that took is the call's all the same. `None` if
+/// nobody asks.
+pub(crate) fn awaited_handler(
+    (peers, grpc, registry): (&PeerEnds, &GrpcEnds, &Registry),
+    call: &Call,
+    session: SessionKey,
+    code: Code,
+) -> Option<EndedCall> {
+    let (side, peer) = match call.client {
+        ClientEnd::Session { .. } => (Side::Made, Some(call.peer_index)),
+        ClientEnd::Peer { peer, .. } => (Side::Served, peers.find(peer).map(|peer| peer.telemetry)),
+        ClientEnd::Grpc { peer, .. } => (Side::Served, grpc.find(peer).map(|peer| peer.telemetry)),
+        // Of calls over R2P2 and from other shards it is not asked: they are known by other names there.
+        ClientEnd::R2p2 { .. }
+        | ClientEnd::Attempt { .. }
+        | ClientEnd::Mirror { .. }
+        | ClientEnd::Shard { .. } => return None,
+    };
+    let (method, peer) = (registry.number(call.method), peer.unwrap_or(PeerIndex::OTHER));
+    Some(EndedCall { session, side, method, peer, code })
+}
+
+/// A handler says what it took for a call that is over.
+pub(crate) fn note_late_handler(engine: &mut Engine, key: CallKey, session: SessionKey, cpu_ns: u64) {
+    if let Some(EndedCall { side, method, peer, code, .. }) = engine.ended.take(key, session)
+        && !engine.plant.unrecorded
+    {
+        engine.telemetry.note_failed_cpu((side, method, peer), code, cpu_ns);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::CallKey;
 use crate::admission::{CallFacts, CallPolicies, Denied, Inspection, add_metadata};
 use crate::attempts::arm_attempts;
 use crate::bound_methods::{handler_plan, maker_plan};
-use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::call::{Body, Calls, Direction, Item, ServerEnd};
 use crate::call_facts::types_to_read;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
@@ -28,6 +28,7 @@ use crate::table::Key;
 use crate::target::Target;
 use crate::trace::Trace;
 use crate::traced::open_spans;
+use crate::worker_places::WorkerPlaces;
 use crate::workers::{Asking, Given, Queued, ServiceWorkers};
 use trunkline_call::{Execution, Fault, Instant, RouteIndex, WorkerChoice};
 use trunkline_dispatch::Class;
@@ -321,6 +322,13 @@ impl Engine {
         }
     }
 
+    /// The calls, and those who keep places for them.
+    #[inline]
+    pub(crate) fn worker_places(&mut self) -> (&mut Calls, WorkerPlaces<'_>) {
+        let Self { calls, workers, unserved, shards, registry, .. } = self;
+        (calls, WorkerPlaces { workers, unserved, shards, registry })
+    }
+
     /// The workers of a method's service, if there are any here.
     pub(crate) fn workers_of(&mut self, method: MethodKey) -> Option<Key<ServiceWorkers>> {
         let Self { workers, registry, admission, limits, .. } = self;
@@ -333,8 +341,9 @@ impl Engine {
     #[inline(never)]
     fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: &mut Item<'_>) {
         let admitted = self.admit_early(turn, key, opening);
-        let Some(call) = self.calls.find_mut(key) else {
-            self.workers.stop_waiting(&queued, key);
+        let (calls, mut places) = self.worker_places();
+        let Some(call) = calls.find_mut(key) else {
+            places.workers.stop_waiting(&queued, key);
             return self.drop_item(opening);
         };
         call.queued = Some(queued);
@@ -343,30 +352,9 @@ impl Engine {
                 call.request.wait(turn.now, opening.take().into_owned());
             }
             Err(fault) => {
-                self.stop_waiting(key);
+                places.stop_waiting(key, call);
                 self.drop_item(opening);
                 self.fail(turn, key, fault);
-            }
-        }
-    }
-
-    /// A call takes no place at its worker any more, for whatever reason.
-    pub(crate) fn give_place_back(&mut self, key: CallKey) {
-        let Self { calls, workers, shards, registry, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return };
-        return_kept(shards, registry, call);
-        if let Some(place) = call.place.take() {
-            workers.give_back(place, key);
-        }
-    }
-
-    /// A call that waited for a worker is over.
-    pub(crate) fn stop_waiting(&mut self, key: CallKey) {
-        let Self { calls, workers, unserved, .. } = self;
-        if let Some(queued) = calls.find_mut(key).and_then(|call| call.queued.take()) {
-            workers.stop_waiting(&queued, key);
-            if queued.at.is_none() {
-                unserved.leave(key);
             }
         }
     }

@@ -262,13 +262,13 @@ impl Engine {
 
     /// A call goes on from the queue.
     pub(crate) fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let Some(queued) = call.queued.take() else { return self.give_place_back(key) };
+        let (calls, mut places) = self.worker_places();
+        let Some(call) = calls.find_mut(key) else { return };
+        let Some(queued) = call.queued.take() else { return places.give_back(key, call) };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.note_receive_wait(waited);
-        let opening = call.request.backlog.pop_front();
-        self.workers.taken_from_queue(&queued, key);
-        match opening {
+        places.workers.taken_from_queue(&queued, key);
+        match call.request.backlog.pop_front() {
             Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
                 // Of a call of another shard that shard says when its deadline has passed, and may be late.
                 if engine.calls.find(key).is_some_and(|call| call.deadline.has_passed(turn.now)) {
@@ -281,7 +281,7 @@ impl Engine {
                 }
                 engine.start_now(turn, key, queued.target, opening);
             }),
-            None => self.give_place_back(key),
+            None => places.give_back(key, call),
         }
     }
 

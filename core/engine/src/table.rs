@@ -115,16 +115,23 @@ impl<T: Renewed> Table<T, Box<T>> {
 
     /// Clears a value where it is, and puts it by for the next; its key and all copies of it are stale from here on.
     pub(crate) fn put_by(&mut self, key: Key<T>) {
-        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation);
-        let Some(slot) = slot else { return };
+        self.put_by_without(key, |_| ());
+    }
+
+    /// The same of a value of which something is taken before. What that is, if the value is there.
+    #[inline]
+    pub(crate) fn put_by_without<R>(&mut self, key: Key<T>, take: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         slot.generation = next_free(slot.generation);
         self.free.push(key.index);
-        let Some(mut value) = slot.value.take() else { return };
+        let mut value = slot.value.take()?;
+        let taken = take(&mut value);
         value.clear();
         self.spares.push(value);
         if self.spares.len() > SPARES_MIN {
             self.give_back();
         }
+        Some(taken)
     }
 
     /// Gives memory back when fewer are alive than were: of each that goes its own, and another's.

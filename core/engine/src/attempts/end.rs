@@ -24,7 +24,7 @@ use crate::ends::{
 };
 use crate::engine::{Engine, Turn};
 use crate::limits::KEPT;
-use crate::records::record_attempt;
+use crate::records::{CallRecorder, progress_of_attempts};
 use crate::source::CallSources;
 use crate::traced::name_parent;
 use trunkline_call::{Code, Fault};
@@ -90,7 +90,11 @@ impl EndOfCall for AttemptsServer {
 impl ServerSide for AttemptsServer {
     /// Ends every attempt of a call that ends otherwise.
     fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        let Some(attempts) = engine.calls.find_mut(key).and_then(|call| call.attempts.take()) else { return };
+        let Engine { calls, .. } = engine;
+        let first = calls.find(key).and_then(|call| progress_of_attempts(calls, call));
+        let Some(call) = calls.find_mut(key) else { return };
+        call.comes_as_far_as(first);
+        let Some(attempts) = call.attempts.take() else { return };
         for attempt in &attempts.live {
             engine.cancel_as(turn, *attempt, code);
         }
@@ -170,7 +174,10 @@ fn is_answered(
         return true;
     }
     engine.drop_item(item);
-    record_attempt(engine, attempt, end.0, turn.now);
+    let Engine { calls, telemetry, registry, plant, .. } = engine;
+    if let Some(attempt) = calls.find(attempt) {
+        CallRecorder { telemetry, registry, plant }.attempt(turn.now, attempt, end.0);
+    }
     engine.forget(attempt);
     if let NextAttempt::Now { counted } = next {
         begin(engine, turn, call, counted);

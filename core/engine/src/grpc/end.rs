@@ -6,7 +6,6 @@ use crate::call::{Direction, Item, ServerEnd};
 use crate::convert_error::untyped;
 use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
-use crate::records::record_served;
 use crate::{CallKey, GrpcKey};
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Fault, Instant};
@@ -168,8 +167,7 @@ fn served(engine: &mut Engine, now: Instant, key: CallKey, at: WebStream, code: 
     let Some(call) = calls.find_mut(key) else { return };
     call.server_stamps.k14 = now;
     grpc.want_until(timers, at, call.deadline);
-    record_served(engine, key, code, now);
-    engine.forget(key);
+    engine.conclude_served(now, key, code);
 }
 
 fn blocked(full: FullQueue, peer: GrpcKey) -> Refusal {

@@ -7,7 +7,6 @@ use crate::ends::{ClientSide, EndOfCall, ItemWay, Opens, PeerStream, Refusal, Se
 use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
 use crate::peer::Announced;
-use crate::records::record_served;
 use crate::registry::MethodKey;
 use crate::source::source_of;
 use crate::unproven::Whose;
@@ -93,8 +92,7 @@ impl EndOfCall for PeerStream {
         match sent {
             Ok(()) => {
                 if let Item::Finish { code, .. } = item {
-                    record_served(engine, key, *code, turn.now);
-                    engine.forget(key);
+                    engine.conclude_served(turn.now, key, *code);
                 }
                 Ok(())
             }
@@ -132,7 +130,7 @@ impl ClientSide for PeerStream {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
             engine.peers.transmit(peer);
-            record_served(engine, key, *code, turn.now);
+            return engine.conclude_served(turn.now, key, *code);
         }
         engine.forget(key);
     }

@@ -8,7 +8,7 @@ use crate::ends::{
     Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
 };
 use crate::engine::{Engine, Turn};
-use crate::records::await_handler;
+use crate::records::awaited_handler;
 use crate::session::credit;
 use trunkline_call::entry::{Completion, Finish};
 use trunkline_call::{Code, Execution, Fault, Instant, RouteIndex, Status};
@@ -111,10 +111,13 @@ impl EndOfCall for SessionHandler<'_> {
 
 impl ServerSide for SessionHandler<'_> {
     fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        if let Some(call) = engine.calls.find(key).filter(|call| call.handed_over) {
-            let call = call.delivered_id(engine.shards.own(), key);
-            await_handler(engine, key, self.session, code);
-            engine.sessions.complete(self.session, Completion::Cancelled { call, code });
+        let Engine { calls, shards, peers, grpc, registry, ended, sessions, .. } = engine;
+        if let Some(call) = calls.find(key).filter(|call| call.handed_over) {
+            if let Some(awaited) = awaited_handler((peers, grpc, registry), call, self.session, code) {
+                ended.insert(key, awaited);
+            }
+            let call = call.delivered_id(shards.own(), key);
+            sessions.complete(self.session, Completion::Cancelled { call, code });
         }
     }
 }

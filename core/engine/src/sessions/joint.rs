@@ -11,15 +11,16 @@ use crate::assembly::{AssemblyPlace, Shape};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::callers::words;
 use crate::convert::place;
-use crate::ends::{Blocker, ItemWay, Refusal};
+use crate::ends::{Blocker, EndOfCall, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::nested::{nest, subtree};
 use crate::operator::introduced;
-use crate::records::{lately, note_late_handler};
+use crate::records::{CallBooks, CallRecorder, lately, note_late_handler};
 use crate::registry::{Form, MethodTypes};
 use crate::session::{Route, delivered_by, delivered_id};
 use crate::shares::Wait;
 use crate::source::source_of;
+use crate::worker_places::WorkerPlaces;
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -568,21 +569,19 @@ impl Engine {
         session: SessionKey,
         finish: Finish,
     ) {
-        if let Some(call) = self.calls.find_mut(key) {
+        let Self { calls, workers, unserved, shards, registry, telemetry, plant, sessions, peers, .. } = self;
+        let Self { grpc, r2p2, admission, timers, .. } = self;
+        if let Some(call) = calls.find_mut(key) {
             if call.outcome.is_some() {
                 return self.invariants.note("a call has one outcome");
             }
-            call.outcome = Some(finish.code);
-            let same_host = matches!(call.server, ServerEnd::Session { .. });
-            if same_host {
-                call.server_stamps.k14 = turn.now;
-                call.client_stamps.k15 = turn.now;
-                call.client_stamps.d16 = turn.now;
-            }
-            call.client_stamps.d17 = turn.now;
+            call.ends_for_application(turn.now, finish.code);
+            let server = WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
+            let recorder = CallRecorder { telemetry, registry, plant };
+            let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
+            books.end_policies(turn.now, key, call, finish.code);
+            server.release(self, key);
         }
-        self.leave_server(key);
-        self.end_policies(turn.now, key, finish.code);
         self.sessions.complete(session, Completion::Finish(finish));
     }
 }

@@ -185,20 +185,21 @@ pub(crate) fn finish_to_caller(
     mut said: Box<ShardFinish>,
 ) {
     let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
-    let Some(found) = engine.calls.find_mut(key) else { return };
+    let (calls, mut books) = engine.call_books();
+    let Some(found) = calls.find_mut(key) else { return };
     found.server_stamps.k14 = turn.now;
     (said.call, said.code, said.execution) = (number, code, execution);
     said.metadata = metadata.into_owned();
     said.types = said.body.as_ref().and_then(|_| found.sender_types(Direction::Response));
     (said.stamps, said.measured) = (found.server_stamps, found.server_measured);
     let handled_by = handled_alone_by(found);
+    if handled_by.is_none() {
+        books.end_policies(turn.now, key, found, code);
+    }
     engine.shards.push(shard, ShardSaid::Finish(said));
     match handled_by {
         Some(session) => leave(engine, key, session, (shard, number)),
-        None => {
-            engine.end_policies(turn.now, key, code);
-            engine.forget(key);
-        }
+        None => engine.forget(key),
     }
 }
 
