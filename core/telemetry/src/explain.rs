@@ -47,7 +47,8 @@ pub struct Explanation {
     pub cpu: Spread,
     /// Calls below one call, itself included, on average over all calls whose server told.
     pub subtree_mean: f64,
-    /// Mean half-width of the clock offset, in nanoseconds: how much the two wires may have to give each other.
+    /// Mean half-width of the clock offset over calls with two wires, in nanoseconds: how much these may have to give
+    /// each other.
     pub half_width_ns: u64,
     /// What if a component were never worse than its median; empty if too few calls were seen one by one.
     pub what_if: Vec<WhatIf>,
@@ -123,7 +124,7 @@ impl Explanation {
             cpu: Spread { share_percent: failed_cpu_percent(&sum), ..spread(&sum.cpu) },
             subtree_mean: subtree_mean(&sum),
             kernel_stamped: sum.kernel_stamped,
-            half_width_ns: sum.half_width_ns / sum.unary_calls().saturating_sub(sum.clock_unknown).max(1),
+            half_width_ns: sum.half_width_ns / sum.wired_calls().saturating_sub(sum.clock_unknown).max(1),
             samples: whole.len() as u64,
             samples_ns: first_ns.map_or(0, |first_ns| snapshot.at_ns.saturating_sub(first_ns)),
             tail_calls: tail_calls(&snapshot.samples, side),
@@ -132,10 +133,16 @@ impl Explanation {
     }
 
     /// The part of the completion time that is not the application: the RPC latency tax, in percent. What a peer
-    /// without stamps did counts as application.
-    pub fn tax_percent(&self) -> f64 {
+    /// without stamps did counts as application. `None` where every call streams: nothing of those is divided.
+    pub fn tax_percent(&self) -> Option<f64> {
         let application = self.components[Component::ServerApplication as usize].spread.share_percent;
-        100.0 - application - self.remote.map_or(0.0, |remote| remote.share_percent)
+        let tax = 100.0 - application - self.remote.map_or(0.0, |remote| remote.share_percent);
+        (!self.only_streams()).then_some(tax)
+    }
+
+    /// Whether every call streams.
+    pub fn only_streams(&self) -> bool {
+        self.streams.is_some_and(|streams| streams.calls >= self.calls)
     }
 }
 

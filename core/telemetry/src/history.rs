@@ -219,15 +219,19 @@ impl QuantileInterval {
 }
 
 impl MeanInterval {
-    /// Over so many calls, of which those that are not in the histogram have none of it.
-    fn of(histogram: &Histogram, calls: u64) -> Self {
+    /// Over all calls of a series that did not stream, of which those that are not in the histogram have none of it.
+    /// Calls that others stand for say nothing of how sure it is.
+    fn of(histogram: &Histogram, series: &Series) -> Self {
+        let calls = series.unary_calls();
         if calls == 0 {
             return Self::default();
         }
+        // Every one that was looked at has a completion time, and a light copy keeps those.
+        let looked_at = series.total.looked_at().clamp(1, calls) as f64;
         let calls = calls as f64;
         let mean = histogram.sum() as f64 / calls;
         let variance = (histogram.squares() as f64 / calls - mean * mean).max(0.0);
-        Self { ns: mean, half_width_ns: 1.96 * (variance / calls).sqrt() }
+        Self { ns: mean, half_width_ns: 1.96 * (variance / looked_at).sqrt() }
     }
 
     /// Whether chance alone may explain that this one is another than `then`.
@@ -239,12 +243,12 @@ impl MeanInterval {
 impl Past {
     /// Time in a component, on average over all calls of a side that did not stream.
     pub fn component_mean(series: &Series, component: Component) -> MeanInterval {
-        MeanInterval::of(&series.components[component as usize], series.unary_calls())
+        MeanInterval::of(&series.components[component as usize], series)
     }
 
     /// Both wires and the server in one, of calls whose peer sent no stamps; the same.
     pub fn remote_mean(series: &Series) -> MeanInterval {
-        MeanInterval::of(&series.remote, series.unary_calls())
+        MeanInterval::of(&series.remote, series)
     }
 }
 
@@ -351,10 +355,9 @@ mod tests {
     fn the_interval_of_a_mean_is_that_of_its_values() {
         // Half of the calls have 1 ms, the others nothing: the standard deviation is half a millisecond.
         let of = |calls: u64, whole: bool| {
-            let mut histogram = Histogram::default();
-            (0..calls).for_each(|n| histogram.record((n % 2) * 1_000_000));
+            let series = halves(calls, 1);
             // The history keeps copies without counts.
-            MeanInterval::of(&if whole { histogram } else { histogram.sum_only() }, calls)
+            Past::component_mean(&if whole { series } else { series.totals() }, Component::RequestWire)
         };
         for whole in [true, false] {
             let (few, many) = (of(100, whole), of(10_000, whole));
@@ -363,6 +366,32 @@ mod tests {
             assert!(few.overlaps(&MeanInterval { ns: 590_000.0, half_width_ns: 0.0 }));
             assert!(!many.overlaps(&MeanInterval { ns: 590_000.0, half_width_ns: 0.0 }));
         }
-        assert_eq!(MeanInterval::of(&Histogram::default(), 0), MeanInterval::default());
+        let nothing = Past::component_mean(&Series::default(), Component::RequestWire);
+        assert_eq!(nothing, MeanInterval::default());
+    }
+
+    #[test]
+    fn calls_that_others_stand_for_make_no_interval_narrower() {
+        for whole in [true, false] {
+            let series = if whole { halves(1_000, 9) } else { halves(1_000, 9).totals() };
+            assert_eq!((series.calls(), series.total.looked_at()), (9_000, 1_000));
+            let mean = Past::component_mean(&series, Component::RequestWire);
+            assert!((mean.ns - 500_000.0).abs() < 1.0, "{mean:?}");
+            // 1.96 · 0.5 ms ÷ √1000
+            assert!((mean.half_width_ns / 30_990.0 - 1.0).abs() < 0.05, "{mean:?}");
+        }
+    }
+
+    /// So many calls, every second with a millisecond of wire, each standing for so many.
+    fn halves(calls: u64, stands_for: u64) -> Series {
+        let mut series = Series::default();
+        series.codes[0] = calls * stands_for;
+        for n in 0..calls {
+            let ns = (n % 2) * 1_000_000;
+            for histogram in [&mut series.total, &mut series.components[Component::RequestWire as usize]] {
+                histogram.record_by(std::iter::once((ns, stands_for)), ns * stands_for);
+            }
+        }
+        series
     }
 }

@@ -25,7 +25,8 @@
 //! A call that belongs to a trace also stands for others of its duration ([`Exemplars`]), and waits in a queue for
 //! whoever exports it ([`TracedCall`]).
 //!
-//! Histograms keep no time; a [`CallHistory`] is told of snapshots, and keeps what was counted between them.
+//! Histograms keep no time; a [`CallHistory`] is told of snapshots, and keeps what was counted between them. Whoever
+//! reads counters is told of so many series one by one, always the same ([`ToldApart`]).
 //!
 //! Whole calls with their messages, of which a daemon may keep some, are no part of this: here is only the form in
 //! which they lie in a file ([`CallSample`], [`SampleFileReader`]).
@@ -80,6 +81,7 @@ mod snapshot_parts;
 mod tax;
 mod telemetry;
 mod timeline;
+mod told_apart;
 mod top;
 mod traced;
 mod what_if;
@@ -110,6 +112,7 @@ pub use tax::{
 };
 pub use telemetry::Telemetry;
 pub use timeline::settle;
+pub use told_apart::ToldApart;
 pub use top::{TopRow, top};
 pub use traced::{CallTrace, Exemplar, Exemplars, TRACED_CALLS_MAX, TracedCall};
 pub use what_if::{WhatIf, what_if};

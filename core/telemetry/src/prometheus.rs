@@ -45,6 +45,9 @@ const SIZE_BYTES: [f64; 14] = [
     4294967296.0,
 ];
 
+/// What both wires and the server are called where no stamps came back.
+const REMOTE: &str = "remote";
+
 const NS: f64 = 1e-9;
 const BYTES: f64 = 1.0;
 
@@ -203,13 +206,14 @@ fn handlers(to: &mut Exposition, snapshot: &Snapshot) {
 }
 
 fn components(to: &mut Exposition, snapshot: &Snapshot) {
-    let help = "The nine components of completion time (docs/telemetry.md).";
+    let help =
+        "The nine components of completion time, and what of it is not divided: remote (docs/telemetry.md).";
     to.histograms("trunkline_component_seconds", help);
     for entry in &snapshot.series {
-        for component in Component::ALL {
-            let values = &entry.series.components[component as usize];
+        let nine = Component::ALL.map(|part| (part.label(), &entry.series.components[part as usize]));
+        for (label, values) in nine.into_iter().chain([(REMOTE, &entry.series.remote)]) {
             if values.count() > 0 {
-                let labels = keyed(entry, Some(("component", component.label())));
+                let labels = keyed(entry, Some(("component", label)));
                 to.sample(&labels, BoundCounts::of(values, &COMPONENT_SECONDS, NS));
             }
         }

@@ -168,9 +168,9 @@ fn what_if_columns(found: &WhatIf) -> String {
 
 fn notes(out: &mut String, explanation: &Explanation) {
     let streams = explanation.streams.map_or(0, |streams| streams.calls);
-    if streams < explanation.calls {
+    if let Some(tax) = explanation.tax_percent() {
         verdict(out, explanation);
-        line(out, format_args!("RPC latency tax: {:.1} % of completion time", explanation.tax_percent()));
+        line(out, format_args!("RPC latency tax: {tax:.1} % of completion time"));
         coverage(out, explanation);
     } else {
         out.push('\n');

@@ -226,6 +226,12 @@ impl Series {
         self.calls().saturating_sub(self.streams)
     }
 
+    /// Those of them that have two wires, of calls made here; of calls served here, all.
+    pub(crate) fn wired_calls(&self) -> u64 {
+        let without = [self.one_host, self.client_only, self.stayed];
+        without.iter().fold(self.unary_calls(), |left, calls| left.saturating_sub(*calls))
+    }
+
     /// Completion times: of calls that did not stream, or, where every call does, of streams.
     pub fn durations(&self) -> &Histogram {
         if self.unary_calls() == 0 { &self.stream_total } else { &self.total }

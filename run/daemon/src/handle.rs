@@ -11,7 +11,7 @@ use crate::elastic::Elastic;
 use crate::endpoints::Endpoints;
 use crate::fresh::fresh_engine;
 use crate::group::{Group, ThreadOrder, Threaded};
-use crate::handover::{self, Arrival, Inherited, InheritedShard, TakeOverError};
+use crate::handover::{self, Arrival, Inherited, InheritedShard, KeptCounts, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
@@ -46,7 +46,7 @@ use trunkline_module::Loader;
 use trunkline_net::{Buffers, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
-use trunkline_telemetry::{Ask, CallHistory, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
 
 /// How long it is waited for what keeps a session on its shard, and between two attempts.
 const MOVE_SOON: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ impl Daemon {
 
     /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
     /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
-    /// What was counted when comes along ([`HandOver::past`](crate::HandOver::past)).
+    /// What is known of what was counted comes along ([`HandOver::counts`](crate::HandOver::counts)).
     ///
     /// # Errors
     /// [`StartError`]; the other daemon goes on then, and says why if it is told ([`Arrival::refuse`]).
@@ -132,7 +132,7 @@ impl Daemon {
         config: Config,
         arrival: &Arrival,
         build: &str,
-    ) -> Result<(Self, TakenOver, CallHistory), StartError> {
+    ) -> Result<(Self, TakenOver, KeptCounts), StartError> {
         handover::take_over(config, arrival, build)
     }
 

@@ -114,7 +114,9 @@ pub use config::{
 };
 pub use fair_queue::FairQueue;
 pub use handle::{Daemon, TakenOver};
-pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};
+pub use handover::{
+    Arrival, HandOver, HandOverError, Handed, KeptCounts, Step as HandOverStep, TakeOverError,
+};
 pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};
 pub use samples::SampleTotals;
 pub use server_keys::ServerKeys;

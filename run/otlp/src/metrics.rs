@@ -106,7 +106,8 @@ fn name_and_unit(family: &FigureFamily) -> (String, &'static str) {
     };
     let units = [("_seconds", "s"), ("_bytes", "By")];
     let unit = units.into_iter().find_map(|(end, unit)| Some((name.strip_suffix(end)?, unit)));
-    let (name, unit) = unit.unwrap_or((name, "1"));
+    // None where Prometheus's name says none: an exporter adds `_ratio` to a gauge of unit 1.
+    let (name, unit) = unit.unwrap_or((name, ""));
     // What gRFC A66 names, as it names it.
     for scope in ["grpc_client_call_", "grpc_client_attempt_", "grpc_server_call_"] {
         if let Some(rest) = name.strip_prefix(scope) {
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(resource["resource"]["attributes"][0]["value"]["stringValue"], "trunkline");
         let metrics = resource["scopeMetrics"][0]["metrics"].as_array().unwrap();
         let [calls, memory, times] = &metrics[..] else { panic!("{metrics:#?}") };
-        assert_eq!((&calls["name"], &calls["unit"]), (&json!("trunkline.calls"), &json!("1")));
+        assert_eq!((&calls["name"], &calls["unit"]), (&json!("trunkline.calls"), &json!("")));
         let point = &calls["sum"]["dataPoints"][0];
         assert_eq!((&point["asInt"], &point["timeUnixNano"]), (&json!(u64::MAX.to_string()), &json!("2")));
         assert_eq!(point["attributes"], json!([{ "key": "method", "value": { "stringValue": "a\"b" } }]));

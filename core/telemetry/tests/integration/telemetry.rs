@@ -601,11 +601,60 @@ fn calls_from_before_a_clock_was_known_do_not_count_in_how_well_it_is() {
 }
 
 #[test]
+fn calls_without_a_wire_do_not_count_in_how_well_a_clock_is_known() {
+    let half_width_ns = |others: bool| {
+        let mut telemetry = Telemetry::new();
+        let (method, peer) = (telemetry.method(GREETER), telemetry.peer("10.0.0.7:7878", false));
+        let mut now = Instant(1_000_000_000);
+        for _ in 0..50 {
+            let record = call(now.0, method, peer, USUAL);
+            now = record.client.a18;
+            telemetry.record(now, &record);
+            for without in 0..if others { 3 } else { 0 } {
+                let mut record = call(now.0, method, peer, USUAL);
+                match without {
+                    0 => record.peer = PeerIndex::LOCAL,
+                    1 => record.server = None,
+                    // Cancelled while it waited.
+                    _ => {
+                        record.server = None;
+                        record.client.d3 = Instant::default();
+                        (record.client.d4, record.client.k6) = (Instant::default(), Instant::default());
+                        (record.client.k15, record.client.d16) = (Instant::default(), Instant::default());
+                    }
+                }
+                telemetry.record(record.client.a18, &record);
+            }
+        }
+        let explanation = explain(&mut telemetry, now);
+        let without = [explanation.one_host, explanation.client_only + explanation.stayed];
+        assert_eq!(without, if others { [50, 100] } else { [0, 0] });
+        explanation.half_width_ns
+    };
+    assert!(half_width_ns(false) > 0);
+    assert_eq!(half_width_ns(true), half_width_ns(false));
+}
+
+#[test]
 fn most_of_the_time_may_be_remote() {
     let mut telemetry = Telemetry::new();
     let now = greet(&mut telemetry, 100, |_, record, _| record.server = None);
     let text = render::explanation(&explain(&mut telemetry, now));
     assert!(text.contains("most of the time: remote (not divided), "), "{text}");
+    // Components and what is not divided come to all of the completion time there, too.
+    let mut figures = Exposition::default();
+    prometheus::add(&mut figures, &telemetry.snapshot(now, &Ask::default()));
+    let told = prometheus::text(&figures);
+    let sum = |name: &str| -> f64 {
+        let lines = told.lines().filter(|line| line.starts_with(&format!("{name}_sum{{")));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    };
+    let (parts, whole) = (sum("trunkline_component_seconds"), sum("grpc_client_call_duration_seconds"));
+    assert!(whole > 0.0 && (parts / whole - 1.0).abs() < 1e-9, "{parts} of {whole}");
+    let remote = told
+        .lines()
+        .find(|line| line.starts_with("trunkline_component_seconds_count") && line.contains("remote"));
+    assert!(remote.is_some_and(|line| line.ends_with("component=\"remote\"} 100")), "{told}");
 }
 
 #[test]
@@ -682,6 +731,7 @@ fn a_method_that_only_streams_has_the_durations_of_its_streams() {
     let now = greet(&mut telemetry, 100, |_, record, _| record.is_stream = true);
     let text = render::explanation(&explain(&mut telemetry, now));
     assert!(text.contains("100 streams: ") && !text.contains("most of the time"), "{text}");
+    assert_eq!(explain(&mut telemetry, now).tax_percent(), None);
     let rows = top(&telemetry.snapshot(now, &Ask::default()), None, 1_000_000_000);
     assert!(rows[0].p50_ns > 50_000, "{rows:?}");
     assert!(render::top(&rows, 200).contains("  0 % –"), "{}", render::top(&rows, 200));

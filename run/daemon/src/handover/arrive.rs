@@ -1,5 +1,6 @@
 //! The new daemon's side: reads what comes, holds it together, and waits for the word to go.
 
+use super::kept_counts::KeptCounts;
 use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
 use crate::config::Debug;
 use crate::schemas::SchemaCache;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use trunkline_engine::{BoundSchema, PeerKey, SessionKey};
 use trunkline_net::Portable;
 use trunkline_shm::{ControlListener, ControlSocket, inherited_socket};
-use trunkline_telemetry::{CallHistory, CallsAnswer, Entry};
+use trunkline_telemetry::{CallsAnswer, Entry};
 
 /// Longest the old daemon may take for a step of its own: it waits for gRPC calls to end in between.
 const STEP_MAX: Duration = Duration::from_secs(120);
@@ -82,8 +83,8 @@ pub(crate) struct Inherited {
     pub counted: Vec<(usize, Vec<Entry>)>,
     /// What they have recorded, by their numbers, in the order in which it was.
     pub recorded: Vec<(usize, CallsAnswer)>,
-    /// What was counted when.
-    pub past: CallHistory,
+    /// What is known of what was counted.
+    pub counts: KeptCounts,
 }
 
 /// An application's connection.
@@ -158,7 +159,8 @@ impl Arrival {
     /// [`TakeOverError`].
     pub(crate) fn receive(&self, build: &str, debug: &Debug) -> Result<Inherited, TakeOverError> {
         let records = !debug.earlier_hand_over;
-        let able = Word::Able { build: build.to_owned(), prepares: true, counts: true, records };
+        let (prepares, counts, tells_apart) = (true, true, records);
+        let able = Word::Able { build: build.to_owned(), prepares, counts, records, tells_apart };
         self.channel.send(&able, &[])?;
         let mut inherited = Inherited::of_shards(self.shards);
         loop {
@@ -168,7 +170,9 @@ impl Arrival {
                     inherited.stopped_ns = stopped_ns;
                     return Ok(inherited);
                 }
-                Word::Past(_) | Word::Recorded { .. } if !records => return Err(out_of_place(&word)),
+                Word::Past(_) | Word::Recorded { .. } | Word::ToldApart(_) if !records => {
+                    return Err(out_of_place(&word));
+                }
                 word => inherited.take(&self.channel, word, fds)?,
             }
         }
@@ -205,7 +209,7 @@ impl Inherited {
             stopped_ns: 0,
             counted: Vec::new(),
             recorded: Vec::new(),
-            past: CallHistory::default(),
+            counts: KeptCounts::default(),
         }
     }
 
@@ -263,7 +267,8 @@ impl Inherited {
                 // What cannot be read is left out, and the recorder begins behind it.
                 self.recorded.extend(part.calls().map(|calls| (shard, calls)));
             }
-            Word::Past(past) => self.past = past.taken_up(),
+            Word::Past(past) => self.counts.history = past.taken_up(),
+            Word::ToldApart(told_apart) => self.counts.told_apart = told_apart.taken_up(),
             Word::Modules { shard, states } => self.shard(shard)?.modules = states.into_vec(),
             Word::Memory { shard, session, memory } => {
                 self.shard(shard)?.memory.push((SessionKey::from_bits(session), memory, fds));

@@ -1,5 +1,6 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
+use super::kept_counts::KeptCounts;
 use super::order::{LastLines, Leave, LeaveError, Moved, SentSets, Stand};
 use super::records::{PARTS_MAX, RecordedPart};
 use super::wire::{Channel, ChannelError, VERSION, Word};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use trunkline_engine::GrpcLeft;
 use trunkline_module::{Untrusted, check_trusted, open_regular};
 use trunkline_shm::{ControlSocket, monotonic_ns};
-use trunkline_telemetry::{CallHistory, CallsAsk};
+use trunkline_telemetry::CallsAsk;
 
 /// How often gRPC connections are looked at while they end.
 const LOOK: Duration = Duration::from_millis(5);
@@ -54,8 +55,8 @@ pub struct HandOver {
     pub arguments: Vec<OsString>,
     /// What the program of this daemon is called.
     pub build: String,
-    /// What was counted when, for the new daemon to go on with.
-    pub past: CallHistory,
+    /// What is known of what was counted, for the new daemon to go on with.
+    pub counts: KeptCounts,
     /// Time gRPC connections get for their calls to end.
     pub grace: Duration,
     /// Longest the new daemon may take to say that it can take over: to start, to read a configuration, to load
@@ -200,17 +201,23 @@ impl Daemon {
             shards,
             listening: Some(self.endpoints.names()),
         };
-        let (build, prepares, counts, records) =
+        let (build, prepares, counts, records, tells_apart) =
             match first_word(&channel, &hello, (order.start_max, is_wanted))? {
-                Word::Able { build, prepares, counts, records } => (build, prepares, counts, records),
+                Word::Able { build, prepares, counts, records, tells_apart } => {
+                    (build, prepares, counts, records, tells_apart)
+                }
                 Word::Unable { why } => return Err(HandOverError::Refused(why)),
                 other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
             };
         tell(Step::Able { build: build.clone() });
         let mut recorded = vec![0; if records { shards } else { 0 }];
         if records {
-            channel.send(&Word::Past(Box::new(order.past.clone())), &[]).map_err(lost)?;
+            channel.send(&Word::Past(Box::new(order.counts.history.clone())), &[]).map_err(lost)?;
             self.send_recorded(&channel, &mut recorded)?;
+        }
+        if tells_apart {
+            let told_apart = Box::new(order.counts.told_apart.clone());
+            channel.send(&Word::ToldApart(told_apart), &[]).map_err(lost)?;
         }
         let sets = Arc::new(SentSets::new(prepares));
         self.send_schemas(&channel, &sets)?;

@@ -8,7 +8,7 @@
 //!   old (leave.rs, parts.rs)                 new (arrive.rs)
 //!     Hello: version, build          ──▶       version known? configuration good? new addresses free?
 //!                                    ◀──     Able, or Unable with the reason
-//!     Past, Recorded …               ──▶       minutes, and calls that were recorded until now
+//!     Past, Recorded … ToldApart     ──▶       minutes, calls recorded until now, who has counters of its own
 //!     Schema, Schema … Prepare       ──▶       builds their tables
 //!                                    ◀──     Prepared
 //!   ┌ control thread and shards stop
@@ -46,6 +46,7 @@
 //! itself, and of applications whose library does not know the word, end as if the daemon had been restarted.
 
 mod arrive;
+mod kept_counts;
 mod leave;
 mod left_out;
 mod order;
@@ -57,6 +58,7 @@ mod wire;
 
 pub use arrive::{Arrival, TakeOverError};
 pub(crate) use arrive::{Inherited, InheritedShard};
+pub use kept_counts::KeptCounts;
 pub use leave::{HandOver, HandOverError, Handed, Step};
 pub(crate) use order::{Leave, Stand, Standing};
 pub(crate) use parts::{go_on, hand_over, stand};

@@ -2,6 +2,7 @@
 //! on: its threads are there by then, and wait for what they are to run.
 
 use super::arrive::{Arrival, Inherited, InheritedClient};
+use super::kept_counts::KeptCounts;
 use crate::clients::Client;
 use crate::config::Config;
 use crate::control::Control;
@@ -14,7 +15,7 @@ use crate::start_error::StartError;
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use trunkline_shm::monotonic_ns;
-use trunkline_telemetry::{Ask, CallHistory};
+use trunkline_telemetry::Ask;
 
 /// A daemon whose threads wait for what they are to run. They end when what gives it to them is dropped, which is
 /// before the daemon is.
@@ -32,10 +33,10 @@ pub(crate) fn take_over(
     mut config: Config,
     arrival: &Arrival,
     build: &str,
-) -> Result<(Daemon, TakenOver, CallHistory), StartError> {
+) -> Result<(Daemon, TakenOver, KeptCounts), StartError> {
     let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
     let mut inherited = arrival.receive(build, &config.debug)?;
-    let past = std::mem::take(&mut inherited.past);
+    let counts = std::mem::take(&mut inherited.counts);
     let listener = inherited.listener.take();
     let path = listener.as_ref().map(|listener| listener.path().to_owned());
     if let Some(path) = &path {
@@ -58,7 +59,7 @@ pub(crate) fn take_over(
     // Every shard has turned by the time it answers.
     taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
     taken.paused_ns = monotonic_ns().saturating_sub(stopped_ns);
-    Ok((daemon, taken, past))
+    Ok((daemon, taken, counts))
 }
 
 impl Begun {

@@ -14,7 +14,7 @@ use trunkline_shm::{
     BLOB_BYTES_MAX, BlockState, ControlError, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig,
     create_blob, read_blob,
 };
-use trunkline_telemetry::{CallHistory, Entry};
+use trunkline_telemetry::{CallHistory, Entry, ToldApart};
 use zeroize::Zeroizing;
 
 /// Version of these words and of the state they carry. A daemon hands over only to one that knows its version.
@@ -51,6 +51,9 @@ pub enum Word {
         /// It knows [`Word::Past`] and [`Word::Recorded`].
         #[serde(default)]
         records: bool,
+        /// It knows [`Word::ToldApart`].
+        #[serde(default)]
+        tells_apart: bool,
     },
     /// New: it cannot.
     Unable { why: String },
@@ -92,6 +95,8 @@ pub enum Word {
     Counted { shard: usize, series: Vec<Entry> },
     /// Old: what was counted when.
     Past(Box<CallHistory>),
+    /// Old: which series readers of counters are told of one by one.
+    ToldApart(Box<ToldApart>),
     /// Old: calls that a shard has recorded, oldest first; each word goes on where the one before it ended.
     Recorded { shard: usize, part: RecordedPart },
     /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, both ends of the other.
@@ -435,6 +440,30 @@ mod tests {
         assert!(matches!(other.next(), Err(ChannelError::Word(_))), "a part without bytes");
     }
 
+    /// Whoever reads counters is told of the same series one by one.
+    #[test]
+    fn what_was_told_apart_is_told_apart_by_the_next() {
+        let series = |peers: usize| -> Vec<Entry> {
+            let entry = |peer| {
+                let mut series = trunkline_telemetry::Series::default();
+                series.codes[0] = 7;
+                let (method, peer) = ("/s.S/M".to_owned(), format!("10.0.0.{peer}"));
+                let (side, exemplars) = (trunkline_telemetry::Side::Served, Default::default());
+                Entry { side, method, peer, series, exemplars }
+            };
+            (0..peers).map(entry).collect()
+        };
+        let mut told_apart = ToldApart::default();
+        let most = ToldApart::SERIES_MAX;
+        assert_eq!(told_apart.tell(series(most + 9), 1).len(), most + 1);
+        let (mut one, other) = (told_apart.clone(), channels());
+        other.0.send(&Word::ToldApart(Box::new(told_apart)), &[]).unwrap();
+        let Word::ToldApart(came) = other.1.next().unwrap().0 else { panic!("another word") };
+        let (mut came, mut turned) = (came.taken_up(), series(most + 12));
+        turned.reverse();
+        assert_eq!(came.tell(turned.clone(), 1), one.tell(turned, 1));
+    }
+
     /// What a daemon says that knows no numbers of sets.
     #[test]
     fn words_of_earlier_daemons_are_read() {
@@ -453,7 +482,10 @@ mod tests {
         assert_eq!((sets.len(), numbers), (1, Vec::new()));
         let able = said(&Earlier::Able { build: "x".into() });
         assert!(
-            matches!(able, Word::Able { prepares: false, counts: false, records: false, .. }),
+            matches!(
+                able,
+                Word::Able { prepares: false, counts: false, records: false, tells_apart: false, .. }
+            ),
             "{able:?}"
         );
     }

@@ -40,7 +40,7 @@ pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &
         binary,
         arguments: arguments.iter().map(Into::into).collect(),
         build: "probe".into(),
-        past: Default::default(),
+        counts: Default::default(),
         grace: Duration::from_millis(500),
         start_max: if arguments.contains(&HANGS) { HANGING_MAX } else { STEP_MAX },
         step_max: STEP_MAX,

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_daemon::{ChangeError, Observation, PoliciesKept, TakenOver};
 use trunkline_policy::{Definition, PolicyRow};
-use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxTotals};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, Entry, TaxTotals};
 
 /// A daemon, as far as it is asked about itself.
 pub trait Host: Send + Sync + 'static {
     /// What every shard knows, in order.
     fn observe(&self, ask: &Ask) -> Vec<Observation>;
+    /// The same, and what readers of counters are told of all shards' series, which are taken out.
+    fn observe_counters(&self) -> (Vec<Observation>, Vec<Entry>);
     /// Calls of every shard one by one, by the shard's place.
     fn calls(&self, ask: &dyn Fn(usize) -> CallsAsk) -> Vec<CallsAnswer>;
     /// What does not depend on a shard.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use trunkline_daemon::{ChangeError, Daemon, Observation, PoliciesKept, PoliciesSource};
 use trunkline_policy::{Definition, PolicyRow};
-use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, Entry, Snapshot, ToldApart};
 
 /// A daemon of this process.
 pub struct DaemonHost {
@@ -23,6 +23,8 @@ pub struct DaemonHost {
     pub audit_log: PathBuf,
     /// What was counted when.
     pub history: Chronicle,
+    /// Which series whoever reads counters is told of one by one.
+    pub told_apart: Mutex<ToldApart>,
     /// When it was started.
     pub started: Instant,
     /// How far its replacement is.
@@ -50,6 +52,10 @@ impl Host for Weak<DaemonHost> {
 
     fn calls(&self, ask: &dyn Fn(usize) -> CallsAsk) -> Vec<CallsAnswer> {
         self.upgrade().map_or_else(Vec::new, |host| host.daemon.calls(ask))
+    }
+
+    fn observe_counters(&self) -> (Vec<Observation>, Vec<Entry>) {
+        self.upgrade().map_or_else(Default::default, |host| host.observe_counters())
     }
 
     fn policies(&self) -> Vec<PolicyRow> {
@@ -93,6 +99,21 @@ impl DaemonHost {
     /// The state of its replacement.
     pub fn upgrading(&self) -> MutexGuard<'_, UpgradeState> {
         self.upgrade.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn observe_counters(&self) -> (Vec<Observation>, Vec<Entry>) {
+        // Until it is told: what was seen before somebody else's look is less than they were told.
+        let mut told_apart = self.told_apart();
+        let mut shards = self.daemon.observe(&Ask::default());
+        let mut all = Snapshot::default();
+        shards.iter_mut().for_each(|shard| all.merge(std::mem::take(&mut shard.telemetry)));
+        let series = told_apart.tell(all.series, shards.len());
+        (shards, series)
+    }
+
+    /// Which series are told of one by one.
+    pub fn told_apart(&self) -> MutexGuard<'_, ToldApart> {
+        self.told_apart.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn facts(&self) -> Facts {

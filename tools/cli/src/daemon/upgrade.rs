@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use trunkline_daemon::{HandOver, HandOverError, HandOverStep, Handed};
+use trunkline_daemon::{HandOver, HandOverError, HandOverStep, Handed, KeptCounts};
 use trunkline_policy::Difference;
 
 /// Longest the new daemon may take to start. Nobody waits for it.
@@ -48,7 +48,10 @@ pub fn hand_over(
         binary: wish.binary.clone().unwrap_or_else(|| own_binary().clone()),
         arguments: arguments(std::env::args_os().skip(1)),
         build: build(),
-        past: host.history.noted(&Arc::downgrade(host)),
+        counts: KeptCounts {
+            history: host.history.noted(&Arc::downgrade(host)),
+            told_apart: host.told_apart().clone(),
+        },
         grace: wish.grace,
         start_max: START_MAX,
         step_max: STEP_MAX,

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline::Status;
-use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Otlp, StartError};
+use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, KeptCounts, Otlp, StartError};
 use trunkline_net::ClientFiles;
 #[cfg(feature = "otlp")]
 use trunkline_otlp::Exporter;
@@ -251,20 +251,32 @@ fn start(
     let (node, audit_log) = (config.node().to_owned(), config.admin.audit_log.clone());
     let services = config.services.keys().cloned().collect();
     let started = Instant::now();
-    let (daemon, taken, history) = match arrival {
+    let (daemon, taken, KeptCounts { history, told_apart }) = match arrival {
         Some(arrival) => {
-            let (daemon, taken, past) = Daemon::take_over(config, arrival, &upgrade::build())?;
-            (daemon, Some(taken), Chronicle::of(past))
+            let (daemon, taken, kept) = Daemon::take_over(config, arrival, &upgrade::build())?;
+            (daemon, Some(taken), kept)
         }
         None => {
             find_place(&mut config)?;
-            (Daemon::start(config)?, None, Chronicle::default())
+            (Daemon::start(config)?, None, KeptCounts::default())
         }
     };
+    let (history, told_apart) = (Chronicle::of(history), Mutex::new(told_apart));
     let socket = daemon.control_path().map_or_else(PathBuf::new, PathBuf::from);
     let upgrade = Mutex::new(UpgradeState { taken, ..UpgradeState::default() });
     let daemon = Arc::new(daemon);
-    Ok(DaemonHost { daemon, node, socket, services, audit_log, history, started, upgrade, orders })
+    Ok(DaemonHost {
+        daemon,
+        node,
+        socket,
+        services,
+        audit_log,
+        history,
+        told_apart,
+        started,
+        upgrade,
+        orders,
+    })
 }
 
 /// The socket's path, if nobody has named one.

@@ -1,7 +1,7 @@
 //! The daemon's own figures: applications, services, endpoints, policies.
 //!
 //! Names come from applications and peers, so what is told apart is bounded: beyond [`NAMES_MAX`] of a family, the rest
-//! counts as [`OTHER`].
+//! counts as [`ToldApart::OTHER`].
 
 use super::live::{self, NAMES_MAX};
 use super::process;
@@ -12,10 +12,7 @@ use std::collections::BTreeMap;
 use trunkline_daemon::Observation;
 use trunkline_engine::{Protocol, RemoteState};
 use trunkline_policy::PolicyRow;
-use trunkline_telemetry::{Ask, Entry, Exposition, Side, Snapshot, TaxTotals, prometheus};
-
-/// Whose figures are those of names beyond that.
-const OTHER: &str = "_OTHER";
+use trunkline_telemetry::{Exposition, Snapshot, TaxTotals, ToldApart, prometheus};
 
 /// Everything, as text.
 pub fn text(host: &impl Host) -> String {
@@ -39,11 +36,7 @@ pub fn clocks() -> (u64, u64) {
 
 /// Everything.
 pub fn figures(host: &impl Host) -> Exposition {
-    let mut shards = host.observe(&Ask::default());
-    let mut measured = Snapshot::default();
-    for shard in &mut shards {
-        measured.merge(std::mem::take(&mut shard.telemetry));
-    }
+    let (shards, series) = host.observe_counters();
     let mut text = Exposition::default();
     let Facts { node, tax, .. } = host.facts();
     build(&mut text, &node);
@@ -64,43 +57,8 @@ pub fn figures(host: &impl Host) -> Exposition {
     policies(&mut text, &host.policies());
     #[cfg(feature = "otlp")]
     super::otlp::add(&mut text);
-    measured.series = bounded(std::mem::take(&mut measured.series));
-    prometheus::add(&mut text, &measured);
+    prometheus::add(&mut text, &Snapshot { series, ..Snapshot::default() });
     text
-}
-
-/// At most [`NAMES_MAX`] series of each side by method and peer, and as many more by method. The rest is one.
-///
-/// By side: callers from elsewhere come by as many addresses as they like, and must not take the room of what is called
-/// from here.
-fn bounded(series: Vec<Entry>) -> Vec<Entry> {
-    let mut kept: Vec<Entry> = Vec::new();
-    let mut alone = [0; Side::ALL.len()];
-    // Where what stands for several is.
-    let mut folded: [BTreeMap<String, usize>; Side::ALL.len()] = Default::default();
-    for mut entry in series {
-        let side = entry.side as usize;
-        if alone[side] < NAMES_MAX {
-            alone[side] += 1;
-            kept.push(entry);
-            continue;
-        }
-        OTHER.clone_into(&mut entry.peer);
-        if !folded[side].contains_key(&entry.method) && folded[side].len() >= NAMES_MAX {
-            OTHER.clone_into(&mut entry.method);
-        }
-        match folded[side].get(&entry.method) {
-            Some(place) => {
-                kept[*place].series.merge(&entry.series);
-                kept[*place].exemplars.merge(&entry.exemplars);
-            }
-            None => {
-                folded[side].insert(entry.method.clone(), kept.len());
-                kept.push(entry);
-            }
-        }
-    }
-    kept
 }
 
 fn build(text: &mut Exposition, node: &str) {
@@ -156,7 +114,7 @@ type Rows<const N: usize> = BTreeMap<String, [u64; N]>;
 /// Adds figures to those of a name.
 fn add<const N: usize>(rows: &mut Rows<N>, name: &str, figures: [u64; N]) {
     let is_known = rows.contains_key(name) || rows.len() < NAMES_MAX;
-    let row = rows.entry(if is_known { name } else { OTHER }.to_owned()).or_insert([0; N]);
+    let row = rows.entry(if is_known { name } else { ToldApart::OTHER }.to_owned()).or_insert([0; N]);
     for (sum, figure) in row.iter_mut().zip(figures) {
         *sum = sum.saturating_add(figure);
     }
@@ -335,45 +293,4 @@ fn policies(text: &mut Exposition, policies: &[PolicyRow]) {
         ["trunkline_policy_mirror_failed_total", "counter", "Copies that ended other than with OK."],
     ];
     show(text, "policy", families, &rows);
-}
-
-#[cfg(test)]
-mod tests {
-    //! Shows that no number of methods and peers makes the page larger than it may be.
-    use super::*;
-
-    fn entries(side: Side, methods: usize, peers: usize) -> Vec<Entry> {
-        let each = |method| {
-            (0..peers).map(move |peer| {
-                let (method, peer) = (format!("/s.S/M{method}"), format!("10.0.0.{peer}"));
-                let mut series = trunkline_telemetry::Series::default();
-                series.codes[0] = 1;
-                Entry { side, method, peer, series, exemplars: Default::default() }
-            })
-        };
-        (0..methods).flat_map(each).collect()
-    }
-
-    fn of(series: &[Entry], side: Side) -> (usize, u64) {
-        let of = || series.iter().filter(|entry| entry.side == side);
-        (of().count(), of().map(|entry| entry.series.codes[0]).sum())
-    }
-
-    #[test]
-    fn peers_beyond_the_most_are_one_and_every_call_counts() {
-        let mut all = entries(Side::Served, 4, 1000);
-        all.extend(entries(Side::Made, 2, 3));
-        let kept = bounded(all);
-        assert_eq!(of(&kept, Side::Served), (NAMES_MAX + 4, 4000), "one more by method");
-        assert_eq!(of(&kept, Side::Made), (6, 6), "callers from elsewhere take no room of it");
-        let rest = kept.iter().filter(|entry| entry.peer == OTHER).map(|entry| &*entry.method);
-        assert!(rest.eq(["/s.S/M0", "/s.S/M1", "/s.S/M2", "/s.S/M3"]));
-    }
-
-    #[test]
-    fn methods_beyond_the_most_are_one() {
-        let kept = bounded(entries(Side::Served, 3 * NAMES_MAX, 1));
-        assert_eq!(of(&kept, Side::Served), (2 * NAMES_MAX + 1, 3 * NAMES_MAX as u64));
-        assert_eq!(kept.iter().filter(|entry| entry.method == OTHER).count(), 1);
-    }
 }

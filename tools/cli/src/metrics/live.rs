@@ -66,7 +66,8 @@ struct Method {
     codes: Vec<(String, u64)>,
     p50_ns: u64,
     p99_ns: u64,
-    tax_percent: f64,
+    /// None where every call streams: those are not divided, and their durations are told.
+    tax_percent: Option<f64>,
     /// The nine, and what could not be divided.
     parts: Vec<Spread>,
     measured: String,
@@ -200,6 +201,7 @@ fn methods(measured: &Snapshot, earlier: Option<&Snapshot>) -> Vec<Method> {
 
 fn of_explanation(method: &str, explained: Explanation) -> Method {
     let tax_percent = explained.tax_percent();
+    let durations = explained.streams.filter(|_| explained.only_streams()).unwrap_or(explained.total);
     let parts = explained.components.iter().map(|row| row.spread);
     Method {
         method: method.to_owned(),
@@ -207,8 +209,8 @@ fn of_explanation(method: &str, explained: Explanation) -> Method {
         rate: 0.0,
         calls: explained.calls,
         errors: explained.errors.iter().map(|(_, calls)| calls).sum(),
-        p50_ns: explained.total.p50_ns,
-        p99_ns: explained.total.p99_ns,
+        p50_ns: durations.p50_ns,
+        p99_ns: durations.p99_ns,
         tax_percent,
         parts: parts.chain([explained.remote.unwrap_or_default()]).collect(),
         measured: measured(&explained),
@@ -220,16 +222,18 @@ fn of_explanation(method: &str, explained: Explanation) -> Method {
 /// How much of a method's calls is known, in words.
 fn measured(explained: &Explanation) -> String {
     let Explanation { calls, client_only, one_host, stayed, .. } = explained;
-    if explained.side == Side::Served {
+    let streams = explained.streams.map_or(0, |streams| streams.calls);
+    if explained.side == Side::Served && !explained.only_streams() {
         return "5 of 9 components: the server's own part".to_owned();
     }
-    let whole = calls.saturating_sub(*client_only).saturating_sub(*one_host).saturating_sub(*stayed);
-    let whole = whole.saturating_sub(explained.streams.map_or(0, |streams| streams.calls));
+    let others = [*client_only, *one_host, *stayed, streams];
+    let whole = others.iter().fold(*calls, |left, other| left.saturating_sub(*other));
     let kinds = [
         (whole, "9 of 9 components"),
         (*one_host, "7 of 7, within this host"),
         (*client_only, "5 of 9, no stamps came back"),
         (*stayed, "ended before anybody was asked"),
+        (streams, "streams, not divided"),
     ];
     let told = kinds.into_iter().filter(|(calls, _)| *calls > 0);
     told.map(|(calls, kind)| format!("{kind}: {calls}")).collect::<Vec<_>>().join("; ")
@@ -427,5 +431,39 @@ mod tests {
             assert!(!script().contains(door), "{door}");
         }
         assert!(script().contains("createTextNode"));
+    }
+
+    #[test]
+    fn a_method_that_only_streams_has_the_durations_of_its_streams_and_no_tax() {
+        let entry = |method: &str, streams: u64| {
+            let mut series = trunkline_telemetry::Series { streams, ..Default::default() };
+            series.codes[0] = 3;
+            for call in 0..3 {
+                let times = if call < streams { &mut series.stream_total } else { &mut series.total };
+                times.record(5_000_000);
+            }
+            let (method, peer) = (method.to_owned(), "10.0.0.7:7878".to_owned());
+            trunkline_telemetry::Entry {
+                side: Side::Made,
+                method,
+                peer,
+                series,
+                exemplars: Default::default(),
+            }
+        };
+        let series = vec![entry("/s.S/Some", 1), entry("/s.S/Watch", 3)];
+        let rows = methods(&Snapshot { series, ..Snapshot::default() }, None);
+        let row = |name: &str| rows.iter().find(|row| row.method == name).unwrap();
+        let (some, watch) = (row("/s.S/Some"), row("/s.S/Watch"));
+        assert_eq!((watch.tax_percent, &*watch.measured), (None, "streams, not divided: 3"));
+        assert!(
+            some.tax_percent.is_some() && some.measured.ends_with("; streams, not divided: 1"),
+            "{some:?}"
+        );
+        for row in [some, watch] {
+            let near = |ns: u64| ns.abs_diff(5_000_000) < 200_000;
+            assert!(near(row.p50_ns) && near(row.p99_ns), "{row:?}");
+        }
+        assert!(script().contains("one.tax_percent === null ? \"–\""));
     }
 }

@@ -188,6 +188,23 @@ fn attribute(of: &Value, key: &str) -> Value {
     all.iter().find(|one| one["key"] == key).map_or(Value::Null, |one| one["value"].clone())
 }
 
+/// A figure's name, and what a collector calls it that exports it to Prometheus (OpenTelemetry, "Prometheus and
+/// OpenMetrics compatibility": the unit behind the name, `_ratio` behind a gauge of unit 1, `_total` behind a counter).
+fn named_for_prometheus(item: &Value) -> (String, String) {
+    let name = item["name"].as_str().unwrap().to_owned();
+    let unit = match item["unit"].as_str().unwrap() {
+        "" => "",
+        "s" => "_seconds",
+        "By" => "_bytes",
+        "1" if item["gauge"].is_object() => "_ratio",
+        "1" => "",
+        other => panic!("{name} has the unit {other}"),
+    };
+    let total = if item["sum"].is_object() { "_total" } else { "" };
+    let exported = format!("{}{unit}{total}", name.replace('.', "_"));
+    (name, exported)
+}
+
 /// Two daemons and a call between them: what an OpenTelemetry collector gets of it, and the exemplar that leads there.
 #[test]
 fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
@@ -219,8 +236,8 @@ fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
         .wait()
         .unwrap();
     client.query(query()).wait().unwrap();
-    let (mut spans, mut figures) = (Vec::new(), BTreeSet::new());
-    while spans.len() < 3 || !figures.contains("grpc.client.call.duration") {
+    let (mut spans, mut figures) = (Vec::new(), BTreeMap::new());
+    while spans.len() < 3 || !figures.contains_key("grpc.client.call.duration") {
         let (signal, body) = got.recv().unwrap();
         let (of, items) = if signal == "traces" { ("Spans", "spans") } else { ("Metrics", "metrics") };
         let of_resource = &body[format!("resource{of}")][0];
@@ -229,8 +246,17 @@ fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
         let items = of_resource[format!("scope{of}")][0][items].as_array().unwrap();
         match &*signal {
             "traces" => spans.extend(items.iter().map(|span| (node.clone(), span.clone()))),
-            _ => figures.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned())),
+            _ if node == "made" => figures.extend(items.iter().map(named_for_prometheus)),
+            _ => {}
         }
+    }
+    let known = families(&read(metrics));
+    assert!(figures.len() > 20, "{figures:?}");
+    for (name, exported) in figures {
+        assert!(
+            known.contains_key(&exported),
+            "{name} would be {exported} in Prometheus, and not one of {known:?}"
+        );
     }
     let named = |name: &str| {
         let of_name = |(_, span): &&(Value, Value)| span["name"] == name;
