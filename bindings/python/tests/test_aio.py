@@ -687,3 +687,51 @@ def test_what_is_written_through_an_interceptor_lets_other_tasks_run_and_ends_wi
         assert await call.debug_error_string() == "executed"
 
     run(part)
+
+
+def test_a_server_is_ready_and_stops_though_the_loops_executor_is_busy():
+    async def part(stage):
+        free, busy = threading.Event(), threading.Event()
+        pool = futures.ThreadPoolExecutor(max_workers=1)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(pool)
+        held = loop.run_in_executor(None, lambda: busy.set() or free.wait(100))
+        while not busy.is_set():
+            await asyncio.sleep(0.01)
+        try:
+            server = trunkline.aio.server(**WHERE)
+            methods = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
+            server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.AioBusy", methods)])
+            await server.start()
+            await asyncio.wait_for(server.ready(), 30)
+            # Who stops waiting ends nothing.
+            stopping = asyncio.create_task(server.stop(5))
+            await asyncio.sleep(0)
+            stopping.cancel()
+            await asyncio.wait_for(server.stop(5), 30)
+        finally:
+            free.set()
+            await held
+
+    run(part)
+
+
+def test_a_channel_that_is_dropped_leaves_nothing():
+    async def part(stage):
+        async def call():
+            echo = pb_grpc.ExamStub(trunkline.aio.insecure_channel(**WHERE)).Echo
+            assert (await echo(pb.Text(text="x"))).text == "x"
+
+        async def settled():
+            gc.collect()
+            await asyncio.sleep(0.01)
+            return lib.tl_handles_open()
+
+        await call()
+        before = await settled()
+        for _ in range(50):
+            await call()
+        while await settled() >= before + 25:
+            pass
+
+    run(part)

@@ -706,3 +706,154 @@ def test_a_failed_call_can_be_copied_and_pickled(stub):
         assert copied.trailing_metadata() == error.trailing_metadata() and str(copied) == str(error)
     _, call = stub.Echo.with_call(pb.Text(text="x"))
     assert pickle.loads(pickle.dumps(call)).result().text == "x"
+
+
+def served(service, methods, workers=4):
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=workers), **WHERE)
+    handlers = {name: grpc.unary_unary_rpc_method_handler(handler) for name, handler in methods.items()}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
+    server.start()
+    server.ready()
+    return server
+
+
+def test_who_asks_first_of_a_call_that_is_over_is_told_so():
+    entered, answered = threading.Event(), []
+
+    def late(request, context):
+        entered.set()
+        until(lambda: lib.tl_call_is_over(context.call))
+        answered.append(context.is_active() if request == b"active" else context.add_callback(entered.clear))
+        answered.append(context._state.client)
+        return request
+
+    server = served("pyexam.v1.First", {"Late": late})
+    with trunkline.insecure_channel(**WHERE) as channel:
+        call = channel.unary_unary("/pyexam.v1.First/Late")
+        for request in (b"active", b"callback") * 10:
+            entered.clear()
+            future = call.future(request)
+            assert entered.wait(60) and future.cancel()
+            until(lambda: len(answered) == 2)
+            assert answered == [False, "cancelled"]
+            answered.clear()
+    assert server.stop(5).wait(60)
+
+
+def test_handlers_learn_that_their_server_has_ended():
+    entered, told, left = threading.Semaphore(0), threading.Semaphore(0), threading.Semaphore(0)
+
+    def waits(request, context):
+        context.add_callback(told.release)
+        entered.release()
+        until(lambda: not context.is_active())
+        left.release()
+        return request
+
+    for grace in (None, 0, 0.05):
+        server = served("pyexam.v1.Ending", {"Waits": waits})
+        with trunkline.insecure_channel(**WHERE) as channel:
+            future = channel.unary_unary("/pyexam.v1.Ending/Waits").future(b"x")
+            assert entered.acquire(timeout=60)
+            ended = server.stop(grace)
+            # Without a grace it has ended when `stop` returns.
+            assert ended.is_set() or grace is not None
+            assert ended.wait(60) and told.acquire(timeout=60) and left.acquire(timeout=60)
+            assert failure(future.result).code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_program_that_ends_while_its_server_stops_answers_its_calls():
+    script = os.path.join(os.path.dirname(__file__), "stopping.py")
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
+    assert (ran.returncode, ran.stdout) == (0, "answered\n"), ran.stdout + ran.stderr
+
+
+def test_a_callback_is_called_or_refused_whenever_the_call_ends():
+    """The end is told just when a callback is added."""
+    queue = trunkline._library.new_queue()
+    context = trunkline._server.Context(trunkline._library.ffi.new("tl_call *")[0], queue)
+    context._watched = True
+    called = threading.Event()
+
+    class Callbacks(list):
+        def append(self, callback):
+            telling = threading.Thread(target=context.note_over, daemon=True)
+            telling.start()
+            # It may have to wait until this is done.
+            telling.join(0.2)
+            super().append(callback)
+
+    context._callbacks = Callbacks()
+    assert not context.add_callback(called.set) or called.wait(10)
+    assert not context.add_callback(called.set)
+    lib.tl_queue_release(queue)
+
+
+def test_a_channel_that_is_dropped_leaves_nothing(exam):
+    def call():
+        for wait_for_ready in (False, True):
+            echo = trunkline.insecure_channel(**WHERE).unary_unary("/pyexam.v1.Exam/Echo")
+            assert echo(b"", wait_for_ready=wait_for_ready) == b""
+
+    call()
+    gc.collect()
+    before = lib.tl_handles_open()
+    for _ in range(50):
+        call()
+    gc.collect()
+    # What servers let go of takes its time.
+    until(lambda: lib.tl_handles_open() < before + 50)
+
+
+def test_calls_that_wait_for_ready_take_no_descriptor_and_no_thread_each(stub, monkeypatch):
+    def held():
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Nobody/Echo")
+        told = threading.Semaphore(0)
+        waiting = [echo.future(b"x", wait_for_ready=True)]
+        before = held()
+        waiting += [echo.future(b"x", wait_for_ready=True) for _ in range(100)]
+        assert [now - then < 20 for now, then in zip(held(), before)] == [True, True]
+        for call in waiting:
+            call.add_done_callback(lambda _: told.release())
+        # Where somebody is, calls are made meanwhile.
+        assert stub.Echo.future(pb.Text(text="x"), wait_for_ready=True).result(60).text == "x"
+    for _ in waiting:
+        assert told.acquire(timeout=60)
+    # Without a descriptor for the first, or a thread, it is the call that fails.
+    status = trunkline._library.Ending(8, "no more descriptors", (), 0)
+
+    def refuses(error):
+        def refuse(*_):
+            raise error
+
+        return refuse
+
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Exam/Echo")
+        for place, name, error in (
+            (trunkline._library, "new_queue", trunkline.LibraryError(status)),
+            (threading.Thread, "start", RuntimeError("can't start new thread")),
+        ):
+            with monkeypatch.context() as without:
+                without.setattr(trunkline._channel, "_ends", None)
+                without.setattr(place, name, refuses(error))
+                refused = failure(echo.future(b"", wait_for_ready=True).result)
+                assert (refused.code(), refused.execution()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "not executed")
+        assert echo.future(b"", wait_for_ready=True).result(60) == b""
+
+
+def test_a_stream_gives_its_next_response(stub):
+    words = stub.Words(pb.Text(text="a b"))
+    assert [words.next().text, words.next().text] == ["a", "b"]
+    with pytest.raises(StopIteration):
+        words.next()
+
+
+def test_what_ends_objects_can_be_called_while_garbage_is_collected():
+    """cffi looks up functions with a lock, in which a collection may end objects: not after the import."""
+    script = "import trunkline._library as library; print(all(name in vars(library.lib) for name in dir(library.lib)))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert ran.stdout == "True\n", ran.stdout + ran.stderr

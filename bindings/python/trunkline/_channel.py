@@ -1,5 +1,7 @@
 """A channel for code that grpcio's plugin has generated, waiting on the caller's thread."""
 
+import collections
+import functools
 import itertools
 import logging
 import os
@@ -23,7 +25,19 @@ from ._errors import (
     traceback_of,
     words_of,
 )
-from ._library import Ending, MetadataError, Options, as_slice, call_back, end_of, ffi, is_answer, lib, pairs
+from ._library import (
+    Ending,
+    LibraryError,
+    MetadataError,
+    Options,
+    as_slice,
+    call_back,
+    end_of,
+    ffi,
+    is_answer,
+    lib,
+    pairs,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,18 +162,22 @@ class _Method:
         call, status = ffi.new("tl_call *"), ffi.new("tl_status *")
         first, _kept = as_slice(b"" if request is None else request)
         flags = lib.TL_NO_MESSAGE if request is None else lib.TL_LAST
-        # Who waits until somebody is ready may wait for long, and not here.
-        opening = _Opening() if wait_for_ready else None
-        queue = opening.queue if opening else _library.NO_QUEUE
+        opening, queue, tag = None, _library.NO_QUEUE, 0
         try:
             channel = self._library.channel(wait_for_ready)
-            code = lib.tl_call_open(channel, self._method, first, flags, options.value, queue, 0, call, status)
+            if wait_for_ready:
+                # Who waits until somebody is ready may wait for long, and not here.
+                opening, refused = _opening()
+                if refused is not None:
+                    return Stream(None, self._library.take, self._deserialize, deadline, refused)
+                queue, tag = opening.queue, opening.tag
+            code = lib.tl_call_open(channel, self._method, first, flags, options.value, queue, tag, call, status)
         finally:
             options.release()
+        if opening:
+            opening.begin(code)
         if code:
             return Stream(None, self._library.take, self._deserialize, deadline, _library.ending_of(status[0]))
-        if opening:
-            opening.begin()
         stream = Stream(call[0], self._library.take, self._deserialize, deadline, opening=opening)
         self._library.calls.add(stream)
         if self._library.is_closed:
@@ -267,21 +285,33 @@ class _StreamUnary(_StreamStream, grpc.StreamUnaryMultiCallable):
         return super().__call__(request_iterator, *how, **named).only_response()
 
 
+def _opening():
+    """Where a call is opened that may wait for long; or how it ends, if the process has no descriptor or thread to give."""
+    try:
+        return _ends_of_process().opening(), None
+    except LibraryError as error:
+        return None, error.ending._replace(execution=lib.TL_NOT_EXECUTED)
+    except RuntimeError as error:  # there are no more threads
+        return None, Ending(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], str(error), (), lib.TL_NOT_EXECUTED)
+
+
 class _Opening:
     """A call that is being opened. Only who needs it open waits."""
 
-    def __init__(self):
-        self.queue = _library.new_queue()
-        self._release = weakref.finalize(self, lib.tl_queue_release, self.queue)
+    def __init__(self, ends, queue, tag):
+        self._ends = ends
+        self.queue, self.tag = queue, tag
         self._is_over = threading.Event()
         self._lock = threading.Lock()
         self._told = []
         self._ending = None  # why it could not be opened
 
-    def begin(self):
-        """Looks once; a thread goes on if that was too soon."""
-        if not self._look(0):
-            threading.Thread(target=self._look, args=(-1,), daemon=True).start()
+    def begin(self, code):
+        """The library was asked for it, or has refused that; looks once whether it is open."""
+        if code:
+            self._ends.forget(self)
+        else:
+            self._ends.look_for_openings()
 
     def wait(self):
         """Waits until it is open; how it ended if it cannot be opened."""
@@ -289,31 +319,25 @@ class _Opening:
         return self._ending
 
     def when_over(self, told):
-        """Calls `told` when it is open or cannot be: at once, or by the thread that waits."""
+        """Calls `told` when it is open or cannot be: at once, or by who tells of ends."""
         with self._lock:
             if not self._is_over.is_set():
                 return self._told.append(told)
         return told()
 
-    def _look(self, timeout_ns):
-        event, count = ffi.new("tl_event *"), ffi.new("size_t *")
-        if lib.tl_queue_next(self.queue, event, 1, timeout_ns, count, ffi.NULL) == 0 and not count[0]:
-            return False
-        if count[0]:
-            self._ending = end_of(event) if event.code else None
-            lib.tl_event_clear(event)
-        self._release()
+    def note(self, ending):
+        """It is open, or (with an ending) cannot be; gives what is to be called."""
+        self._ending = ending
         with self._lock:
             self._is_over.set()
             told, self._told = self._told, []
-        for each in told:
-            call_back(each)
-        return True
+        return told
 
 
 class _Ends:
     """Which calls have ended, though nobody waits for them: it is looked at when somebody asks, and by a thread, one for
-    all calls of the process, once a callback or a wait with a timeout needs one."""
+    all calls of the process, once a callback, a wait with a timeout or a call that waits until somebody is ready needs
+    one. Of the latter it tells, too, that they are open."""
 
     _ROOM = 64
 
@@ -322,7 +346,19 @@ class _Ends:
         self._lock = threading.Lock()
         self._tags = itertools.count(1)
         self._watched = {}  # calls, or weak references to them, by tag
+        self._openings = {}  # by tag
+        self._due = collections.deque()  # what came, and was not told yet
         self._thread = None
+
+    def opening(self):
+        """Where a call is opened."""
+        self.tell_by_a_thread()
+        opening = _Opening(self, self._queue, next(self._tags))
+        self._openings[opening.tag] = opening
+        return opening
+
+    def forget(self, opening):
+        self._openings.pop(opening.tag, None)
 
     def watch(self, stream, keeps=False):
         """Has a call be told of its end; `keeps` it until then, though nobody else does."""
@@ -341,15 +377,23 @@ class _Ends:
 
     def look(self):
         """Tells the calls that have ended."""
-        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
-        while lib.tl_queue_next(self._queue, events, self._ROOM, 0, count, ffi.NULL) == 0 and count[0]:
-            self._tell(events, count[0])
+        while self._take(0):
+            self._tell()
+        self._tell()
+
+    def look_for_openings(self):
+        """Notes which calls are open. What is to be called is left to the thread: who makes a call is not the one to run
+        what others have asked for."""
+        self._take(0)
+        if self._due:
+            lib.tl_queue_post(self._queue, 0, ffi.NULL)
 
     def tell_by_a_thread(self):
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="trunkline-ends", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="trunkline-ends", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _begin(self, tag):
         stream = self._stream(tag)
@@ -362,16 +406,31 @@ class _Ends:
         return found() if isinstance(found, weakref.ref) else found
 
     def _run(self):
-        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
-        while not lib.tl_queue_next(self._queue, events, self._ROOM, -1, count, ffi.NULL):
-            self._tell(events, count[0])
+        while self._take(-1) is not None:
+            self._tell()
 
-    def _tell(self, events, count):
-        tags = [events[index].tag for index in range(count)]
-        for index in range(count):
+    def _take(self, timeout_ns):
+        """Takes what has come; how much, and None when nothing comes any more."""
+        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
+        if lib.tl_queue_next(self._queue, events, self._ROOM, timeout_ns, count, ffi.NULL):
+            return None
+        for index in range(count[0]):
+            event = events[index]
+            opening = self._openings.pop(event.tag, None)
+            if opening is not None:
+                self._due.extend(opening.note(end_of(event) if event.code else None))
+            elif event.tag:
+                self._due.append(functools.partial(self._end, event.tag))
             lib.tl_event_clear(ffi.addressof(events, index))
-        for tag in tags:
-            self._end(tag)
+        return count[0]
+
+    def _tell(self):
+        while self._due:
+            try:
+                due = self._due.popleft()
+            except IndexError:  # another thread was faster
+                return
+            call_back(due)
 
     def _end(self, tag):
         stream = self._stream(tag)
@@ -474,6 +533,9 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
 
     def __iter__(self):
         return self
+
+    def next(self):
+        return self.__next__()
 
     def __next__(self):
         with self._receiving:

@@ -31,6 +31,10 @@ with open(os.path.join(_PREFIX, "include", "trunkline.h"), encoding="utf-8") as 
     ffi.cdef(_declarations(_header.read()))
 
 lib = ffi.dlopen(os.path.join(_PREFIX, "lib", "libtrunkline.so.0"))
+# cffi looks a function up at its first use, with a lock. A collection of garbage in there may end objects that use another
+# function: that would wait for the lock for ever.
+for _name in dir(lib):
+    getattr(lib, _name)
 
 # What a call's metadata are, as grpcio has them: pairs with names.
 Pair = collections.namedtuple("Pair", ("key", "value"))
@@ -272,6 +276,8 @@ class Library:
         self._settings = (target, socket, embedded, name)
         self._compression = compression
         self._channels = {}
+        # Of one that nobody closes. The process's end needs none.
+        weakref.finalize(self, _release_channels, self._channels).atexit = False
         self._typed = {}
         self.is_closed = False
         self.calls = Living()  # of asyncio and of streams: they have an end to be told
@@ -332,8 +338,13 @@ class Library:
     def release(self):
         for typed in list(self._typed.values()):
             typed.release()
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        _release_channels(self._channels)
+
+
+def _release_channels(channels):
+    for wait_for_ready in (False, True):
+        channel = channels.pop(wait_for_ready, None)
+        if channel is not None:
             lib.tl_channel_release(channel)
 
 

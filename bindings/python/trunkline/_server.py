@@ -186,16 +186,25 @@ class Server(grpc.Server):
         self._library.ready()
 
     def stop(self, grace):
-        """Stops in the background; the event is set when the server has ended."""
+        """Stops, with a grace in the background; the event is set when the server has ended."""
         if self._library is None:
             self._ended.set()
         elif not self._ended.is_set():
-            threading.Thread(target=self._stop, args=(grace,), daemon=True).start()
+            if grace is None:
+                self._stop(grace)
+            else:
+                # No daemon: a program that ends meanwhile waits for it, and calls in flight are answered.
+                threading.Thread(target=self._stop, args=(grace,), name="trunkline-stop").start()
         return self._ended
 
     def _stop(self, grace):
         self._library.stop(grace)
         self._library.release()
+        with self._lock:
+            left = list(self._calls.values())
+        # The queue that would tell of their end is gone.
+        for context in left:
+            context.note_over()
         for refusal in list(self._refused):
             self._note_refused(refusal)
         self._ended.set()
@@ -443,6 +452,7 @@ class ContextWords:
         self._invocation = None
         self._watched = False
         self._over = False
+        self._lock = threading.Lock()  # of callbacks: who adds one and who calls them are different threads
         self.is_released = False
         self._headers_sent = False
         self._compression = None
@@ -528,11 +538,14 @@ class ContextWords:
     def watch(self):
         if not self._watched and not self.is_released:
             self._watched = True
-            lib.tl_call_watch(self.call, self._queue, 0, ffi.NULL)
+            if lib.tl_call_watch(self.call, self._queue, 0, ffi.NULL):
+                # The server has ended: its calls have, too.
+                self.note_over()
 
     def note_over(self):
-        self._over = True
-        callbacks, self._callbacks = self._callbacks, []
+        with self._lock:
+            self._over = True
+            callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             call_back(callback)
 
@@ -557,21 +570,23 @@ class Context(ContextWords, grpc.ServicerContext):
     @property
     def _state(self):
         """What interceptors that know grpcio's context within read of it: py-grpc-prometheus does."""
-        self.watch()
-        return _State("cancelled" if self._over else "open", self._code)
+        return _State("open" if self.is_active() else "cancelled", self._code)
 
     def is_active(self):
         self.watch()
-        return not self._over
+        # Who asks first is not told of what has been: the event of its end is on its way.
+        return not (self._over or lib.tl_call_is_over(self.call))
 
     def cancel(self):
         self.finish(Ending(grpc.StatusCode.CANCELLED.value[0], "CANCELLED", (), 0))
 
     def add_callback(self, callback):
-        self.watch()
-        if self._over:
+        if not self.is_active():
             return False
-        self._callbacks.append(callback)
+        with self._lock:
+            if self._over:
+                return False
+            self._callbacks.append(callback)
         return True
 
     def abort(self, code, details):

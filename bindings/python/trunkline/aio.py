@@ -10,6 +10,7 @@ import contextvars
 import functools
 import inspect
 import logging
+import threading
 import time
 import weakref
 
@@ -822,6 +823,23 @@ def insecure_channel(
 # ---- the server
 
 
+async def _aside(act, *arguments):
+    """Waits for something on a thread of its own. Those of the loop's executor are the program's, which may keep all of
+    them busy until the server has ended."""
+    done = concurrent.futures.Future()
+    # It goes on though who waits is cancelled.
+    done.set_running_or_notify_cancel()
+
+    def run():
+        try:
+            done.set_result(act(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="trunkline-server", daemon=True).start()
+    return await asyncio.wrap_future(done)
+
+
 class Server(grpc.aio.Server):
     """Serves through the host's daemon; handlers are coroutines of the loop it is started in. Those that are none run in
     threads, as with grpcio."""
@@ -867,12 +885,12 @@ class Server(grpc.aio.Server):
 
     async def ready(self):
         """Waits until the daemon knows the services."""
-        await asyncio.get_running_loop().run_in_executor(None, self._library.ready)
+        await _aside(self._library.ready)
 
     async def stop(self, grace):
         if self._library is not None and not self._ended.is_set():
             # Several may wait here, each with a grace of its own: the first that is over ends the server.
-            await asyncio.get_running_loop().run_in_executor(None, self._library.stop, grace)
+            await _aside(self._library.stop, grace)
         if self._library is not None and not self._ended.is_set():
             for task, _ in list(self._calls.values()):
                 task.cancel()
