@@ -30,7 +30,7 @@ impl Opens for ClusterTarget {
         let Engine { clusters, remotes, calls, .. } = &mut *engine;
         let Some(call) = calls.find_mut(key) else { return Err(Refusal::Fault(Fault::Ended)) };
         let metadata: &[u8] = if let Item::Open { metadata, .. } = &*opening { metadata } else { &[] };
-        let placed = (&mut call.placed, &*call.tried);
+        let (method, placed) = (call.method, (&mut call.placed, &*call.tried));
         let choice = clusters.place(turn.now, remotes, self.cluster, lane, metadata, placed);
         let waiting = WaitingCall::of(key, call);
         let fault = match choice {
@@ -53,7 +53,7 @@ impl Opens for ClusterTarget {
                 let name = "calls under way per endpoint (outstanding_max of a balance policy)";
                 Fault::Limit { name, limit }
             }
-            ClusterChoice::Unserved => engine.unserved_call(key),
+            ClusterChoice::Unserved => engine.routing().unserved(method),
         };
         Err(Refusal::Fault(fault))
     }

@@ -39,16 +39,16 @@
 //!    `r2p2_end.rs`, `endpoint_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the
 //!    form that end needs.
 //!
-//! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere (`routing.rs`), asks the
-//! policies about it and does what they say (`permit.rs` for those that only refuse); `reach.rs` has it wait for a
-//! connection to its endpoint. A call that may be tried again has `attempts/` as its server end, each of which is a
-//! call of its own. `finish.rs` ends calls in every way they can end, `records.rs` says who is told of it, and
-//! `worker_places.rs` gives places at workers back. `step.rs` does what follows from an event, what time brings, and
-//! what follows for all when somebody leaves, serves something else, or policies are exchanged.
+//! `start.rs` has a new call begin: `start_of_call.rs` finds its server end, at a worker of this host or elsewhere
+//! (`routing.rs`), `admission_of_call.rs` asks the policies about it (`permit.rs` those that only refuse); `reach.rs`
+//! has it wait for a connection to its endpoint. A call that may be tried again has `attempts/` as its server end, each
+//! of which is a call of its own. `pass.rs` also ends calls in every way they can end, `records.rs` says who is told of
+//! it, and `worker_places.rs` gives places at workers back. `step.rs` does what follows from an event, what time
+//! brings, and what follows for all when somebody leaves, serves something else, or policies are exchanged.
 //!
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
 //! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts, `mirrors.rs` says
-//! what a copy of a call for policies is (`pass.rs` begins it), `call_facts.rs` what policies and the access log may
+//! what a copy of a call for policies is, `call_facts.rs` what policies and the access log may
 //! know of a call, `opaque.rs` is about ends whose types only their application knows, `packing.rs` leaves messages
 //! compressed between gRPC peers, `shard/` has calls whose other end is on another shard of the host, `handover/` is an
 //! engine that goes on in another process.
@@ -65,6 +65,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod admission_of_call;
 mod announcers;
 mod arrive;
 mod assembly;
@@ -90,7 +91,6 @@ mod ended;
 mod endpoint_end;
 mod ends;
 mod engine;
-mod finish;
 mod gateway;
 mod gateway_client;
 mod gather;
@@ -150,6 +150,7 @@ mod snapshot;
 mod source;
 mod spans;
 mod start;
+mod start_of_call;
 mod step;
 mod table;
 mod target;

@@ -15,11 +15,13 @@
 
 use crate::CallKey;
 use crate::admission::CallPolicies;
-use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
+use crate::due::Due;
 use crate::ends::{ClientSide, EndOfCall, ItemWay, MirrorCaller, Refusal};
 use crate::engine::{Engine, Turn};
-use crate::registry::MethodTypes;
+use crate::registry::{MethodKey, MethodTypes, service_of};
+use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Instant, Pattern};
 use trunkline_policy::{Mirror, Permits};
@@ -27,14 +29,90 @@ use trunkline_policy::{Mirror, Permits};
 /// A copy that has not left yet, and its opening.
 pub(crate) type Copied = (Call, Item<'static>);
 
+// LIFE: 7
+/// Makes the copies policies want of a call that goes on with `opening`.
+pub(crate) fn copy_for_mirrors(
+    engine: &mut Engine,
+    turn: &Turn<'_>,
+    key: CallKey,
+    opening: &Item<'_>,
+    wanted: &[Mirror],
+) -> Vec<Copied> {
+    let Item::Open { metadata, body: Some(body), end: true } = opening else { return Vec::new() };
+    let copied = engine.calls.find(key).filter(|_| !engine.draining);
+    let Some((method, types)) = copied.and_then(|call| Some((call.method, mirrored_types(call)?))) else {
+        return Vec::new();
+    };
+    // One copy of the bytes, however many are sent; each is counted as if it had its own.
+    let mut kept = None;
+    let mut copies = Vec::new();
+    for mirror in wanted {
+        let Some((cluster, permits)) = begin_copy(engine, method, body.len(), mirror) else { continue };
+        kept = kept.or_else(|| body.kept(&*turn.heaps));
+        let (Some(call), Some(kept)) = (engine.calls.find(key), kept.clone()) else {
+            // Outside the heap: the call itself ends for that reason.
+            engine.admission.release(permits);
+            return Vec::new();
+        };
+        let copy = copy_of(turn.now, call, (&types, body.len()), mirror, (cluster, permits));
+        engine.admission.count_copy(body.len());
+        let metadata = Cow::Owned(metadata.to_vec());
+        copies.push((copy, Item::Open { metadata, body: Some(Body::Kept(kept)), end: true }));
+    }
+    copies
+}
+
+/// Sends them on their way.
+pub(crate) fn send_copies(engine: &mut Engine, turn: &mut Turn<'_>, copies: Vec<Copied>) {
+    for (copy, mut opening) in copies {
+        let Engine { calls, timers, .. } = engine;
+        let (key, call) = calls.renew();
+        *call = copy;
+        call.timer = call.deadline.instant().map(|at| timers.insert(at, Due::Deadline(key)));
+        engine.pass_on(turn, key, Direction::Request, &mut opening);
+    }
+}
+
+/// A long answer to a copy begins: it was answered, and memory for it is not for nobody. `false`: the call is none.
+pub(crate) fn discard_long_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey) -> bool {
+    let Some(copy) = engine.calls.find_mut(key).filter(|call| call.is_copy()) else { return false };
+    let policies = copy.policies.take();
+    end_copy(engine, turn.now, policies, Code::Ok);
+    engine.cancel(turn, key);
+    true
+}
+
+/// Where a copy of a call goes, with a request of so many bytes, and what it holds, if there is room for another; else
+/// the policy has left one out.
+fn begin_copy(
+    engine: &mut Engine,
+    method: MethodKey,
+    bytes: u32,
+    mirror: &Mirror,
+) -> Option<(ClusterKey, Permits)> {
+    let service = service_of(engine.registry.path(method)).to_owned();
+    let (endpoints_max, bytes_max) = (engine.limits.endpoints, engine.limits.mirror_bytes);
+    // Without one the host knows as many endpoints as it may.
+    let remote = engine.remotes.intern(&mirror.target, endpoints_max);
+    let cluster =
+        remote.and_then(|remote| engine.binder().cluster_of_target(remote, &service, endpoints_max));
+    engine.admission.begin_copy(mirror, bytes, bytes_max, || cluster)
+}
+
+fn end_copy(engine: &mut Engine, now: Instant, policies: Option<Box<CallPolicies>>, code: Code) {
+    if let Some(policies) = policies {
+        engine.admission.end_copy(now, policies.permits, code);
+    }
+}
+
 /// The types of a call that is made here, if it is one that can be copied.
-pub(crate) fn mirrored_types(call: &Call) -> Option<Arc<MethodTypes>> {
+fn mirrored_types(call: &Call) -> Option<Arc<MethodTypes>> {
     let types = Some(call).filter(|call| call.is_made_here())?.sender_types(Direction::Request)?;
     (types.pattern == Pattern::Unary || types.input.is_opaque()).then_some(types)
 }
 
 /// A copy of a call that has a request of so many bytes.
-pub(crate) fn copy_of(
+fn copy_of(
     now: Instant,
     call: &Call,
     (types, bytes): (&Arc<MethodTypes>, u32),
@@ -80,7 +158,8 @@ impl ClientSide for MirrorCaller {
         let end: Option<Code> = if let Item::Finish { code, .. } = finish { Some(*code) } else { None };
         engine.drop_item(finish);
         if let Some(code) = end {
-            engine.end_copy(turn.now, key, code);
+            let policies = engine.calls.find_mut(key).and_then(|call| call.policies.take());
+            end_copy(engine, turn.now, policies, code);
             engine.forget(key);
         }
     }

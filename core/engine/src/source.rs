@@ -49,6 +49,22 @@ impl CallSources<'_> {
         };
         booked.map_or_else(|| "".into(), |holding| Arc::clone(holding.source()))
     }
+
+    /// What a caller's sticky calls have in common: an application's process, or a peer's address.
+    #[cold]
+    pub fn caller_of(&self, call: &Call) -> u64 {
+        let label = match &call.client {
+            ClientEnd::Session { session, .. } => {
+                self.sessions.find(*session).map(|session| session.label.as_str())
+            }
+            ClientEnd::Peer { peer, .. } => self.peers.find(*peer).map(|peer| peer.label.as_str()),
+            ClientEnd::Grpc { peer, .. } => self.grpc.find(*peer).map(|peer| peer.label.as_str()),
+            ClientEnd::R2p2 { request } => return key_of(label_of(request.client()).as_bytes()),
+            ClientEnd::Shard { origin, .. } => Some(origin.label()),
+            ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => None,
+        };
+        key_of(label.unwrap_or_default().as_bytes())
+    }
 }
 
 /// The call that somebody makes: an attempt is made for another.
@@ -71,24 +87,7 @@ pub(crate) fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
     calls.find(key).and_then(|call| made_for(calls, call)).is_some_and(Call::is_forwarded)
 }
 
-/// What a caller's sticky calls have in common: an application's process, or a peer's address.
-pub(crate) fn caller_of(engine: &Engine, key: CallKey) -> u64 {
-    let label = match engine.calls.find(key).map(|call| &call.client) {
-        Some(ClientEnd::Session { session, .. }) => {
-            engine.sessions.find(*session).map(|session| session.label.as_str())
-        }
-        Some(ClientEnd::Peer { peer, .. }) => engine.peers.find(*peer).map(|peer| peer.label.as_str()),
-        Some(ClientEnd::Grpc { peer, .. }) => engine.grpc.find(*peer).map(|peer| peer.label.as_str()),
-        Some(ClientEnd::R2p2 { request }) => {
-            return key_of(label_of(request.client()).as_bytes());
-        }
-        Some(ClientEnd::Shard { origin, .. }) => Some(origin.label()),
-        Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
-    };
-    key_of(label.unwrap_or_default().as_bytes())
-}
-
-/// The same of a call from another shard.
+/// The source of a call from another shard.
 fn source_of_origin(origin: &Origin) -> Arc<str> {
     match origin {
         Origin::Application { identity, .. } => (&**identity).into(),

@@ -23,7 +23,7 @@ use crate::unused_names::UnusedNames;
 use crate::workers::GivenOut;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::{Execution, Fault, Instant};
+use trunkline_call::Instant;
 use trunkline_policy::{Chain, Modules, Permits, PolicyError, Verdict};
 use trunkline_telemetry::PeerIndex;
 
@@ -270,16 +270,7 @@ impl Engine {
         places.workers.taken_from_queue(&queued, key);
         match call.request.backlog.pop_front() {
             Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
-                // Of a call of another shard that shard says when its deadline has passed, and may be late.
-                if engine.calls.find(key).is_some_and(|call| call.deadline.has_passed(turn.now)) {
-                    engine.drop_item(opening);
-                    return engine.fail(
-                        turn,
-                        key,
-                        Fault::DeadlinePassed { executed: Execution::NotExecuted },
-                    );
-                }
-                engine.start_now(turn, key, queued.target, opening);
+                engine.start_at_worker(turn, key, queued.target, opening);
             }),
             None => places.give_back(key, call),
         }
@@ -302,13 +293,16 @@ impl Engine {
     ) {
         let opens = matches!(shape, Shape::Open { .. });
         let mut item = shape.into_item(body);
-        let unsettled = self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Nobody));
-        if opens && unsettled {
-            self.start(turn, key, Target::Here, &mut item);
-        } else if opens {
-            self.admit_opening(turn, key, &mut item);
-        } else {
-            self.pass(turn, key, direction, &mut item);
+        if !opens {
+            return self.pass(turn, key, direction, &mut item);
+        }
+        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(&mut item) };
+        if matches!(call.server, ServerEnd::Nobody) {
+            return self.start(turn, key, Target::Here, &mut item);
+        }
+        match call.policies.take() {
+            None => self.pass_on(turn, key, Direction::Request, &mut item),
+            Some(policies) => self.judge_opening(turn, key, policies, &mut item),
         }
     }
 

@@ -267,12 +267,14 @@ impl Engine {
         }
         let key = self.calls.insert(call);
         self.grpc.take_call(at, key, pattern, head.encoding, head.accepts);
-        if let Err(fault) = self.admit(turn, key, &head.metadata, 0) {
+        let (calls, mut start) = self.start_of_call();
+        let Some(call) = calls.find_mut(key) else { return };
+        let target = target_of(call);
+        if let Err(fault) = start.admit(turn.now, (key, call), &head.metadata, 0) {
             return self.fail(turn, key, fault);
         }
         if pattern.client_streams() {
             let metadata = Cow::Owned(head.metadata);
-            let target = self.calls.find(key).map_or(Target::Here, target_of);
             return self.start(turn, key, target, &mut Item::Open { metadata, body: None, end });
         }
         self.grpc.keep_opening(&mut self.held, at, head.metadata);
@@ -471,8 +473,11 @@ impl Engine {
             self.fail(turn, key, Fault::ConnectionLost { endpoint, executed: Execution::NotExecuted });
             return true;
         };
-        self.tell_balancer(turn.now, key, Some(Code::Unavailable), &[]);
-        let Some(call) = self.calls.find_mut(key) else { return true };
+        let Self { calls, clusters, .. } = self;
+        let Some(call) = calls.find_mut(key) else { return true };
+        if let Some(placed) = call.leave_endpoint(Some(Code::Unavailable)) {
+            clusters.finished(turn.now, placed, Some(Code::Unavailable), &[]);
+        }
         call.resent += 1;
         call.server = ServerEnd::Cluster { cluster: placed.cluster };
         call.handed_over = false;

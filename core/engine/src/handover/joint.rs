@@ -205,8 +205,8 @@ impl Engine {
         let bound = bound_methods(sessions, registry, gateway);
         let plans = admission.plan_all(&bound);
         put_plans(sessions, registry, plans);
-        let calls: Vec<CallKey> = self.calls.iter().map(|(key, _)| key).collect();
-        calls.into_iter().for_each(|key| self.enlist_again(key));
+        let (calls, mut start) = self.start_of_call();
+        calls.iter_mut().for_each(|(_, call)| start.enlist_again(call));
     }
 
     /// Which calls each session serves.

@@ -9,6 +9,7 @@ use crate::ends::ItemWay;
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::CallRights;
 use crate::limits::{MESSAGE_BYTES, STALLED};
+use crate::mirrors::discard_long_answer;
 use crate::peer::Offered;
 use crate::registry::{Called, service_of};
 use crate::remote::LaneIndex;
@@ -501,7 +502,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let ItemWay { key, direction } = way;
         if direction == Direction::Response {
-            if self.discard_long_answer(turn, key) {
+            if discard_long_answer(self, turn, key) {
                 return Ok(());
             }
             response_begun(self, turn, key);

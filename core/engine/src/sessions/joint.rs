@@ -8,7 +8,7 @@ use super::placing::{
 };
 use super::room::bytes_to_place;
 use crate::assembly::{AssemblyPlace, Shape};
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::callers::words;
 use crate::convert::place;
 use crate::ends::{Blocker, EndOfCall, ItemWay, Refusal};

@@ -1,17 +1,19 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
 use super::batch::CrossingBatch;
+use super::chosen::find_shard;
 use super::copies::{cross, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
 use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
 use super::whole::{handled_alone_by, leave};
-use super::{ShardLinks, places, served};
+use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::ends::{Blocker, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
-use crate::registry::{MethodTypes, Registry, service_of};
+use crate::registry::{MethodTypes, service_of};
+use crate::routing::Routing;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Fault, Instant};
@@ -251,22 +253,6 @@ fn share<T: ?Sized>(held: &mut Arc<T>, wanted: &Arc<T>) {
     }
 }
 
-/// A shard that serves a method, or its service, if one does.
-pub(crate) fn find_shard(
-    shards: &ShardLinks,
-    registry: &Registry,
-    call: &Call,
-    stands_by: bool,
-) -> Option<ServerEnd> {
-    if shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) && !call.has_moved() {
-        return None;
-    }
-    let path = || call.path.as_deref().unwrap_or_else(|| registry.path(call.method));
-    let serving = shards.serving(call.method, path, stands_by)?;
-    let (shard, types) = (serving.shard, Arc::clone(&serving.types));
-    Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
-}
-
 /// A call of another shard whose method nobody here serves any more: back to where it came from, if all of it is here
 /// and nobody has seen it. Whether it has gone, and its opening is used up.
 pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) -> bool {
@@ -421,21 +407,23 @@ fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening:
     let body = opening.body.map(Body::Crossed);
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
     let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
-    is_not_served(engine, from, key, (&opening.path, opening.version));
-    let next = next_server(engine, key, opening.end);
-    if next.is_err() {
+    let Engine { calls, shards, registry, owners, clusters, .. } = &mut *engine;
+    let Some(call) = calls.find(key) else { return engine.drop_item(&mut item) };
+    is_not_served((shards, registry), from, call, (&opening.path, opening.version));
+    let next = next_server(Routing { registry, shards, owners, clusters }, call, opening.end);
+    match next {
+        Ok(_) => engine.leave_server(key),
         // Its messages wait counted as what is to cross, for as long as the call does.
-        engine.drop_backlogs(key);
+        Err(_) => engine.let_go(key),
     }
-    engine.leave_server(key);
-    if let Some(call) = engine.calls.find_mut(key) {
-        call.handed_over = false;
-        // It is counted when it crosses again.
-        (call.request.messages, call.request.bytes) = (0, 0);
-    }
+    let (calls, mut start) = engine.start_of_call();
+    let Some(call) = calls.find_mut(key) else { return engine.drop_item(&mut item) };
+    call.handed_over = false;
+    // It is counted when it crosses again.
+    (call.request.messages, call.request.bytes) = (0, 0);
     match next {
         Ok(server) => {
-            engine.set_server(key, server, None);
+            start.set_server(call, server, None);
             engine.hand_over(turn, key, Direction::Request, &mut item);
         }
         Err(fault) => {
@@ -447,21 +435,20 @@ fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening:
 
 /// Where a call goes that came back. Its own shard takes it as any other would: what there is to judge there has not
 /// been judged.
-fn next_server(engine: &Engine, key: CallKey, end: bool) -> Result<ServerEnd, Fault> {
-    let call = engine.calls.find(key).ok_or(Fault::Ended)?;
+fn next_server(routing: Routing<'_>, call: &Call, end: bool) -> Result<ServerEnd, Fault> {
     let here = || {
-        let server = engine.registry.in_line(call.method).first()?;
-        let (shard, types) = (engine.shards.own(), Arc::clone(&server.types));
+        let server = routing.registry.in_line(call.method).first()?;
+        let (shard, types) = (routing.shards.own(), Arc::clone(&server.types));
         Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
     };
-    let elsewhere = |stands_by| find_shard(&engine.shards, &engine.registry, call, stands_by);
+    let elsewhere = |stands_by| find_shard(routing.shards, routing.registry, call, stands_by);
     let found = elsewhere(false).or_else(here).or_else(|| elsewhere(true));
     match found {
         Some(server) => Ok(server),
         None if end && call.is_made_here() => {
-            Ok(ServerEnd::Cluster { cluster: engine.routing().cluster_of(call.method)? })
+            Ok(ServerEnd::Cluster { cluster: routing.cluster_of(call.method)? })
         }
-        None => Err(engine.unserved_call(key)),
+        None => Err(routing.unserved(call.method)),
     }
 }
 

@@ -321,7 +321,8 @@ fn split_made(
         false => ServerEnd::Shard { shard: own, types: there, stage: ShardStage::Accepted, late: false },
     };
     let origin = origin_of(engine, key)?;
-    let call = engine.calls.find_mut(key)?;
+    let (calls, mut accounts) = engine.wait_accounts();
+    let call = calls.find_mut(key)?;
     let mut moved = copy_of(call, server);
     moved.client = call.client.clone();
     moved.request = Half { ended: call.request.ended, charged: call.request.charged, ..Half::default() };
@@ -343,7 +344,7 @@ fn split_made(
     moved.parent = call.parent.take();
     let number = key.to_bits() | BROUGHT;
     let client = ClientEnd::Shard { shard: to, call: number, types: Some(types), origin, logged: false };
-    let gathered = engine.take_gathered(key, Direction::Response);
+    let gathered = accounts.take_kept(call, Direction::Response);
     engine.change_end(key, Direction::Response, |call| {
         call.client = client;
         call.response.backlog.extend(gathered);

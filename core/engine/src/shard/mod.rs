@@ -16,8 +16,8 @@
 //!   (`link.rs` of one), `accounts.rs` who pays for it, `spares.rs` its memory for the next, `elsewhere.rs` what others
 //!   serve;
 //! * `end.rs` hands items to another shard, with copies of their messages (`copies.rs`), and does what another says,
-//!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `places.rs` of
-//!   free workers, `offers.rs` of what it serves;
+//!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `chosen.rs` says
+//!   which shard is to serve a call, `places.rs` does it of free workers, `offers.rs` of what it serves;
 //! * `counts.rs` and `majority.rs` say whose calls cross most, so that whoever makes them may come to where they go;
 //! * `migration.rs` moves a session from one shard to another, with its calls in flight.
 //!
@@ -38,6 +38,7 @@ mod accounts;
 mod audit;
 mod batch;
 mod by_slot;
+mod chosen;
 mod copies;
 mod counts;
 pub(crate) mod crossing;
@@ -59,14 +60,15 @@ mod whole;
 
 pub use audit::audit_crossings;
 pub use batch::CrossingBatch;
+pub(crate) use chosen::{find_keeping, find_shard};
 pub(crate) use counts::note_stays;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage, application_of};
 pub use crossing::{Crossing, ShardIndex};
-pub(crate) use end::{find_shard, give_back, settle};
+pub(crate) use end::{give_back, settle};
 pub use end::{handle_crossings, has_crossings, next_crossings, park_crossing};
 pub use joint::{ask_to_redial, join_shards, share_limits, take_crossing_peer, take_partner};
 pub(crate) use links::{ShardLine, ShardLinks};
 pub(crate) use majority::Majority;
 pub use migration::{MovedSession, Stays, adopt_session, release_session};
 pub(crate) use offers::tell_bound;
-pub(crate) use places::{find_keeping, return_kept};
+pub(crate) use places::return_kept;

@@ -1,10 +1,12 @@
 //! What shards tell each other of what they serve, also while a session moves from one to another.
 
 use super::crossing::{Offers, ShardIndex, ShardOpening, ShardSaid};
+use super::links::ShardLinks;
+use crate::SessionKey;
+use crate::call::Call;
 use crate::due::Due;
 use crate::engine::Engine;
-use crate::registry::MethodTypes;
-use crate::{CallKey, SessionKey};
+use crate::registry::{MethodTypes, Registry};
 use std::sync::Arc;
 use trunkline_call::Instant;
 
@@ -80,16 +82,13 @@ pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpeni
 /// A call has come back from another shard: until more is heard of it, its method is not served there. More may be
 /// known already: a session has left for that shard since, this one or another, which has said so.
 pub(crate) fn is_not_served(
-    engine: &mut Engine,
+    (shards, registry): (&mut ShardLinks, &mut Registry),
     from: ShardIndex,
-    key: CallKey,
+    call: &Call,
     (path, version): (&str, u64),
 ) {
-    if let Some(call) = engine.calls.find(key)
-        && engine.shards.elsewhere.version_of(from) <= version
-        && engine.shards.moving().all(|moving| moving.to != from)
-    {
-        engine.shards.elsewhere.forget_server(from, call.method, path, &mut engine.registry);
+    if shards.elsewhere.version_of(from) <= version && shards.moving().all(|moving| moving.to != from) {
+        shards.elsewhere.forget_server(from, call.method, path, registry);
     }
 }
 

@@ -1,23 +1,14 @@
 //! Places for which calls wait, over all shards, at workers (`shared_queue.rs`) and by policies: what is said of them,
 //! and what is done about it.
 
-use super::crossing::{ShardIndex, ShardSaid, ShardStage};
+use super::crossing::{ShardIndex, ShardSaid};
 use super::links::ShardLinks;
-use crate::call::{Call, ClientEnd, ServerEnd};
+use crate::call::{Call, ClientEnd};
 use crate::engine::{Engine, Turn};
 use crate::registry::{Registry, service_of};
 use crate::shared_queue::PlacesAsked;
 use std::sync::Arc;
 use trunkline_policy::PlaceNotice;
-
-/// The shard that keeps a place for a call, if it serves the method still.
-pub(crate) fn find_keeping(shards: &ShardLinks, registry: &Registry, call: &Call) -> Option<ServerEnd> {
-    let kept_at = call.kept_at?;
-    let path = registry.path(call.method);
-    let serving = shards.sharing(call.method, path).find(|one| one.shard == kept_at)?;
-    let types = Arc::clone(&serving.types);
-    Some(ServerEnd::Shard { shard: kept_at, types, stage: ShardStage::Chosen, late: false })
-}
 
 /// Asks the others that serve it, too, for places for calls that wait here.
 pub(crate) fn tell_wanted(engine: &mut Engine) {
@@ -37,7 +28,7 @@ pub(crate) fn tell_wanted(engine: &mut Engine) {
 /// A shard asks for places for calls that wait there.
 pub(crate) fn wanted(engine: &mut Engine, from: ShardIndex, path: &str, wish: PlacesAsked) {
     let Some(method) = engine.registry.own_key_of(path) else { return };
-    if let Some(service) = engine.workers_of(method) {
+    if let Some(service) = engine.start_of_call().1.workers_of(method) {
         engine.workers.wish(service, method, from.0, wish);
     }
 }
