@@ -263,16 +263,16 @@ class RawOptions {
   public:
     explicit RawOptions(const CallOptions &options, Outgoing *request = nullptr) {
         raw_.size = sizeof raw_;
-        // Released by the function that gets it.
-        if (request != nullptr) {
-            raw_.built = std::exchange(*request->built.out(), tl_memory{});
-            raw_.built_bytes = request->built_bytes;
-        }
         // 0 is no limit: what has passed has passed.
         if (options.timeout) raw_.timeout_ns = options.timeout->count() > 0 ? options.timeout->count() : 1;
         raw_.parent = options.parent;
         if (!options.metadata.empty()) status_ = write(options.metadata, metadata_);
         raw_.metadata = metadata_.get();
+        // Released by the function that gets it: without one it stays the request's.
+        if (request != nullptr && status_.ok()) {
+            raw_.built = std::exchange(*request->built.out(), tl_memory{});
+            raw_.built_bytes = request->built_bytes;
+        }
     }
 
     const Status &status() const { return status_; }
@@ -552,6 +552,9 @@ class ServedCall {
         return Status::take(status);
     }
 
+    // Whether the call is over: answered, or no longer wanted.
+    bool is_over() const { return tl_call_is_over(get()) != 0; }
+
     // Waits until the call is over: answered, or no longer wanted.
     void wait_over() { tl_call_watch(get(), tl_queue{}, 0, nullptr); }
 
@@ -595,9 +598,10 @@ template <class Request, class Response> class ServedStream {
   public:
     explicit ServedStream(ServedCall &call) : call_(call) {}
 
-    // The next request; none after the last, and when the call is no longer wanted.
+    // The next request; none after the last, and when the call is no longer wanted: `ended` says which.
     std::optional<Request> read() {
         Event event = call_.receive();
+        if (event.kind == TL_EVENT_END) ended_ = std::move(event.status);
         if (event.kind != TL_EVENT_MESSAGE) return std::nullopt;
         Request request;
         if (detail::Codec<Request>::decode(std::move(event.message), request)) return request;
@@ -609,6 +613,9 @@ template <class Request, class Response> class ServedStream {
     // sent from where it was built.
     bool write(const Response &response) { return sent(response); }
     bool write(Response &&response) { return sent(std::move(response)); }
+
+    // Why `read` gave none before the last request: the call is no longer wanted. OK otherwise: those were all.
+    const Status &ended() const { return ended_; }
 
     // What was wrong with a message.
     const Status &fault() const { return fault_; }
@@ -624,7 +631,7 @@ template <class Request, class Response> class ServedStream {
     }
 
     ServedCall &call_;
-    Status fault_;
+    Status fault_, ended_;
 };
 
 // A service's methods.

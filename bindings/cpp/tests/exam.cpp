@@ -33,6 +33,9 @@ static const std::string SERVICE = "exam.v1.Cpp";
 
 static std::string path(const char *method) { return "/" + SERVICE + "/" + method; }
 
+// Request streams that were read to their end, and that were cut off.
+static std::atomic<int> whole{0}, cut_off{0};
+
 static Service service(const Channel &onward, std::atomic<int> &hung) {
     Service service(SERVICE);
     service.unary("Echo", [](std::string_view request, ServedCall &) -> Result<std::string> {
@@ -59,6 +62,13 @@ static Service service(const Channel &onward, std::atomic<int> &hung) {
         call.wait_over();
         CHECK(!call.send("too late").ok());
         hung++;
+    });
+    service.client_streaming<Text, Text>("Gather", [](ServedStream<Text, Text> &stream, Text &out, ServedCall &call) {
+        CHECK(call.send_headers({{"begun", "yes"}}).ok());
+        while (auto request = stream.read()) out.text += request->text;
+        CHECK(stream.ended().ok() != call.is_over());
+        (stream.ended().ok() ? whole : cut_off)++;
+        return Status();
     });
     service.method("Chat", [](ServedCall &call) {
         CHECK(call.send_headers(call.metadata()).ok());
@@ -129,6 +139,16 @@ static void streams(const Channel &channel) {
     CHECK(call->receive().message.bytes() == "last");
     event = call->receive();
     CHECK(event.kind == TL_EVENT_END && event.status.ok() && first(event.status.metadata(), "ended") == "yes");
+    // A handler knows a request stream that was cut off from one that has ended.
+    auto gathers = Stream<Text, Text>::open(channel, path("Gather"), {});
+    CHECK(gathers.ok() && gathers->write(Text{"a"}).ok() && gathers->write(Text{"b"}).ok());
+    CHECK(gathers->done_writing().ok() && gathers->read()->text == "ab" && gathers->finish().ok());
+    CHECK(whole == 1 && cut_off == 0);
+    auto gather = channel.open(path("Gather"));
+    CHECK(gather.ok() && gather->receive().kind == TL_EVENT_HEADERS);
+    gather->cancel();
+    while (cut_off == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(whole == 1);
     std::puts("streams");
 }
 

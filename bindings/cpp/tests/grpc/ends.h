@@ -153,6 +153,142 @@ inline void gone(const std::string &target) {
     CHECK(!queue.Next(&tag, &ok));
 }
 
+// A unary call in a queue of which nothing is asked is none: it reaches no server, and its context may go at once.
+inline void unfinished(const std::string &address) {
+    struct Service final : v1::Exam::Service {
+        grpc::Status Echo(grpc::ServerContext *, const Text *, Text *) override {
+            calls++;
+            return grpc::Status::OK;
+        }
+        std::atomic<int> calls{0};
+    } service;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service);
+    auto server = builder.BuildAndStart();
+    CHECK(server != nullptr);
+    auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    grpc::ClientContext first;
+    Text response;
+    CHECK(stub->Echo(&first, text("hello"), &response).ok() && service.calls == 1);
+    grpc::CompletionQueue queue;
+    void *tag = nullptr;
+    bool ok = false;
+    for (bool prepares : {false, true}) {
+        auto context = std::make_unique<grpc::ClientContext>();
+        std::unique_ptr<grpc::ClientAsyncResponseReader<Text>> call;
+        if (!prepares) {
+            call = stub->AsyncEcho(context.get(), text("hello"), &queue);
+        } else {
+            call = stub->PrepareAsyncEcho(context.get(), text("hello"), &queue);
+            call->StartCall();
+        }
+        call.reset();
+        context.reset();
+        auto soon = std::chrono::system_clock::now() + std::chrono::milliseconds(100);
+        CHECK(queue.AsyncNext(&tag, &ok, soon) == grpc::CompletionQueue::TIMEOUT);
+    }
+    CHECK(service.calls == 1);
+    queue.Shutdown();
+    CHECK(!queue.Next(&tag, &ok));
+    server->Shutdown();
+}
+
+// Headers that come before the answer are told when they come.
+inline void headed(const std::string &address) {
+    struct Service final : v1::Exam::CallbackService {
+        struct Answering final : grpc::ServerUnaryReactor {
+            explicit Answering(Service *of) : of_(of) { StartSendInitialMetadata(); }
+            void OnCancel() override {
+                of_->cancelled++;
+                Finish(grpc::Status::CANCELLED);
+            }
+            void OnDone() override { delete this; }
+            Service *of_;
+        };
+        grpc::ServerUnaryReactor *Echo(grpc::CallbackServerContext *context, const Text *request,
+                                       Text *response) override {
+            *response = *request;
+            context->AddInitialMetadata("exam-initial", "early");
+            auto *made = new Answering(this);
+            answering = made;
+            return made;
+        }
+        std::atomic<grpc::ServerUnaryReactor *> answering{nullptr};
+        std::atomic<int> cancelled{0};
+    } service;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service);
+    auto server = builder.BuildAndStart();
+    CHECK(server != nullptr);
+    auto stub = v1::Exam::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    grpc::CompletionQueue queue;
+    auto next = [&queue](void *wanted) {
+        void *tag = nullptr;
+        bool ok = false;
+        CHECK(queue.Next(&tag, &ok) && ok && tag == wanted);
+    };
+    for (const char *ends : {"well", "badly", "left"}) {
+        auto context = std::make_unique<grpc::ClientContext>();
+        context->set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+        auto call = stub->AsyncEcho(context.get(), text("hello"), &queue);
+        call->ReadInitialMetadata(&context);
+        next(&context);
+        CHECK(context->GetServerInitialMetadata().count("exam-initial") == 1);
+        CHECK(service.cancelled == 0);
+        // It goes before its end: its handler is told.
+        if (ends == std::string("left")) continue;
+        bool is_well = ends == std::string("well");
+        service.answering.load()->Finish(is_well ? grpc::Status::OK : grpc::Status(grpc::StatusCode::ABORTED, "late"));
+        Text response;
+        grpc::Status status;
+        call->Finish(&response, &status, &response);
+        next(&response);
+        CHECK(status.error_code() == (is_well ? grpc::StatusCode::OK : grpc::StatusCode::ABORTED));
+        CHECK(response.text() == (is_well ? "hello" : ""));
+    }
+    while (service.cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    server->Shutdown();
+    queue.Shutdown();
+    void *tag;
+    bool ok;
+    CHECK(!queue.Next(&tag, &ok));
+}
+
+// Of a call that failed before headers or a message came, a reactor is told that there are no headers.
+inline void unheaded(const std::string &target) {
+    struct Unary final : grpc::ClientUnaryReactor {
+        void OnReadInitialMetadataDone(bool ok) override { told = ok; }
+        void OnDone(const grpc::Status &) override { done.open(); }
+        int told = -1;
+        Gate done;
+    };
+    struct Stream final : grpc::ClientBidiReactor<Text, Text> {
+        void OnReadInitialMetadataDone(bool ok) override { told = ok; }
+        void OnDone(const grpc::Status &) override { done.open(); }
+        int told = -1;
+        Gate done;
+    };
+    auto stub = v1::Exam::NewStub(grpc::CreateChannel(target, grpc::InsecureChannelCredentials()));
+    for (bool is_well : {true, false}) {
+        grpc::ClientContext context, talking;
+        Text request = text(is_well ? "hello" : "fail 5"), response, say = text(is_well ? "hello" : "enough"), back;
+        Unary unary;
+        stub->async()->Echo(&context, &request, &response, &unary);
+        unary.StartCall();
+        unary.done.wait();
+        CHECK(unary.told == is_well);
+        Stream stream;
+        stub->async()->Talk(&talking, &stream);
+        stream.StartRead(&back);
+        stream.StartWriteLast(&say, grpc::WriteOptions());
+        stream.StartCall();
+        stream.done.wait();
+        CHECK(stream.told == is_well);
+    }
+}
+
 // Of a service in a queue: what tells of the end comes where the call's operations end.
 inline void notified(const std::string &address) {
     v1::Exam::AsyncService service;

@@ -52,7 +52,10 @@ int main(int argc, char **argv) {
         for (const char *by : {"sync", "callback", "async"}) {
             exam::Served served(by, "localhost:50051");
             call("localhost:50051");
+            exam::unheaded("localhost:50051");
         }
+        exam::unfinished("localhost:50051");
+        exam::headed("localhost:50051");
         exam::notified("localhost:50051");
         exam::answered("localhost:50051");
         exam::outlived("localhost:50051");

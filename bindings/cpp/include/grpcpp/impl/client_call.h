@@ -36,10 +36,13 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     // `keeps_messages`: what is sent lives until it is told that it was.
     ClientCall(ChannelInterface *channel, const char *method, ClientContext *context, Type type, tl_queue queue,
                bool keeps_messages)
-        : prepared_(channel, context, method, type), is_unary_(type == Type::UNARY), keeps_messages_(keeps_messages),
+        : prepared_(channel, context, method, type), is_whole_(type == Type::UNARY), keeps_messages_(keeps_messages),
           queue_(queue) {}
     ~ClientCall() {
         if (next_.id != 0) tl_message_release(next_);
+        if (call_.id == 0) return;
+        // Not before the context has let go of it.
+        prepared_.Opened(tl_call{});
         tl_call_release(call_);
     }
 
@@ -54,7 +57,11 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         };
     }
 
-    // Begins it: a unary call; or a stream, which with a request that was prepared has only that one.
+    // Before a unary call begins: its headers are told when they come, and not with the response.
+    void ReceiveInParts() { is_whole_ = false; }
+
+    // Begins it: a unary call; or a stream, which with a request that was prepared has only that one. From here on until
+    // what was asked for is told, the context is used.
     void Start(Done opened) {
         auto self = shared_from_this();
         auto sends = [this](Batch &batch) {
@@ -112,6 +119,9 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         };
         Asked([this](Batch &batch) { prepared_.ReceivesHeaders(batch); }, acts, std::move(done));
     }
+
+    // Once that was told: the call has failed before anything came of it, headers or a message.
+    bool HasOnlyTrailers() const { return has_only_trailers_; }
 
     void WantMessage(Target target, Done done) {
         auto receives = [this, message = target.message](Batch &batch) {
@@ -232,7 +242,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         if (batch != nullptr && has_first_) Refuse(batch->Bytes(&first_));
         if (has_first_) Refuse(prepared_.Fits(first_));
         prepared_.Seal();
-        if (!is_unary_) {
+        if (!is_whole_) {
             opened_ = std::move(opened);
             return Begin([this](uint64_t tag, tl_status *failed) {
                 return tl_call_open(prepared_.channel(), prepared_.method(), raw(first_),
@@ -282,6 +292,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         Then then;
         std::unique_lock<std::mutex> lock(mutex_);
         if (event.kind == TL_EVENT_REPLY || event.kind == TL_EVENT_END) {
+            has_only_trailers_ = event.code != TL_OK && event.headers.id == 0;
             prepared_.Headers(event);
             prepared_.Came(event);
             has_headers_ = true;
@@ -343,7 +354,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
             then.emplace_back(std::exchange(wants_headers_, nullptr), has_headers_);
         }
         if (wants_message_ && (next_.id != 0 || is_ended_)) GiveMessage(then);
-        if (wants_end_ && discards_ && !wants_message_ && next_.id != 0 && !is_unary_) {
+        if (wants_end_ && discards_ && !wants_message_ && next_.id != 0 && !is_whole_) {
             tl_message_release(std::exchange(next_, tl_message{}));
         }
         if (wants_end_ && is_ended_) {
@@ -357,7 +368,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     }
 
     void GiveMessage(Then &then) {
-        bool is_given = next_.id != 0 && (!is_unary_ || status_.ok());
+        bool is_given = next_.id != 0 && (!is_whole_ || status_.ok());
         if (is_given) {
             tl_message message = std::exchange(next_, tl_message{});
             Status status = prepared_.Fits(message);
@@ -413,6 +424,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         is_receiving_ = false;
         // Once its end was told, the context may be gone.
         if (is_ended_) return;
+        if (!has_headers_) has_only_trailers_ = event.kind == TL_EVENT_END && event.code != TL_OK;
         has_headers_ = true;
         if (event.kind == TL_EVENT_HEADERS) prepared_.Headers(event);
         prepared_.Came(event);
@@ -431,13 +443,16 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
 
     std::mutex mutex_;
     PreparedCall prepared_;
-    const bool is_unary_, keeps_messages_;
+    // A unary call of which all comes in one event.
+    bool is_whole_;
+    const bool keeps_messages_;
     tl_queue queue_;
     tl_call call_{};
     Slice first_;
     bool has_first_ = false, has_begun_ = false, is_started_ = false, is_open_ = false, is_ended_ = false;
     bool is_sending_ = false;
     bool is_receiving_ = false, is_watched_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
+    bool has_only_trailers_ = false;
     std::deque<Sending> sends_;
     std::function<void(Batch &)> sends_first_;
     // Of a call with interceptors, what was asked for before it began.

@@ -38,15 +38,26 @@ template <class R> class ClientAsyncResponseReader final : public ClientAsyncRes
         if (starts) StartCall();
     }
 
-    void StartCall() override { call_->Start(nullptr); }
-    void ReadInitialMetadata(void *tag) override { call_->WantHeaders(internal::TagIn(queue_, tag)); }
+    // Nothing is sent before something is asked for, as with gRPC: until then a program may let go of call and context.
+    void StartCall() override { is_started_ = true; }
+    void ReadInitialMetadata(void *tag) override {
+        if (!has_begun_) call_->ReceiveInParts();
+        Begin();
+        call_->WantHeaders(internal::TagIn(queue_, tag));
+    }
     void Finish(R *response, Status *status, void *tag) override {
+        Begin();
         call_->WantOnly(internal::Into(response), status, internal::TagIn(queue_, tag));
     }
 
   private:
+    void Begin() {
+        if (is_started_ && !std::exchange(has_begun_, true)) call_->Start(nullptr);
+    }
+
     CompletionQueue *queue_;
     std::shared_ptr<internal::ClientCall> call_;
+    bool is_started_ = false, has_begun_ = false;
 };
 
 } // namespace grpc

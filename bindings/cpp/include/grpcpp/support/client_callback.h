@@ -50,7 +50,9 @@ class ClientReactor {
         // Its interceptors have seen it begin before the last reaction: they are the context's, which may end there.
         bound->reactions->Enter();
         bound->call->Start([reactions = bound->reactions](bool) { reactions->Leave(); });
-        bound->call->WantHeaders(bound->reactions->Telling([this](bool ok) { OnReadInitialMetadataDone(ok); }));
+        auto *call = bound->call.get();
+        bound->call->WantHeaders(bound->reactions->Telling(
+            [this, call](bool ok) { OnReadInitialMetadataDone(ok && !call->HasOnlyTrailers()); }));
         auto ends = bound->reactions->Telling([](bool) {});
         if (bound->response) bound->call->WantOnly(bound->response, &bound->status, std::move(ends));
         if (!bound->response) bound->call->WantEnd(&bound->status, false, std::move(ends));
