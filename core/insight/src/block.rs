@@ -25,6 +25,9 @@ const ROW_BYTES_MAX: usize = 1024;
 /// Names in a head, of methods and of hosts each.
 const NAMES_MAX: usize = 1 << 16;
 
+/// Addresses of a host.
+const ADDRESSES_MAX: usize = 1024;
+
 /// What a block says of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockHead {
@@ -69,6 +72,9 @@ pub struct BlockHead {
     pub methods: Vec<(u32, String)>,
     /// Names of other hosts by number.
     pub peers: Vec<(u32, String)>,
+    /// Addresses of the host by which others know it that do not hear its name, as over R2P2; no loopback.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
     /// Measured at the host in that time: `cpu_percent`, `cpu_seconds` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, f64>,
@@ -91,6 +97,7 @@ impl BlockHead {
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.methods.iter().chain(&self.peers).map(|(_, name)| name.len() + 32);
+        let names = names.chain(self.addresses.iter().map(|address| address.len() + 32));
         let numbers = [&self.variables, &self.cycles, &self.daemon_seconds];
         let numbers = numbers.into_iter().flat_map(BTreeMap::keys).map(|name| name.len() + 64);
         let own = self.host.len() + self.cluster.len() + self.version.len() + size_of::<Self>();
@@ -316,6 +323,7 @@ fn head_of(bytes: &[u8]) -> Option<BlockHead> {
     for (_, name) in head.methods.iter_mut().chain(&mut head.peers) {
         *name = printable(name);
     }
+    head.addresses.truncate(ADDRESSES_MAX);
     for named in [&mut head.variables, &mut head.cycles, &mut head.daemon_seconds] {
         *named = std::mem::take(named).into_iter().map(|(name, value)| (printable(&name), value)).collect();
     }

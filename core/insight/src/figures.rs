@@ -15,9 +15,10 @@ pub(crate) use host::growth_points;
 pub(crate) use parts::{TaxShares, tail};
 pub(crate) use services::{cpu_shares, service_shares};
 
-use crate::fleet::{Fleet, MethodValues};
+use crate::fleet::{Fleet, FleetCall, MethodValues};
 use crate::words::{short, time};
 use trunkline_plot::{Axis, ChartLine, Format, HeatChart, LineChart};
+use trunkline_telemetry::Coverage;
 
 /// One of the study's figures.
 #[derive(Clone, Debug)]
@@ -77,7 +78,10 @@ pub fn figures(fleet: &Fleet) -> Vec<StudyFigure> {
 /// What every figure says of the calls behind it.
 pub fn basis(fleet: &Fleet) -> String {
     let calls = fleet.each_once().count();
+    let left =
+        |call: &FleetCall| !matches!(call.row.components.coverage, Coverage::OneHost | Coverage::Stayed);
     let clock = match fleet.clock_bound_ns() {
+        None if fleet.each_once().any(left) => "of no call the stamps of both hosts are there".to_owned(),
         None => "no call left its host, so there was one clock".to_owned(),
         Some(ns) if ns.is_infinite() => "of some calls the other clock is not known".to_owned(),
         Some(ns) => format!("the two wires may have to give each other {} (mean)", time(ns * 1e-9)),

@@ -161,39 +161,68 @@ impl Fleet {
     /// Every call once, however it ended: where it was made, and where it was served if the host that made it is none
     /// of those recorded.
     pub fn each_once(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        let recorded: BTreeSet<&str> = self.heads.iter().map(|head| head.host.as_str()).collect();
-        let tells = |(number, name): &(u32, String)| recorded.contains(name.as_str()).then_some(*number);
-        let told: Rc<[BTreeSet<u32>]> =
-            self.heads.iter().map(|head| head.peers.iter().filter_map(tells).collect()).collect();
-        let is_told = move |call: &FleetCall| {
-            told.get(call.block as usize).is_some_and(|callers| callers.contains(&call.row.peer.0))
-        };
+        let recorded = self.recorded_peers();
         self.calls.iter().filter(move |call| match call.row.side {
             Side::Made => true,
-            Side::Served => !is_told(call),
+            Side::Served => !recorded.by_name(call) && !recorded.by_address(call),
             Side::Attempt => false,
         })
     }
 
-    /// Of these, those that ended well and did not stream: how long a stream takes is up to its ends. The completion
-    /// time of a call that was served is the server's part of it: of a method that recorded hosts and others call,
-    /// those that stand for more calls are looked at.
+    /// What tells of handlers' processor time, each handler once, whatever became of the call it was for: where it was
+    /// served, and where the call was made if the handler was on that host, or on none of those recorded. Over R2P2 a
+    /// caller may know the address of a router and not that of the server: there it is as [`Self::each_once`] has it.
+    pub fn handlers(&self) -> impl Iterator<Item = &FleetCall> + Clone {
+        let recorded = self.recorded_peers();
+        self.calls.iter().filter(move |call| match call.row.side {
+            Side::Made => call.row.components.coverage == Coverage::OneHost || !recorded.by_name(call),
+            Side::Served => !recorded.by_address(call),
+            Side::Attempt => false,
+        })
+    }
+
+    /// Which other hosts are among those recorded. Over R2P2 they are known by their addresses.
+    fn recorded_peers(&self) -> RecordedPeers {
+        let names: BTreeSet<&str> = self.heads.iter().map(|head| head.host.as_str()).collect();
+        let addresses: BTreeSet<&str> =
+            self.heads.iter().flat_map(|head| &head.addresses).map(String::as_str).collect();
+        let is_address = |name: &str| {
+            let address = name.strip_prefix("r2p2 ").map(|name| name.split_once(':').unwrap_or((name, "")).0);
+            address.is_some_and(|address| addresses.contains(address))
+        };
+        let is_name = |name: &str| names.contains(name);
+        RecordedPeers { by_name: self.peers_that(is_name), by_address: self.peers_that(is_address) }
+    }
+
+    /// By block: numbers of other hosts whose name is so.
+    fn peers_that(&self, is_so: impl Fn(&str) -> bool) -> Rc<[BTreeSet<u32>]> {
+        let number = |(number, name): &(u32, String)| is_so(name).then_some(*number);
+        self.heads.iter().map(|head| head.peers.iter().filter_map(number).collect()).collect()
+    }
+
+    /// Of each call once, those that ended well and did not stream: how long a stream takes is up to its ends. The
+    /// completion time of a call that was served is the server's part of it: of a method that recorded hosts and others
+    /// call, those that stand for more calls are looked at.
     pub fn good(&self) -> impl Iterator<Item = &FleetCall> + Clone {
+        let looked_at = self.side_weights(|_| true).into_iter().map(heavier_side);
+        let looked_at: Rc<[Side]> = looked_at.collect();
+        self.each_once()
+            .filter(|call| is_good(call))
+            .filter(move |call| looked_at[call.method as usize] == call.row.side)
+    }
+
+    /// Calls, each once, that are so, by method: what those made stand for, and those served.
+    pub(crate) fn side_weights(&self, is_so: impl Fn(&FleetCall) -> bool) -> Vec<[f64; 2]> {
         let mut weights = vec![[0.0; 2]; self.methods.len()];
-        for call in self.each_once() {
+        for call in self.each_once().filter(|call| is_so(call)) {
             weights[call.method as usize][usize::from(call.row.side == Side::Served)] += call.weight;
         }
-        let is_looked_at =
-            weights.into_iter().map(|[made, served]| if made >= served { Side::Made } else { Side::Served });
-        let looked_at: Rc<[Side]> = is_looked_at.collect();
-        self.each_once()
-            .filter(move |call| call.row.code == Code::Ok && !call.row.is_stream)
-            .filter(move |call| looked_at[call.method as usize] == call.row.side)
+        weights
     }
 
     /// Of these, those in which every component there is was measured.
     pub fn whole(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        self.good().filter(|call| is_whole(call.row.components.coverage, call.row.side))
+        self.good().filter(|call| is_whole(call))
     }
 
     /// Which ends of the calls are told of: `made`, `served` or both.
@@ -350,8 +379,43 @@ impl FleetCall {
     }
 }
 
-fn is_whole(coverage: Coverage, side: Side) -> bool {
-    match side {
+/// By block: numbers of other hosts that are among those recorded.
+#[derive(Clone)]
+struct RecordedPeers {
+    by_name: Rc<[BTreeSet<u32>]>,
+    by_address: Rc<[BTreeSet<u32>]>,
+}
+
+impl RecordedPeers {
+    /// Whether the other host of a call is one of them, by its node's name.
+    fn by_name(&self, call: &FleetCall) -> bool {
+        has(&self.by_name, call)
+    }
+
+    /// The same over R2P2, by its address.
+    fn by_address(&self, call: &FleetCall) -> bool {
+        has(&self.by_address, call)
+    }
+}
+
+fn has(peers: &[BTreeSet<u32>], call: &FleetCall) -> bool {
+    peers.get(call.block as usize).is_some_and(|peers| peers.contains(&call.row.peer.0))
+}
+
+/// The side whose calls stand for more: made, or served.
+pub(crate) fn heavier_side([made, served]: [f64; 2]) -> Side {
+    if made >= served { Side::Made } else { Side::Served }
+}
+
+/// Whether a call ended well and did not stream.
+pub(crate) fn is_good(call: &FleetCall) -> bool {
+    call.row.code == Code::Ok && !call.row.is_stream
+}
+
+/// Whether every component there is was measured.
+pub(crate) fn is_whole(call: &FleetCall) -> bool {
+    let coverage = call.row.components.coverage;
+    match call.row.side {
         Side::Served => coverage == Coverage::ServerOnly,
         Side::Made | Side::Attempt => coverage.is_whole(),
     }
@@ -389,6 +453,23 @@ mod tests {
         let mut served = Fleet::default();
         served.add(b);
         assert_eq!((served.sides().as_str(), served.weight()), ("served", 20.0));
+    }
+
+    #[test]
+    fn a_call_over_r2p2_told_by_both_ends_counts_once() {
+        let (mut a, mut b) = (block("a", 20), block("b", 25));
+        a.head.addresses = vec!["10.0.0.1".into(), "10.1.0.1".into()];
+        a.head.peers = vec![(1, "r2p2 10.0.0.2:8000".into())];
+        b.head.addresses = vec!["10.0.0.2".into()];
+        b.head.peers = vec![(1, "r2p2 10.0.0.1".into()), (2, "r2p2 10.0.0.10".into())];
+        for (n, call) in b.rows.iter_mut().enumerate() {
+            (call.row.side, call.row.components.coverage) = (Side::Served, Coverage::ServerOnly);
+            call.row.peer.0 = if n < 20 { 1 } else { 2 };
+        }
+        let mut fleet = Fleet::default();
+        fleet.read(&[a.encode(), b.encode()].concat());
+        assert_eq!((fleet.calls.len(), fleet.weight()), (45, 25.0), "five are of a host nobody recorded");
+        assert!(fleet.handlers().eq(fleet.each_once()), "a router may stand between");
     }
 
     #[test]

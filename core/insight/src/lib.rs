@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
+mod common_sides;
 mod critical;
 mod driven;
 mod effects;
@@ -42,6 +43,7 @@ mod trees;
 pub mod words;
 
 pub use block::{BlockHead, BlockReader, RecordBlock};
+pub use common_sides::CommonSides;
 pub use critical::{TreeCall, WholeTree};
 pub use driven::DrivenCalls;
 pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effects, scaled};

@@ -146,8 +146,9 @@ impl RecordedCall {
         let row = &self.row;
         out.extend(row.at.0.to_le_bytes());
         row.components.at_most(Self::TOTAL_NS_MAX).iter().for_each(|ns| out.extend(ns.to_le_bytes()));
+        let half_width_ns = if has_wires(row.components.coverage) { row.half_width_ns } else { u32::MAX };
         let words = [
-            row.half_width_ns,
+            half_width_ns,
             row.cpu_ns,
             row.subtree,
             row.request_bytes,
@@ -190,6 +191,7 @@ impl RecordedCall {
         if code > 16 {
             return Err(RowFault::Code);
         }
+        let coverage = *Coverage::ALL.get(usize::from(coverage)).ok_or(RowFault::Coverage)?;
         let row = FlightRow {
             at: Instant(long(0)),
             side: *Side::ALL.get(usize::from(side)).ok_or(RowFault::Side)?,
@@ -198,7 +200,7 @@ impl RecordedCall {
             code: Code::from_number(code.into()),
             components: Components {
                 ns,
-                coverage: *Coverage::ALL.get(usize::from(coverage)).ok_or(RowFault::Coverage)?,
+                coverage,
                 stand_ins: StampSet::from_bits(word(112)),
                 clipped: flags & 1 != 0,
                 kernel_sent: flags & 2 != 0,
@@ -208,7 +210,8 @@ impl RecordedCall {
             response_bytes: word(96),
             cpu_ns: word(84),
             subtree: word(88),
-            half_width_ns: word(80),
+            // Earlier versions said 0.
+            half_width_ns: if has_wires(coverage) { word(80) } else { u32::MAX },
             slow: flags & 4 != 0,
             is_stream: flags & 8 != 0,
             stands_for: ((word(120) >> 16) as u16).saturating_add(1),
@@ -216,6 +219,11 @@ impl RecordedCall {
         let ancestors = Some(word(120) as u16).filter(|ancestors| *ancestors != Self::NO_ANCESTORS);
         Ok(Self { row, weight, ancestors })
     }
+}
+
+/// Whether two wires of a call were told apart: of others nothing is said of clocks.
+fn has_wires(coverage: Coverage) -> bool {
+    coverage == Coverage::Whole
 }
 
 #[cfg(test)]
@@ -502,6 +510,24 @@ mod tests {
             let most = u128::from(RecordedCall::TOTAL_NS_MAX);
             let sum = u128::from(told.total_ns());
             assert!(sum == whole.min(most) || (whole > most && most - sum < 9), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_call_without_two_wires_nothing_is_said_of_clocks() {
+        let (mut rows, ..) =
+            drain(&recorder(1), CallsAsk { from: Some(0), rows_max: 1, ..CallsAsk::default() });
+        for coverage in Coverage::ALL {
+            rows[0].row.components.coverage = coverage;
+            let mut bytes = Vec::new();
+            rows[0].encode(&mut bytes);
+            let mut earlier = bytes.clone();
+            earlier[80..84].copy_from_slice(&5_u32.to_le_bytes());
+            let expected = if coverage == Coverage::Whole { 5 } else { u32::MAX };
+            for bytes in [bytes, earlier] {
+                let row = RecordedCall::decode(&bytes).unwrap().row;
+                assert_eq!((row.components.coverage, row.half_width_ns), (coverage, expected));
+            }
         }
     }
 

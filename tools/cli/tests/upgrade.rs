@@ -243,7 +243,7 @@ fn records_and_minutes_go_on() {
     }
     let said = recording.stop();
     assert!(!said.contains("overwritten"), "{said}");
-    let csv = host.verb(&["export", "--csv", file.to_str().unwrap()], "");
+    let csv = end(&mut trunkline(&["export", "--csv", file.to_str().unwrap()]), "");
     let recorded =
         csv.out.lines().filter(|line| line.contains(",made,") && line.contains("Search/Query")).count();
     // The last answer's end is told with the next call.

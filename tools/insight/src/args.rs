@@ -71,6 +71,26 @@ pub enum InsightVerb {
     Describe,
 }
 
+impl InsightVerb {
+    /// What is wrong with `--socket` and `--admin-socket` where they are none of the verb's.
+    pub fn refuses_sockets(&self) -> Option<&'static str> {
+        match self {
+            Self::Record(_) => None,
+            Self::Drive(DriveArgs { caller, .. }) if caller.is_empty() => None,
+            Self::Drive(_) => Some("calls are made by the daemons that --caller names"),
+            Self::Replay(_) => Some("this verb sends its calls to --to, and asks no daemon"),
+            Self::Synth(_) => Some("this verb writes a file, and asks no daemon"),
+            Self::Characterize(_) | Self::Whatif(_) | Self::Diff(_) | Self::Tree(_) => {
+                Some(Self::READS_FILES)
+            }
+            Self::Clock(_) | Self::Export(_) | Self::Tax(_) => Some(Self::READS_FILES),
+            Self::Man(_) | Self::Describe => Some("this verb tells of the command line, and asks no daemon"),
+        }
+    }
+
+    const READS_FILES: &'static str = "this verb reads files, and asks no daemon";
+}
+
 /// A file of records to write.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
@@ -484,6 +504,27 @@ mod tests {
         let verbs: Vec<&str> =
             line.get_subcommands().filter(|verb| !verb.is_hide_set()).map(|verb| verb.get_name()).collect();
         assert_eq!(verbs, VERBS);
+    }
+
+    #[test]
+    fn verbs_that_ask_no_daemon_refuse_its_sockets() {
+        let refuses = |line: &str| {
+            let words = ["trunkline", "--socket", "a.sock"].into_iter().chain(line.split(' '));
+            InsightLine::parse_from(words).verb.refuses_sockets()
+        };
+        let reads = Some(InsightVerb::READS_FILES);
+        for verb in
+            ["characterize a -o b", "whatif a", "diff a b", "tree a", "clock a", "export --csv a", "tax a"]
+        {
+            assert_eq!(refuses(verb), reads, "{verb}");
+        }
+        for verb in ["synth -o a", "replay a --to 10.0.0.7:80"] {
+            assert!(refuses(verb).is_some(), "{verb}");
+        }
+        let drive = "drive a -o b --server-socket c.sock --to tcp://10.0.0.7:7878";
+        assert_eq!((refuses("record -o a"), refuses(drive)), (None, None));
+        let callers = refuses(&format!("{drive} --caller east=/e.sock"));
+        assert!(callers.is_some_and(|why| why.contains("--caller")), "{callers:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod wires;
 mod work;
 
 use crate::args::DriveArgs;
-use crate::load::load;
+use crate::load::load_calls;
 use crate::operator::operator_channel;
 use crate::output;
 use crate::record::{Beginning, RecordingProgress, beginning, record_all};
@@ -84,7 +84,7 @@ impl CallerHost {
 /// # Errors
 /// The file holds no calls that can be made, a daemon does not answer, or the output cannot be written.
 pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> Result<(), String> {
-    let planned = load(std::slice::from_ref(&args.file))?;
+    let planned = load_calls(std::slice::from_ref(&args.file))?;
     let (calls, wires) = plans(&planned, args);
     if calls.is_empty() {
         let of =

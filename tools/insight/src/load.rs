@@ -8,28 +8,49 @@ use trunkline_insight::{Fleet, count_ancestors};
 /// No file larger than this is read: 1 GiB are about eight million calls.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Reads all of these files, and tells standard error what of them could not be used.
+/// Reads all of these files, and tells standard error what of them could not be used, and which have no call.
 ///
 /// # Errors
-/// A file is not there, too large, or holds no call at all.
+/// A file is not there or too large, or none holds a block of records.
 pub fn load(files: &[PathBuf]) -> Result<Fleet, String> {
     let mut fleet = Fleet::default();
     for path in files {
-        let calls = fleet.calls.len();
+        let (blocks, calls) = (fleet.heads.len(), fleet.calls.len());
         fleet.read(&bytes_of(path)?);
-        if fleet.calls.len() == calls {
-            let why = match fleet.faults.is_empty() {
-                true => "the file holds no blocks with calls".to_owned(),
-                false => fleet.faults.to_string(),
-            };
-            return Err(format!("{}: no call could be read: {why}", path.display()));
+        match (fleet.heads.len() - blocks, fleet.calls.len() - calls) {
+            (0, _) => eprintln!("trunkline: {}: no block of records could be read", path.display()),
+            (_, 0) => eprintln!("trunkline: {}: no call was recorded", path.display()),
+            _ => {}
         }
+    }
+    if fleet.heads.is_empty() {
+        let why = if fleet.faults.is_empty() { "it is empty".to_owned() } else { fleet.faults.to_string() };
+        return Err(format!("{}: {why}; name files that `trunkline record` has written", names(files)));
     }
     count_ancestors(&mut fleet);
     if !fleet.faults.is_empty() {
         eprintln!("trunkline: not used: {}", fleet.faults);
     }
     Ok(fleet)
+}
+
+/// The same, for a verb that says something of calls.
+///
+/// # Errors
+/// As [`load`], or no file holds a call.
+pub fn load_calls(files: &[PathBuf]) -> Result<Fleet, String> {
+    let fleet = load(files)?;
+    match fleet.calls.is_empty() {
+        true => Err(format!(
+            "{}: no call could be read: record while calls are made, or for longer (trunkline record --for 1m)",
+            names(files)
+        )),
+        false => Ok(fleet),
+    }
+}
+
+fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// All of a file.
@@ -50,4 +71,43 @@ pub fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
         ));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a host without calls takes nothing from the others, and what is said where there is nothing.
+    use super::*;
+    use trunkline_insight::{BlockHead, RecordBlock};
+    use trunkline_telemetry::RecordedCall;
+
+    fn block(calls: usize) -> Vec<u8> {
+        let mut bytes = [0; RecordedCall::BYTES];
+        bytes[108..112].copy_from_slice(&1.0_f32.to_le_bytes());
+        let named = |name: &str| vec![(0, name.to_owned())];
+        let (methods, peers) = (named("/a.B/C"), named("(local)"));
+        let head = BlockHead { host: format!("of-{calls}"), methods, peers, ..BlockHead::default() };
+        let rows = vec![RecordedCall::decode(&bytes).unwrap(); calls];
+        RecordBlock { head, rows, traces: Vec::new() }.encode()
+    }
+
+    #[test]
+    fn a_recording_without_calls_takes_nothing_from_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let (idle, busy) = (file("idle.rec", &block(0)), file("busy.rec", &block(3)));
+        let (empty, other) = (file("empty.rec", b""), file("notes", b"no records"));
+        let both = load_calls(&[idle.clone(), busy, empty.clone()]).unwrap();
+        assert_eq!((both.calls.len(), both.hosts()), (3, vec!["of-0", "of-3"]));
+        let idle = std::slice::from_ref(&idle);
+        assert_eq!(load(idle).unwrap().heads.len(), 1, "what the host did is there");
+        let none = load_calls(idle).unwrap_err();
+        assert!(none.contains("idle.rec: no call could be read") && none.contains("for longer"), "{none}");
+        let nothing = load(&[empty, other]).unwrap_err();
+        assert!(nothing.contains("10 bytes that belong to no block"), "{nothing}");
+        assert!(nothing.contains("trunkline record"), "{nothing}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::args::OutputArgs;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read};
+use std::io::{BufWriter, Error, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use trunkline_insight::block::MARK;
@@ -95,6 +95,22 @@ pub fn replace(
     // A link stays one, and what it leads to is replaced.
     let path = &std::fs::canonicalize(path).map_err(said)?;
     beside(path, |file| file.set_permissions(there.permissions()).and_then(|()| write(file))).map_err(said)
+}
+
+/// Exit code of a program whose reader has gone away: what a shell shows where SIGPIPE has ended it.
+pub const EXIT_PIPE: i32 = 128 + 13;
+
+/// Writes to standard output. A reader that has seen enough ends the program quietly.
+///
+/// # Errors
+/// What else is wrong with it.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), String> {
+    let mut to = BufWriter::new(std::io::stdout().lock());
+    match write(&mut to).and_then(|()| to.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(EXIT_PIPE),
+        Err(error) => Err(format!("cannot write: {error}")),
+    }
 }
 
 fn beside(path: &Path, write: impl FnOnce(File) -> Result<(), Error>) -> Result<(), Error> {

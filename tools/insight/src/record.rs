@@ -349,15 +349,16 @@ impl<'a, W: Write> Recording<'a, W> {
     }
 
     fn begin_block(&mut self, answer: &CallsResponse) {
-        self.begin_block_as(answer.node.clone(), answer.version.clone());
+        self.begin_block_as(answer.node.clone(), answer.version.clone(), answer.addresses.clone());
     }
 
-    fn begin_block_as(&mut self, host: String, version: String) {
+    fn begin_block_as(&mut self, host: String, version: String, addresses: Vec<String>) {
         let now_ns = monotonic_ns();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.block.head = BlockHead {
             host,
             version,
+            addresses,
             cluster: self.args.cluster.clone(),
             began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
             began_unix_ns: unix.subsec_nanos() % 1_000_000,
@@ -409,8 +410,8 @@ impl<'a, W: Write> Recording<'a, W> {
             self.tally.kept += earlier.rows.len() as u64;
             self.write(&earlier.encode())?;
         }
-        let BlockHead { host, version, .. } = self.block.head.clone();
-        self.begin_block_as(host, version);
+        let BlockHead { host, version, addresses, .. } = self.block.head.clone();
+        self.begin_block_as(host, version, addresses);
         Ok(())
     }
 

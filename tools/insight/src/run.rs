@@ -2,19 +2,25 @@
 
 use crate::args::{InsightLine, InsightVerb, PagesArgs};
 use crate::operator::operator_channel;
+use crate::output::EXIT_PIPE;
 use crate::{drive, record, replay, tax, tree, verbs};
 use clap::{CommandFactory, Parser};
 use std::io::Write;
 use std::process::ExitCode;
 use trunkline_insight::printable_lines;
 
-/// Exit code of a program whose reader has gone away: what a shell shows where SIGPIPE has ended it.
-const EXIT_PIPE: i32 = 128 + 13;
-
 /// Runs what this process's command line says.
 pub fn run() -> ExitCode {
     end_with_reader();
     let InsightLine { socket, admin_socket, verb } = InsightLine::parse();
+    if let Some(problem) = verb.refuses_sockets() {
+        let named = [("--socket", &socket), ("--admin-socket", &admin_socket)];
+        if let Some((option, _)) = named.into_iter().find(|(_, path)| path.is_some()) {
+            // As a wrong command line ends.
+            eprintln!("error: {option}: {problem}\n\nFor more information, try '--help'.");
+            return ExitCode::from(2);
+        }
+    }
     let outcome = match verb {
         InsightVerb::Record(args) => record::record(operator_channel(socket, admin_socket), &args),
         InsightVerb::Characterize(args) => verbs::characterize(&args),

@@ -1,7 +1,7 @@
 //! `trunkline tree`: calls below calls, above them, and whole trees one by one.
 
 use crate::args::TreeArgs;
-use crate::load::load;
+use crate::load::load_calls;
 use crate::say;
 use std::collections::BTreeMap;
 use trunkline_insight::estimate::WeightedValues;
@@ -18,7 +18,7 @@ const METHODS_MAX: usize = 20;
 /// # Errors
 /// A file cannot be read, or it says nothing of calls below or above others.
 pub fn tree(args: &TreeArgs) -> Result<(), String> {
-    let fleet = load(&args.files.files)?;
+    let fleet = load_calls(&args.files.files)?;
     let mut trees = WholeTree::all(&fleet);
     trees.retain(|tree| {
         let first = tree.calls.first().map_or("", |top| fleet.name(method_of(&fleet, top.trace)));

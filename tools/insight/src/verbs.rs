@@ -1,16 +1,18 @@
 //! The verbs that read files.
 
 use crate::args::{CharacterizeArgs, DiffArgs, ExportArgs, FilesArgs, SynthArgs, WhatIfArgs};
-use crate::load::load;
+use crate::load::{load, load_calls};
 use crate::{output, publish, say};
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::Path;
 use trunkline_insight::estimate::WeightedValues;
 use trunkline_insight::words::time;
 use trunkline_insight::{
-    EFFECT_CALLS_MIN, Fleet, FleetCall, Published, Synthetic, check_rows, differences, effects,
+    CommonSides, EFFECT_CALLS_MIN, Fleet, FleetCall, Published, Synthetic, check_rows, differences, effects,
     export as formats, report, scaled, summary, synth as draw,
 };
+use trunkline_telemetry::Coverage;
 
 /// The study's numbers.
 const STUDY: &str = include_str!("../data/fleet.toml");
@@ -20,7 +22,7 @@ const STUDY: &str = include_str!("../data/fleet.toml");
 /// # Errors
 /// A file cannot be read or a page not written.
 pub fn characterize(args: &CharacterizeArgs) -> Result<(), String> {
-    let fleet = load(&args.files)?;
+    let fleet = if args.check { load_calls(&args.files)? } else { load(&args.files)? };
     let checked = if args.check { published(args.targets.as_deref())?.check(&fleet) } else { Vec::new() };
     if args.check {
         let head = ["figure", "target", "wanted", "got", "distance", "verdict"];
@@ -51,13 +53,13 @@ pub fn characterize(args: &CharacterizeArgs) -> Result<(), String> {
 pub fn synth(args: &SynthArgs) -> Result<(), String> {
     let published = published(args.targets.as_deref())?;
     let how = Synthetic { methods: args.methods as usize, calls: args.calls as usize, seed: args.seed };
-    let said = |error: std::io::Error| output::refusal(&args.out.output, &error);
-    let mut file = std::io::BufWriter::new(output::create(&args.out)?);
+    let said = |error: io::Error| output::refusal(&args.out.output, &error);
+    let mut file = io::BufWriter::new(output::create(&args.out)?);
     let blocks = draw(&published, &how);
     for block in &blocks {
-        std::io::Write::write_all(&mut file, &block.encode()).map_err(said)?;
+        file.write_all(&block.encode()).map_err(said)?;
     }
-    std::io::Write::flush(&mut file).map_err(said)?;
+    file.flush().map_err(said)?;
     let calls: usize = blocks.iter().map(|block| block.rows.len()).sum();
     println!(
         "{}: {calls} generated calls of {} methods; nothing was measured",
@@ -89,8 +91,9 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
 /// # Errors
 /// A file cannot be read, or there are too few calls.
 pub fn what_if(args: &WhatIfArgs) -> Result<(), String> {
-    let fleet = load(&args.files.files)?;
-    let calls = chosen(&fleet, &args.of.method)?;
+    let fleet = load_calls(&args.files.files)?;
+    let calls = fleet.whole().filter(|call| fleet.name(call.method).contains(&args.of.method)).collect();
+    let calls = enough(&fleet, calls, &args.of.method)?;
     if args.set.is_empty() {
         let found = effects(&calls);
         print!("{}{}", say::effects(&found, args.def), say::verdict(&found));
@@ -106,13 +109,16 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), String> {
 /// # Errors
 /// As [`what_if`].
 pub fn diff(args: &DiffArgs) -> Result<(), String> {
-    let before = load(std::slice::from_ref(&args.before))?;
-    let after = load(std::slice::from_ref(&args.after))?;
-    let of = |fleet, path: &std::path::Path| {
-        chosen(fleet, &args.of.method).map_err(|problem| format!("{}: {problem}", path.display()))
+    let before = load_calls(std::slice::from_ref(&args.before))?;
+    let after = load_calls(std::slice::from_ref(&args.after))?;
+    let sides = CommonSides::of(&before, &after, &args.of.method);
+    let of = |fleet, path: &Path| {
+        let said = |problem| format!("{}: {problem}; compared: {}", path.display(), sides.words());
+        enough(fleet, sides.calls(fleet), &args.of.method).map_err(said)
     };
     let (first, second) = (of(&before, &args.before)?, of(&after, &args.after)?);
     print!("{}", say::differences(&differences(&first, &second)));
+    println!("compared: {}", sides.words());
     print!("before: {}after: {}", say::footer(&before, first.len()), say::footer(&after, second.len()));
     Ok(())
 }
@@ -122,9 +128,9 @@ pub fn diff(args: &DiffArgs) -> Result<(), String> {
 /// # Errors
 /// A file cannot be read, or no call went between hosts.
 pub fn clock(args: &FilesArgs) -> Result<(), String> {
-    let fleet = load(&args.files)?;
+    let fleet = load_calls(&args.files)?;
     let mut found: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
-    for call in fleet.whole().filter(|call| !is_local(&fleet, call)) {
+    for call in fleet.whole().filter(|call| has_two_clocks(&fleet, call)) {
         let half_width = match call.row.half_width_ns {
             u32::MAX => f64::MAX,
             ns => f64::from(ns) * 1e-9,
@@ -133,10 +139,9 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
         found.entry((host, fleet.peer(call))).or_default().push((half_width, call.weight));
     }
     if found.is_empty() {
-        return Err(
-            "no recorded call went between two hosts whose daemons both stamp, so there is one clock".into(),
-        );
+        return Err(no_clocks(&fleet));
     }
+    let looked_at = found.values().map(Vec::len).sum();
     let rows: Vec<Vec<String>> = found
         .into_iter()
         .map(|((host, peer), values)| {
@@ -150,7 +155,7 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
         })
         .collect();
     print!("{}", say::table(&["host", "other host", "calls", "half-width P50", "P99"], &rows));
-    print!("{}", say::footer(&fleet, fleet.whole().count()));
+    print!("{}", say::footer(&fleet, looked_at));
     Ok(())
 }
 
@@ -160,23 +165,21 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
 /// A file cannot be read or written.
 pub fn export(args: &ExportArgs) -> Result<(), String> {
     let fleet = load(&args.files.files)?;
-    let text = match args {
-        ExportArgs { parquet: true, output: Some(path), .. } => return export_parquet(args, path, &fleet),
-        ExportArgs { csv: true, .. } => formats::csv(&fleet),
-        ExportArgs { jaeger: true, .. } => formats::jaeger(&fleet),
-        _ => formats::perfetto(&fleet),
+    if let ExportArgs { parquet: true, output: Some(path), .. } = args {
+        return export_parquet(args, path, &fleet);
+    }
+    let (begin, write): (&[u8], fn(&Fleet, &mut dyn Write) -> io::Result<()>) = match args {
+        ExportArgs { csv: true, .. } => (b"host", |fleet, mut to| formats::csv(fleet, &mut to)),
+        ExportArgs { jaeger: true, .. } => (b"{\"da", |fleet, mut to| formats::jaeger(fleet, &mut to)),
+        _ => (b"{\"di", |fleet, mut to| formats::perfetto(fleet, &mut to)),
     };
     match &args.output {
-        Some(path) => {
-            let begin = &text.as_bytes()[..text.len().min(4)];
-            output::replace(path, &args.files.files, begin, args.force, |mut file| {
-                std::io::Write::write_all(&mut file, text.as_bytes())
-            })
-        }
-        None => {
-            print!("{text}");
-            Ok(())
-        }
+        Some(path) => output::replace(path, &args.files.files, begin, args.force, |file| {
+            let mut file = io::BufWriter::new(file);
+            write(&fleet, &mut file)?;
+            file.flush()
+        }),
+        None => output::print(|to| write(&fleet, to)),
     }
 }
 
@@ -191,13 +194,25 @@ fn export_parquet(_: &ExportArgs, _: &Path, _: &Fleet) -> Result<(), String> {
         .into())
 }
 
-fn is_local(fleet: &Fleet, call: &FleetCall) -> bool {
-    call.row.components.coverage == trunkline_telemetry::Coverage::OneHost || fleet.peer(call) == "(local)"
+/// Whether a call went from one clock to another, and both hosts stamped it.
+fn has_two_clocks(fleet: &Fleet, call: &FleetCall) -> bool {
+    call.row.components.coverage == Coverage::Whole && fleet.peer(call) != "(local)"
 }
 
-/// Calls of methods whose path contains this, of which every component was measured.
-fn chosen<'a>(fleet: &'a Fleet, method: &str) -> Result<Vec<&'a FleetCall>, String> {
-    let calls: Vec<_> = fleet.whole().filter(|call| fleet.name(call.method).contains(method)).collect();
+/// Why nothing is said of clocks.
+fn no_clocks(fleet: &Fleet) -> String {
+    let stayed =
+        |call: &FleetCall| matches!(call.row.components.coverage, Coverage::OneHost | Coverage::Stayed);
+    match fleet.each_once().all(stayed) {
+        true => "no recorded call went between two hosts, so there is one clock".into(),
+        false => "no recorded call has the stamps of both hosts, and nothing was measured of their clocks: record at \
+                  the host that makes the calls; one without a daemon has no stamps"
+            .into(),
+    }
+}
+
+/// These calls of methods whose path contains this, if they are enough to say something.
+fn enough<'a>(fleet: &Fleet, calls: Vec<&'a FleetCall>, method: &str) -> Result<Vec<&'a FleetCall>, String> {
     if calls.len() >= EFFECT_CALLS_MIN {
         return Ok(calls);
     }

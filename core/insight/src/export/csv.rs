@@ -2,18 +2,21 @@
 
 use super::columns::{Cell, Column};
 use crate::fleet::Fleet;
+use std::io::{self, Write};
 
-/// One line a call, names first.
-pub fn csv(fleet: &Fleet) -> String {
+/// Writes one line a call, names first.
+///
+/// # Errors
+/// What writing says.
+pub fn csv(fleet: &Fleet, to: &mut impl Write) -> io::Result<()> {
     let columns = Column::all();
     let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
-    let mut out = names.join(",") + "\n";
+    writeln!(to, "{}", names.join(","))?;
     for call in &fleet.calls {
         let cells: Vec<String> = columns.iter().map(|column| written(&column.cell(fleet, call))).collect();
-        out += &cells.join(",");
-        out.push('\n');
+        writeln!(to, "{}", cells.join(","))?;
     }
-    out
+    Ok(())
 }
 
 fn written(cell: &Cell) -> String {
@@ -50,9 +53,15 @@ pub(crate) mod tests {
         fleet
     }
 
+    fn lines(fleet: &Fleet) -> String {
+        let mut text = Vec::new();
+        csv(fleet, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     #[test]
     fn csv_has_a_line_a_call() {
-        let text = csv(&fleet());
+        let text = lines(&fleet());
         let lines: Vec<&str> = text.lines().collect();
         let head: Vec<&str> = lines[0].split(',').collect();
         assert_eq!(lines.len(), 4);
@@ -67,7 +76,7 @@ pub(crate) mod tests {
 
     #[test]
     fn csv_has_ids_and_stamps_of_traces() {
-        let text = csv(&tree());
+        let text = lines(&tree());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
         let cell =

@@ -5,37 +5,67 @@ use super::times::{TreeTimes, ended_us};
 use crate::fleet::{Fleet, FleetCall, FleetTrace};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 use trunkline_call::mix;
 use trunkline_telemetry::{Component, Side};
 
-/// A trace for each that was recorded, over all hosts, and one for each call that belongs to none. A call has a span,
-/// one for its attempt, and one for each component there was.
-pub fn jaeger(fleet: &Fleet) -> String {
-    let times = TreeTimes::of(fleet);
-    let mut traces: Vec<JaegerTrace> = Vec::new();
-    let mut known: HashMap<u128, usize> = HashMap::new();
-    for (index, call) in fleet.calls.iter().enumerate() {
-        let Some(number) = call.trace else {
-            let mut own = JaegerTrace::new(index as u128 + 1);
-            own.add_alone(fleet, index, call);
-            traces.push(own);
-            continue;
-        };
-        let traced = &fleet.traces[number as usize];
-        let place = *known.entry(traced.trace.ids.trace).or_insert_with(|| {
-            traces.push(JaegerTrace::new(traced.trace.ids.trace));
-            traces.len() - 1
-        });
-        traces[place].add_traced(fleet, &times, number, traced);
+/// Writes a trace for each that was recorded, over all hosts, and one for each call that belongs to none. A call has a
+/// span, one for its attempt, and one for each component there was. Nothing of it is held: a file has millions.
+///
+/// # Errors
+/// What writing says.
+pub fn jaeger(fleet: &Fleet, to: &mut impl Write) -> io::Result<()> {
+    let (times, hosts) = (TreeTimes::of(fleet), numbers_of_hosts(fleet));
+    let mut traced: HashMap<u128, Vec<u32>> = HashMap::new();
+    for number in fleet.calls.iter().filter_map(|call| call.trace) {
+        traced.entry(fleet.traces[number as usize].trace.ids.trace).or_default().push(number);
     }
-    json!({ "data": traces.into_iter().map(JaegerTrace::finish).collect::<Vec<_>>() }).to_string()
+    to.write_all(b"{\"data\":[")?;
+    let mut is_first = true;
+    for (index, call) in fleet.calls.iter().enumerate() {
+        let (id, numbers) = match call.trace.map(|number| fleet.traces[number as usize].trace.ids.trace) {
+            None => (index as u128 + 1, None),
+            // With the first of its calls come all.
+            Some(id) => match traced.remove(&id) {
+                None => continue,
+                numbers => (id, numbers),
+            },
+        };
+        to.write_all(if std::mem::take(&mut is_first) { b"" } else { b"," })?;
+        let mut trace = JaegerTrace::begin(fleet, &hosts, id, to)?;
+        match numbers {
+            None => trace.add_alone(index, call)?,
+            Some(numbers) => {
+                for number in numbers {
+                    trace.add_traced(&times, number, &fleet.traces[number as usize])?;
+                }
+            }
+        }
+        trace.end()?;
+    }
+    to.write_all(b"]}")
 }
 
-struct JaegerTrace {
+/// The number of each block's host.
+fn numbers_of_hosts<'a>(fleet: &'a Fleet) -> Vec<u32> {
+    let mut known: HashMap<&str, u32> = HashMap::new();
+    let number = |head: &'a crate::block::BlockHead| {
+        let next = known.len() as u32;
+        *known.entry(&head.host).or_insert(next)
+    };
+    fleet.heads.iter().map(number).collect()
+}
+
+/// A trace on its way out.
+struct JaegerTrace<'a, W> {
+    fleet: &'a Fleet,
+    /// Numbers of blocks' hosts.
+    hosts: &'a [u32],
     id: String,
-    spans: Vec<Value>,
+    to: &'a mut W,
+    has_spans: bool,
     /// Services of hosts, by name and host.
-    processes: BTreeMap<(String, u32), (usize, Value)>,
+    processes: BTreeMap<(&'a str, u32), (usize, Value)>,
 }
 
 /// What a span says.
@@ -49,19 +79,24 @@ struct JaegerSpan {
     logs: Vec<Value>,
 }
 
-impl JaegerTrace {
-    fn new(id: u128) -> Self {
-        Self { id: format!("{id:032x}"), spans: Vec::new(), processes: BTreeMap::new() }
+impl<'a, W: Write> JaegerTrace<'a, W> {
+    fn begin(fleet: &'a Fleet, hosts: &'a [u32], id: u128, to: &'a mut W) -> io::Result<Self> {
+        let id = format!("{id:032x}");
+        write!(to, "{{\"traceID\":\"{id}\",\"spans\":[")?;
+        Ok(Self { fleet, hosts, id, to, has_spans: false, processes: BTreeMap::new() })
     }
 
-    fn finish(self) -> Value {
+    fn end(self) -> io::Result<()> {
         let processes: serde_json::Map<String, Value> =
             self.processes.into_values().map(|(number, process)| (format!("p{number}"), process)).collect();
-        json!({ "traceID": self.id, "spans": self.spans, "processes": processes })
+        self.to.write_all(b"],\"processes\":")?;
+        serde_json::to_writer(&mut *self.to, &processes)?;
+        self.to.write_all(b"}")
     }
 
     /// A call without a trace: its span is the first.
-    fn add_alone(&mut self, fleet: &Fleet, index: usize, call: &FleetCall) {
+    fn add_alone(&mut self, index: usize, call: &FleetCall) -> io::Result<()> {
+        let fleet = self.fleet;
         let total_us = call.total_s() * 1e6;
         let began_us = ended_us(fleet, call) as f64 - total_us;
         // Sixteen numbers for the spans of a call.
@@ -75,12 +110,13 @@ impl JaegerTrace {
             tags: tags_of(fleet, call),
             logs: Vec::new(),
         };
-        self.add(fleet, call, span);
-        self.add_components(fleet, call, id, began_us, |place| id + place);
+        self.add(call, span)?;
+        self.add_components(call, id, began_us, |place| id + place)
     }
 
     /// A call of a trace, in the shape of gRFC A72: sent, attempt, received.
-    fn add_traced(&mut self, fleet: &Fleet, times: &TreeTimes, number: u32, traced: &FleetTrace) {
+    fn add_traced(&mut self, times: &TreeTimes, number: u32, traced: &FleetTrace) -> io::Result<()> {
+        let fleet = self.fleet;
         let (call, ids) = (&fleet.calls[traced.call as usize], traced.trace.ids);
         let (from_us, us) = (times.began_us(fleet, number), call.total_s() * 1e6);
         let name = fleet.name(call.method);
@@ -99,42 +135,41 @@ impl JaegerTrace {
         };
         let inner = match call.row.side {
             Side::Made => {
-                self.add(fleet, call, own(ids.span, ids.parent, "Sent", logs));
+                self.add(call, own(ids.span, ids.parent, "Sent", logs))?;
                 if ids.attempt == 0 {
-                    return;
+                    return Ok(());
                 }
                 let (attempt, received) = ids.of_attempt(call.row.components.coverage);
-                self.add(fleet, call, own(attempt, ids.span, "Attempt", Vec::new()));
+                self.add(call, own(attempt, ids.span, "Attempt", Vec::new()))?;
                 if let Some(received) = received {
-                    self.add(fleet, call, own(received, attempt, "Recv", Vec::new()));
+                    self.add(call, own(received, attempt, "Recv", Vec::new()))?;
                 }
                 received.unwrap_or(attempt)
             }
             Side::Attempt => {
                 let (attempt, received) = ids.of_attempt(call.row.components.coverage);
-                self.add(fleet, call, own(attempt, ids.span, "Attempt", logs));
+                self.add(call, own(attempt, ids.span, "Attempt", logs))?;
                 if let Some(received) = received {
-                    self.add(fleet, call, own(received, attempt, "Recv", Vec::new()));
+                    self.add(call, own(received, attempt, "Recv", Vec::new()))?;
                 }
                 received.unwrap_or(attempt)
             }
             Side::Served => {
-                self.add(fleet, call, own(ids.span, ids.parent, "Recv", logs));
+                self.add(call, own(ids.span, ids.parent, "Recv", logs))?;
                 ids.span
             }
         };
-        self.add_components(fleet, call, inner, from_us, |place| mix(inner ^ place << 56).max(1));
+        self.add_components(call, inner, from_us, |place| mix(inner ^ place << 56).max(1))
     }
 
     /// A span for each component there was, one behind the other.
     fn add_components(
         &mut self,
-        fleet: &Fleet,
         call: &FleetCall,
         parent: u64,
         began_us: f64,
         id: impl Fn(u64) -> u64,
-    ) {
+    ) -> io::Result<()> {
         let mut at = began_us;
         for component in Component::ALL {
             let us = call.part_s(component) * 1e6;
@@ -148,34 +183,37 @@ impl JaegerTrace {
                     tags: Vec::new(),
                     logs: Vec::new(),
                 };
-                self.add(fleet, call, span);
+                self.add(call, span)?;
             }
             at += us;
         }
+        Ok(())
     }
 
-    fn add(&mut self, fleet: &Fleet, call: &FleetCall, span: JaegerSpan) {
+    fn add(&mut self, call: &FleetCall, span: JaegerSpan) -> io::Result<()> {
         let JaegerSpan { id, parent, name, from_us, us, tags, logs } = span;
-        let process = self.process(fleet, call);
+        let process = self.process(call);
         let references: Vec<Value> = parent
             .map(|parent| {
                 json!({ "refType": "CHILD_OF", "traceID": self.id, "spanID": format!("{parent:016x}") })
             })
             .into_iter()
             .collect();
-        self.spans.push(json!({
+        self.to.write_all(if std::mem::replace(&mut self.has_spans, true) { b"," } else { b"" })?;
+        let span = json!({
             "traceID": self.id, "spanID": format!("{id:016x}"), "operationName": name, "references": references,
             "startTime": from_us.round() as u64, "duration": us.round() as u64, "tags": tags, "logs": logs,
             "processID": process,
-        }));
+        });
+        Ok(serde_json::to_writer(&mut *self.to, &span)?)
     }
 
     /// The service as the host of a call has it.
-    fn process(&mut self, fleet: &Fleet, call: &FleetCall) -> String {
+    fn process(&mut self, call: &FleetCall) -> String {
         let next = self.processes.len() + 1;
-        let (service, head) = (fleet.service(call.method), &fleet.heads[call.block as usize]);
-        let host = fleet.heads.iter().position(|other| other.host == head.host).unwrap_or(0) as u32;
-        let (number, _) = self.processes.entry((service.to_owned(), host)).or_insert_with(|| {
+        let (service, head) = (self.fleet.service(call.method), &self.fleet.heads[call.block as usize]);
+        let host = self.hosts[call.block as usize];
+        let (number, _) = self.processes.entry((service, host)).or_insert_with(|| {
             let tags = [tag("host", head.host.clone().into()), tag("generated", head.generated.into())];
             (next, json!({ "serviceName": service, "tags": tags }))
         });
@@ -250,6 +288,12 @@ mod tests {
         processes: HashMap<String, Value>,
     }
 
+    fn written(fleet: &Fleet) -> String {
+        let mut text = Vec::new();
+        jaeger(fleet, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     fn read(text: &str) -> Vec<Trace> {
         let mut file: HashMap<String, Vec<Trace>> = serde_json::from_str(text).unwrap();
         file.remove("data").unwrap()
@@ -257,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_reader_of_the_format_finds_calls_and_components() {
-        let traces = read(&jaeger(&fleet()));
+        let traces = read(&written(&fleet()));
         assert_eq!(traces.len(), 3);
         for trace in &traces {
             let call = &trace.spans[0];
@@ -279,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_trace_over_two_hosts_is_one() {
-        let traces = read(&jaeger(&tree()));
+        let traces = read(&written(&tree()));
         let [trace] = &traces[..] else { panic!("{} traces", traces.len()) };
         let by_id: HashMap<&str, &Span> = trace.spans.iter().map(|span| (&*span.span_id, span)).collect();
         let parent = |span: &Span| span.references.first().map(|reference| reference["spanID"].clone());
@@ -293,5 +337,32 @@ mod tests {
         let (sent, inner) = (by_id["0000000000000001"], by_id["0000000000000005"]);
         assert!(sent.start_time <= received.start_time && received.start_time <= inner.start_time);
         assert!(inner.start_time + inner.duration <= sent.start_time + sent.duration, "on one clock");
+    }
+
+    #[test]
+    fn spans_are_written_one_by_one_and_a_file_that_takes_nothing_says_so() {
+        /// Takes so many writes, none larger than a span.
+        struct Few(usize);
+        impl Write for Few {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                assert!(bytes.len() < 4096, "{} bytes at once", bytes.len());
+                self.0 = self.0.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut fleet = Fleet::default();
+        (0..20).for_each(|n| fleet.add(crate::block::tests::block(&format!("h{}", n % 4), 50)));
+        jaeger(&fleet, &mut Few(usize::MAX)).unwrap();
+        let error = jaeger(&fleet, &mut Few(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        let hosts: HashSet<String> = read(&written(&fleet))
+            .into_iter()
+            .flat_map(|trace| trace.processes.into_values())
+            .map(|process| process["tags"][0]["value"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(hosts, (0..4).map(|n| format!("h{n}")).collect());
     }
 }

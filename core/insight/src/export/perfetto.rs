@@ -3,17 +3,25 @@
 use super::times::{TreeTimes, ended_us};
 use crate::fleet::Fleet;
 use serde_json::{Value, json};
+use std::io::{self, Write};
 use trunkline_telemetry::Component;
 
-/// Calls as asynchronous slices of their method, components nested in them. A call of a trace says its ids, and is
-/// where it was on the clock of the host at the top of its tree.
-pub fn perfetto(fleet: &Fleet) -> String {
+/// Writes calls as asynchronous slices of their method, components nested in them. A call of a trace says its ids, and
+/// is where it was on the clock of the host at the top of its tree. No event is held: a file has millions.
+///
+/// # Errors
+/// What writing says.
+pub fn perfetto(fleet: &Fleet, to: &mut impl Write) -> io::Result<()> {
     let (hosts, times) = (fleet.hosts(), TreeTimes::of(fleet));
-    let mut events: Vec<Value> = hosts
-        .iter()
-        .enumerate()
-        .map(|(at, host)| json!({ "ph": "M", "name": "process_name", "pid": at + 1, "args": { "name": host } }))
-        .collect();
+    to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    let mut is_first = true;
+    let mut put = |event: Value| -> io::Result<()> {
+        to.write_all(if std::mem::take(&mut is_first) { b"" } else { b"," })?;
+        Ok(serde_json::to_writer(&mut *to, &event)?)
+    };
+    for (at, host) in hosts.iter().enumerate() {
+        put(json!({ "ph": "M", "name": "process_name", "pid": at + 1, "args": { "name": host } }))?;
+    }
     // In order, as they are listed.
     let pids: Vec<usize> =
         fleet.heads.iter().map(|head| hosts.binary_search(&head.host.as_str()).unwrap_or(0) + 1).collect();
@@ -25,10 +33,10 @@ pub fn perfetto(fleet: &Fleet) -> String {
             None => ended_us(fleet, call) as f64 - total_us,
         };
         let mut event = |phase: &str, name: &str, at_us: f64, args: Value| {
-            events.push(json!({
+            put(json!({
                 "ph": phase, "cat": fleet.service(call.method), "name": name, "id": index + 1, "pid": pid,
                 "tid": call.method + 1, "ts": at_us, "args": args,
-            }));
+            }))
         };
         let mut args = json!({
             "code": call.row.code.name(), "side": call.row.side.name(), "peer": fleet.peer(call), "weight": call.weight,
@@ -41,19 +49,19 @@ pub fn perfetto(fleet: &Fleet) -> String {
                 (hex(ids.span).into(), hex(ids.attempt).into(), hex(ids.parent).into());
         }
         let name = fleet.name(call.method);
-        event("b", name, began_us, args);
+        event("b", name, began_us, args)?;
         let mut at = began_us;
         for component in Component::ALL {
             let us = call.part_s(component) * 1e6;
             if us > 0.0 {
-                event("b", component.name(), at, json!({}));
-                event("e", component.name(), at + us, json!({}));
+                event("b", component.name(), at, json!({}))?;
+                event("e", component.name(), at + us, json!({}))?;
             }
             at += us;
         }
-        event("e", name, began_us + total_us, json!({}));
+        event("e", name, began_us + total_us, json!({}))?;
     }
-    json!({ "traceEvents": events, "displayTimeUnit": "ns" }).to_string()
+    to.write_all(b"]}")
 }
 
 #[cfg(test)]
@@ -64,9 +72,15 @@ mod tests {
     use crate::trees::tests::tree;
     use std::collections::HashMap;
 
+    fn read(fleet: &Fleet) -> HashMap<String, Value> {
+        let mut text = Vec::new();
+        perfetto(fleet, &mut text).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
     #[test]
     fn a_reader_of_trace_events_finds_slices_that_close() {
-        let file: HashMap<String, Value> = serde_json::from_str(&perfetto(&fleet())).unwrap();
+        let file: HashMap<String, Value> = read(&fleet());
         let mut open: HashMap<u64, Vec<String>> = HashMap::new();
         let mut slices = 0;
         for event in file["traceEvents"].as_array().unwrap() {
@@ -86,7 +100,7 @@ mod tests {
 
     #[test]
     fn calls_of_a_trace_say_their_ids() {
-        let file: HashMap<String, Value> = serde_json::from_str(&perfetto(&tree())).unwrap();
+        let file: HashMap<String, Value> = read(&tree());
         let calls = file["traceEvents"].as_array().unwrap().iter();
         let spans: Vec<_> = calls.filter_map(|event| event["args"]["span"].as_str()).collect();
         assert_eq!(spans.len(), 6);

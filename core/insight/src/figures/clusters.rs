@@ -56,12 +56,18 @@ fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Dr
         })
         .collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    rows.truncate(CLUSTERS_MAX);
     let ratio = rows.last().map_or(1.0, |row| row.0) / rows.first().map_or(1.0, |row| row.0);
+    let all = rows.len();
+    // The slowest stay: they are what is looked for.
+    rows.drain(..all.saturating_sub(CLUSTERS_MAX));
+    let shown = match rows.len() {
+        shown if shown < all => format!(" Shown are the slowest {shown} of {all}."),
+        _ => String::new(),
+    };
     let parts = Component::ALL.iter().map(|component| component.name().to_owned()).collect();
     let rows = rows.into_iter().map(|(_, row)| row).collect();
     let chart = StackChart { title: "clusters".into(), titled: false, parts, rows, whole: false }.svg();
-    let spread = format!("The slowest cluster takes {ratio:.2} times as long as the fastest.");
+    let spread = format!("The slowest cluster takes {ratio:.2} times as long as the fastest.{shown}");
     Drawing::Charts(vec![chart], vec![said.to_owned(), spread])
 }
 
@@ -83,7 +89,31 @@ fn divided(calls: &[&FleetCall], part: f64) -> (f64, Vec<f64>) {
 mod tests {
     //! Shows that what is drawn of a cluster is as long as the time that stands beside it.
     use super::*;
+    use crate::block::tests::block;
     use crate::{Published, Synthetic, synth};
+
+    #[test]
+    fn of_many_clusters_the_slowest_are_shown_and_all_are_compared() {
+        let drawn = |clusters: u64| {
+            let mut fleet = Fleet::default();
+            for cluster in 1..=clusters {
+                let mut one = block("a", 60);
+                one.head.cluster = format!("cluster-{cluster:02}");
+                one.rows.iter_mut().for_each(|call| call.row.components.ns[4] = cluster * 1_000_000);
+                fleet.add(one);
+            }
+            let Drawing::Charts(charts, said) = tails(&fleet) else { panic!("it is drawn") };
+            (charts.concat(), said.concat())
+        };
+        let (chart, said) = drawn(30);
+        assert!(said.contains("takes 30.00 times") && said.contains("the slowest 24 of 30."), "{said}");
+        assert!(
+            chart.contains("cluster-30") && chart.contains("cluster-07") && !chart.contains("cluster-06")
+        );
+        let (chart, said) = drawn(24);
+        assert!(said.contains("takes 24.00 times") && !said.contains("Shown"), "{said}");
+        assert!(chart.contains("cluster-01"));
+    }
 
     #[test]
     fn the_parts_of_a_percentile_come_to_it() {

@@ -57,14 +57,20 @@ pub(super) fn by_method(fleet: &Fleet) -> Drawing {
     Drawing::Charts(over_methods(methods, "processor time", time), vec![said])
 }
 
-/// Of the calls that did not end well: shares by code, of calls and of processor time.
+/// Of the calls that did not end well: shares by code, of calls and of processor time. In this is that of attempts, by
+/// how they ended.
 pub(crate) fn error_shares(fleet: &Fleet) -> Vec<(Code, f64, f64)> {
     let mut sums: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
     let told = ToldCpu::of(fleet);
     for call in fleet.each_once().filter(|call| call.row.code != Code::Ok) {
-        let sum = sums.entry(call.row.code.number()).or_default();
-        let seconds = call.cpu_s().map_or(0.0, |seconds| seconds * told.stands_for(call));
-        *sum = (sum.0 + call.weight, sum.1 + seconds * call.weight);
+        sums.entry(call.row.code.number()).or_default().0 += call.weight;
+    }
+    // Attempts are among those, of calls that may have ended well.
+    for call in fleet.handlers().filter(|call| call.row.code != Code::Ok) {
+        if let Some(seconds) = call.cpu_s() {
+            sums.entry(call.row.code.number()).or_default().1 +=
+                seconds * told.stands_for(call) * call.weight;
+        }
     }
     // Handlers of calls that were cancelled, or whose deadline passed, say it when the calls are over.
     for late in fleet.late.iter().filter(|late| late.code != Code::Ok) {
@@ -107,6 +113,7 @@ pub(super) fn errors(fleet: &Fleet) -> Drawing {
     match shares.iter().any(|one| one.2 > 0.0) {
         true => {
             charts.push(bars("of their processor time", 4, |one| one.2));
+            said.push("In processor time are attempts that failed, whatever became of their calls.".into());
             if fleet.late.is_empty() && shares.iter().any(|one| is_late(one.0)) {
                 said.push(
                     "Of calls that were cancelled or whose deadline passed, no handler told its processor time: their \

@@ -22,14 +22,14 @@ pub(super) fn shares(fleet: &Fleet) -> Drawing {
     let mut charts =
         vec![bars("of calls", &order, &calls, 0), bars("of bytes", &order, &service_shares(fleet, bytes), 1)];
     let mut said = vec!["Shares of calls, then of bytes, then of processor time of handlers.".to_owned()];
-    let told = fleet.each_once().filter(|call| call.cpu_s().is_some()).count();
+    let told = fleet.handlers().filter(|call| call.cpu_s().is_some()).count();
     match told {
         0 => said.push("Processor time is not measured here, because no handler told its own.".into()),
         _ => {
             charts.push(bars("of processor time", &order, &cpu_shares(fleet), 2));
             said.push(
                 "Of processor time handlers tell a part: it is that of those that told, times the calls of their \
-                 method, short and long ones apart."
+                 method, short and long ones apart. Attempts that failed are in it where their servers were recorded."
                     .into(),
             );
         }
@@ -50,7 +50,7 @@ pub(crate) fn service_shares(fleet: &Fleet, value: impl Fn(&FleetCall) -> Option
 pub(crate) fn cpu_shares(fleet: &Fleet) -> Vec<(&str, f64)> {
     let told = ToldCpu::of(fleet);
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    for call in fleet.each_once() {
+    for call in fleet.handlers() {
         let seconds = call.cpu_s().map_or(0.0, |seconds| seconds * told.stands_for(call));
         *sums.entry(fleet.service(call.method)).or_default() += seconds * call.weight;
     }
@@ -80,7 +80,7 @@ impl ToldCpu {
     pub fn of(fleet: &Fleet) -> Self {
         // Of short and long handlers of a method: calls that were answered, and those of them that told.
         let mut sums = vec![[[0.0; 2]; 2]; fleet.methods.len()];
-        for call in fleet.each_once().filter(|call| is_answered(call)) {
+        for call in fleet.handlers().filter(|call| is_answered(call)) {
             let [answered, told] = &mut sums[call.method as usize][usize::from(is_long(call))];
             *answered += call.weight;
             *told += if call.cpu_s().is_some() { call.weight } else { 0.0 };
@@ -128,6 +128,43 @@ mod tests {
     //! Shows that services of short and of long handlers have their share of processor time.
     use super::*;
     use crate::block::tests::block;
+
+    #[test]
+    fn attempts_that_failed_have_their_processor_time_where_they_were_served() {
+        use crate::figures::error_shares;
+        use trunkline_telemetry::{Coverage, Side};
+        // The callers' hosts know the attempt that was answered: ten calls to a recorded server, ten to another.
+        let mut made = block("a", 30);
+        made.head.methods = vec![(3, "/twice.v1.S/Call".into()), (4, "/here.v1.H/Call".into())];
+        made.head.peers = vec![(1, "b".into()), (2, "10.0.0.9:7878".into()), (3, "(local)".into())];
+        for (n, call) in made.rows.iter_mut().enumerate() {
+            call.row.cpu_ns = if n < 20 { 10_000 } else { 60_000 };
+            call.row.peer.0 = 1 + n as u32 / 10;
+            if n >= 20 {
+                (call.row.method.0, call.row.components.coverage) = (4, Coverage::OneHost);
+            }
+        }
+        // The server had each of the ten twice, and took four times as long for those it refused.
+        let mut served = block("b", 20);
+        served.head.methods = vec![(3, "/twice.v1.S/Call".into())];
+        served.head.peers = vec![(1, "a".into())];
+        for (n, call) in served.rows.iter_mut().enumerate() {
+            (call.row.side, call.row.components.coverage) = (Side::Served, Coverage::ServerOnly);
+            let (code, cpu_ns) = if n < 10 { (Code::Unavailable, 40_000) } else { (Code::Ok, 10_000) };
+            (call.row.code, call.row.cpu_ns) = (code, cpu_ns);
+        }
+        for call in made.rows.iter_mut().chain(&mut served.rows) {
+            call.row.components.ns[Component::ServerApplication as usize] = 70_000;
+        }
+        let mut fleet = Fleet::default();
+        fleet.add(made);
+        fleet.add(served);
+        assert_eq!(fleet.each_once().count(), 30);
+        // 10 · (40 + 10) + 10 · 10 there, 10 · 60 here.
+        let shares: BTreeMap<_, _> = cpu_shares(&fleet).into_iter().collect();
+        assert!((shares["twice.v1.S"] - 0.5).abs() < 1e-9, "{shares:?}");
+        assert_eq!(error_shares(&fleet), [(Code::Unavailable, 0.0, 1.0)], "no call failed, and attempts did");
+    }
 
     #[test]
     fn short_handlers_have_their_share_of_processor_time() {

@@ -2,12 +2,13 @@
 //!
 //! The service is an ordinary application of its own daemon: it attaches over the same socket as everybody and is
 //! called through the same rings. `host.rs` is what a daemon says about itself; `service.rs` answers calls from it,
-//! `looks.rs` says whose question is next, `served.rs` how many names an answer has, `policies.rs` changes it,
-//! `unknown.rs` looks for slips in what is changed, and `audit.rs` writes down who did; `convert.rs` turns telemetry
-//! into messages and back, so that the verbs render what the telemetry room renders. Services of the package
-//! `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the engine and the control
-//! thread see to that.
+//! `looks.rs` says whose question is next, `served.rs` how many names an answer has, `addresses.rs` where the host is,
+//! `policies.rs` changes it, `unknown.rs` looks for slips in what is changed, and `audit.rs` writes down who did;
+//! `convert.rs` turns telemetry into messages and back, so that the verbs render what the telemetry room renders.
+//! Services of the package `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the
+//! engine and the control thread see to that.
 
+mod addresses;
 mod audit;
 mod convert;
 mod history;

@@ -1,5 +1,6 @@
 //! The service.
 
+use super::addresses::own_addresses;
 use super::convert::{calls_message, explanation_message, stages_message, top_row_message};
 use super::history::Chronicle;
 use super::host::{Facts, Host, UpgradeState};
@@ -97,6 +98,7 @@ fn calls(host: &impl Host, asked: &CallsRequest) -> CallsResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         shards,
         stages: stages_message(&tax),
+        addresses: if asked.next.is_empty() { own_addresses() } else { Vec::new() },
     }
 }
 

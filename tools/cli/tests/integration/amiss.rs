@@ -238,6 +238,12 @@ fn what_means_nothing_is_refused() {
         (&["daemon", "--drain", "9000h"], 2, "write 8760h at most"),
         (&["daemon", "--admin-socket", &file], 2, "where admin.listen of its configuration says"),
         (&["call", "--admin-socket", &file, "list"], 2, "use --socket"),
+        (&["--socket", &own, "whatif", &file], 2, "--socket: this verb reads files, and asks no daemon"),
+        (
+            &["--admin-socket", &own, "tax", &file],
+            2,
+            "--admin-socket: this verb reads files, and asks no daemon",
+        ),
         (&["record", "-o", &file, "--for", "0s"], 2, "write a time of more than nothing"),
         (&["demo", &file], 1, "name a folder whose text is to be searched"),
         (&["--socket", &file, "list"], 1, "exists and is not a socket"),
