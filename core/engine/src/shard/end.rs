@@ -2,7 +2,7 @@
 
 use super::batch::CrossingBatch;
 use super::chosen::find_shard;
-use super::copies::{cross, sent_types};
+use super::copies::{CrossingOwners, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
 use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
@@ -10,9 +10,10 @@ use super::whole::{handled_alone_by, leave};
 use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::ends::{Blocker, ItemWay, Refusal};
+use crate::ends::{Blocker, Refusal};
 use crate::engine::{Engine, Turn};
-use crate::registry::{MethodTypes, service_of};
+use crate::heaps::Heaps;
+use crate::registry::service_of;
 use crate::routing::Routing;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -89,43 +90,45 @@ pub(crate) fn hand_to_shard(
         let mut plain = engine.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
         return hand_to_shard(engine, turn, key, (shard, stage), &mut plain);
     }
-    let way = ItemWay { key, direction: Direction::Request };
+    let (calls, mut owners) = CrossingOwners::of(engine);
+    let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
     if !matches!(item, Item::Open { .. }) {
         return if stage == ShardStage::Accepted {
-            follow_opening(engine, turn, way, shard, item)
+            follow_opening(&mut owners, &*turn.heaps, (key, call), shard, item)
         } else {
             Err(Refusal::Blocked(Blocker::Stream))
         };
     }
-    let mut opening = engine.shards.spares.opening();
-    if let Err(refusal) = cross(engine, turn, way, shard, item, &mut opening.body) {
-        engine.shards.spares.put_opening(opening);
+    let mut opening = owners.shards.spares.opening();
+    let crossing = (&mut *call, Direction::Request);
+    if let Err(refusal) = owners.cross(&*turn.heaps, crossing, shard, item, &mut opening.body) {
+        owners.shards.spares.put_opening(opening);
         return Err(refusal);
     }
     let Item::Open { metadata, end, .. } = item.take() else { return Ok(()) };
     (opening.metadata, opening.end) = (metadata.into_owned(), end);
-    fill_opening(engine, turn.now, key, &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
-    engine.shards.push(shard, ShardSaid::Open(opening));
+    fill_opening(&mut owners, turn.now, (key, call), &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
+    owners.shards.push(shard, ShardSaid::Open(opening));
     Ok(())
 }
 
 /// What comes behind an opening.
 fn follow_opening(
-    engine: &mut Engine,
-    turn: &mut Turn<'_>,
-    way: ItemWay,
+    owners: &mut CrossingOwners<'_>,
+    heaps: &dyn Heaps,
+    (key, call): (CallKey, &mut Call),
     shard: ShardIndex,
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
     let mut body = None;
-    cross(engine, turn, way, shard, item, &mut body)?;
-    let call = engine.shards.number_at(shard, way.key);
+    owners.cross(heaps, (call, Direction::Request), shard, item, &mut body)?;
+    let call = owners.shards.number_at(shard, key);
     let said = match (item.take(), body) {
         (Item::Message { end, .. }, Some(body)) => ShardSaid::Message { call, body, end },
         (Item::HalfClose, _) => ShardSaid::HalfClose { call },
         _ => return Err(Refusal::Fault(wrong_way())),
     };
-    engine.shards.push(shard, said);
+    owners.shards.push(shard, said);
     Ok(())
 }
 
@@ -141,13 +144,14 @@ pub(crate) fn hand_to_caller(
         let mut plain = engine.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
         return hand_to_caller(engine, turn, key, (shard, call), &mut plain);
     }
-    let way = ItemWay { key, direction: Direction::Response };
+    let (calls, mut owners) = CrossingOwners::of(engine);
+    let found = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
     if !matches!(item, Item::Finish { .. }) {
-        return precede_finish(engine, turn, way, (shard, call), item);
+        return precede_finish(&mut owners, &*turn.heaps, found, (shard, call), item);
     }
-    let mut said = engine.shards.spares.finish();
-    if let Err(refusal) = cross(engine, turn, way, shard, item, &mut said.body) {
-        engine.shards.spares.put_finish(said);
+    let (mut said, crossing) = (owners.shards.spares.finish(), (found, Direction::Response));
+    if let Err(refusal) = owners.cross(&*turn.heaps, crossing, shard, item, &mut said.body) {
+        owners.shards.spares.put_finish(said);
         return Err(refusal);
     }
     finish_to_caller(engine, turn, key, (shard, call), item, said);
@@ -156,23 +160,22 @@ pub(crate) fn hand_to_caller(
 
 /// What comes before the end.
 fn precede_finish(
-    engine: &mut Engine,
-    turn: &mut Turn<'_>,
-    way: ItemWay,
+    owners: &mut CrossingOwners<'_>,
+    heaps: &dyn Heaps,
+    found: &mut Call,
     (shard, call): (ShardIndex, u64),
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
     let mut body = None;
-    cross(engine, turn, way, shard, item, &mut body)?;
+    owners.cross(heaps, (&mut *found, Direction::Response), shard, item, &mut body)?;
     let said = match (item.take(), body) {
         (Item::Headers { metadata }, _) => ShardSaid::Headers { call, metadata: metadata.into_owned() },
         (Item::Message { .. }, Some(body)) => {
-            let types = engine.calls.find(way.key).and_then(|call| call.sender_types(Direction::Response));
-            ShardSaid::Reply { call, body, types }
+            ShardSaid::Reply { call, body, types: found.sender_types(Direction::Response) }
         }
         _ => return Err(Refusal::Fault(wrong_way())),
     };
-    engine.shards.push(shard, said);
+    owners.shards.push(shard, said);
     Ok(())
 }
 
@@ -208,13 +211,17 @@ pub(crate) fn finish_to_caller(
 /// Says in the opening of a call, which has its message and metadata, what else there is to say, and notes that it
 /// crosses.
 #[inline]
-fn fill_opening(engine: &mut Engine, now: Instant, key: CallKey, opening: &mut ShardOpening) -> Option<()> {
-    if !matches!(engine.calls.find(key)?.client, ClientEnd::Session { .. }) {
-        opening.types = sent_types(engine, key, Direction::Request);
-        opening.origin = origin_of(engine, key)?;
+fn fill_opening(
+    owners: &mut CrossingOwners<'_>,
+    now: Instant,
+    (key, call): (CallKey, &mut Call),
+    opening: &mut ShardOpening,
+) -> Option<()> {
+    let CrossingOwners { registry, sessions, peers, grpc, shards, .. } = owners;
+    if !matches!(call.client, ClientEnd::Session { .. }) {
+        opening.types = sent_types(call, Direction::Request);
+        opening.origin = origin_of((&mut **sessions, peers, grpc), call);
     }
-    let Engine { calls, registry, sessions, shards, .. } = engine;
-    let call = calls.find_mut(key)?;
     let ServerEnd::Shard { shard, stage, .. } = &mut call.server else { return None };
     *stage = if opening.end { ShardStage::Accepted } else { ShardStage::Opened };
     match &call.client {
@@ -332,14 +339,16 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::Accepted { call } => accepted(engine, turn, from, call),
         ShardSaid::Returned(opening) => returned(engine, turn, from, *opening),
         ShardSaid::Headers { call, metadata } => {
-            if let Some(key) = made(engine, from, call) {
+            if let Some((key, _)) = made(engine, from, call) {
                 let metadata = Cow::Owned(metadata);
                 engine.pass(turn, key, Direction::Response, &mut Item::Headers { metadata });
             }
         }
         ShardSaid::Reply { call, body, types } => match made(engine, from, call) {
-            Some(key) => {
-                note_types(engine, key, types);
+            Some((key, call)) => {
+                if let (Some(said), ServerEnd::Shard { types: known, .. }) = (types, &mut call.server) {
+                    *known = said;
+                }
                 let mut item = Item::Message { body: Body::Crossed(body), end: false };
                 engine.pass(turn, key, Direction::Response, &mut item);
             }
@@ -347,7 +356,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         },
         ShardSaid::Finish(finish) => finished(engine, turn, from, finish),
         ShardSaid::Credit { call, back: false, bytes } => {
-            if let Some(key) = made(engine, from, call) {
+            if let Some((key, _)) = made(engine, from, call) {
                 engine.credit_sender(key, Direction::Request, bytes);
             }
         }
@@ -386,17 +395,17 @@ fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call
 }
 
 /// A call made here, if it is at work there.
-fn made(engine: &Engine, there: ShardIndex, call: u64) -> Option<CallKey> {
-    let key = engine.shards.made_by(there, call);
-    let server = engine.calls.find(key).map(|call| &call.server);
-    matches!(server, Some(ServerEnd::Shard { shard, .. }) if *shard == there).then_some(key)
+#[inline]
+fn made(engine: &mut Engine, there: ShardIndex, number: u64) -> Option<(CallKey, &mut Call)> {
+    let key = engine.shards.made_by(there, number);
+    let call = engine.calls.find_mut(key)?;
+    let is_there = matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there);
+    is_there.then_some((key, call))
 }
 
 fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64) {
-    let Some(key) = made(engine, from, call) else { return };
-    if let Some(call) = engine.calls.find_mut(key)
-        && let ServerEnd::Shard { stage, .. } = &mut call.server
-    {
+    let Some((key, call)) = made(engine, from, call) else { return };
+    if let ServerEnd::Shard { stage, .. } = &mut call.server {
         *stage = ShardStage::Accepted;
     }
     engine.unblock(turn, key, Direction::Request);
@@ -406,7 +415,7 @@ fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u6
 fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
     let body = opening.body.map(Body::Crossed);
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
-    let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
+    let Some((key, _)) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
     let Engine { calls, shards, registry, owners, clusters, .. } = &mut *engine;
     let Some(call) = calls.find(key) else { return engine.drop_item(&mut item) };
     is_not_served((shards, registry), from, call, (&opening.path, opening.version));
@@ -452,26 +461,14 @@ fn next_server(routing: Routing<'_>, call: &Call, end: bool) -> Result<ServerEnd
     }
 }
 
-fn note_types(engine: &mut Engine, key: CallKey, said: Option<Arc<MethodTypes>>) {
-    if let (Some(said), Some(call)) = (said, engine.calls.find_mut(key))
-        && let ServerEnd::Shard { types, .. } = &mut call.server
-    {
-        *types = said;
-    }
-}
-
 fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut finish: Box<ShardFinish>) {
-    let key = engine.shards.made_by(from, finish.call);
     let (metadata, body) = (std::mem::take(&mut finish.metadata), finish.body.take().map(Body::Crossed));
     let (code, execution, types) = (finish.code, finish.execution, finish.types.take());
     let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
-    let mut is_made_there = false;
-    if let Some(call) = engine.calls.find_mut(key)
-        && let ServerEnd::Shard { shard, types: known, .. } = &mut call.server
-        && *shard == from
-    {
-        is_made_there = true;
-        if let Some(said) = types {
+    let mut made_there = None;
+    if let Some((key, call)) = made(engine, from, finish.call) {
+        made_there = Some(key);
+        if let (Some(said), ServerEnd::Shard { types: known, .. }) = (types, &mut call.server) {
             *known = said;
         }
         (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
@@ -485,10 +482,9 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
         call.server_measured = finish.measured;
     }
     engine.shards.spent_finish(from, finish);
-    if is_made_there {
-        engine.pass(turn, key, Direction::Response, &mut item);
-    } else {
-        engine.drop_item(&mut item);
+    match made_there {
+        Some(key) => engine.pass(turn, key, Direction::Response, &mut item),
+        None => engine.drop_item(&mut item),
     }
 }
 

@@ -29,9 +29,10 @@ use crate::convert::private;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::held::Holding;
-use crate::registry::{MethodKey, MethodTypes};
+use crate::registry::{MethodKey, MethodTypes, Registry};
 use crate::session::{Route, Session};
 use crate::target::Target;
+use crate::wait_accounts::WaitAccounts;
 use crate::{CallKey, SessionKey};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -218,11 +219,12 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
     if session.lent > 0 || engine.peers.iter().any(|(_, peer)| is_arriving(peer)) {
         return Err(Stays::Lent);
     }
-    if calls.iter().filter_map(|call| engine.calls.find(*call)).any(|call| call.moves >= CALL_MOVES_MAX) {
+    let calls: Vec<&Call> = calls.iter().filter_map(|call| engine.calls.find(*call)).collect();
+    if calls.iter().any(|call| call.moves >= CALL_MOVES_MAX) {
         return Err(Stays::Followed);
     }
     let mut waiting_bytes = 0;
-    for call in calls.iter().filter_map(|call| engine.calls.find(*call)) {
+    for call in calls {
         let made = call.maker().is_some_and(|(session, _)| session == key);
         let looks = matches!(call.server, ServerEnd::Cluster { .. } | ServerEnd::Attempts);
         // Where its call crosses anew it would be judged anew.
@@ -308,8 +310,9 @@ fn split_made(
     to: ShardIndex,
     parked: &mut Vec<(CallKey, Direction)>,
 ) -> Option<MovedCall> {
-    let (own, path) = (engine.shards.own(), path_of(engine, key)?);
-    let call = engine.calls.find(key)?;
+    let Engine { calls, sessions, peers, grpc, shards, held, invariants, limits, registry, .. } = engine;
+    let call = calls.find_mut(key)?;
+    let (own, path) = (shards.own(), path_of(registry, call));
     let ClientEnd::Session { session: maker, types, .. } = &call.client else { return None };
     if *maker != session {
         return None;
@@ -320,9 +323,7 @@ fn split_made(
         true => ServerEnd::Nobody,
         false => ServerEnd::Shard { shard: own, types: there, stage: ShardStage::Accepted, late: false },
     };
-    let origin = origin_of(engine, key)?;
-    let (calls, mut accounts) = engine.wait_accounts();
-    let call = calls.find_mut(key)?;
+    let origin = origin_of((&mut *sessions, peers, grpc), call);
     let mut moved = copy_of(call, server);
     moved.client = call.client.clone();
     moved.request = Half { ended: call.request.ended, charged: call.request.charged, ..Half::default() };
@@ -344,6 +345,7 @@ fn split_made(
     moved.parent = call.parent.take();
     let number = key.to_bits() | BROUGHT;
     let client = ClientEnd::Shard { shard: to, call: number, types: Some(types), origin, logged: false };
+    let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
     let gathered = accounts.take_kept(call, Direction::Response);
     engine.change_end(key, Direction::Response, |call| {
         call.client = client;
@@ -362,16 +364,16 @@ fn split_delivered(
     to: ShardIndex,
     parked: &mut Vec<(CallKey, Direction)>,
 ) -> Option<MovedCall> {
-    let (own, path) = (engine.shards.own(), path_of(engine, key)?);
-    let (known_as, origin) = (engine.delivered_id(key), origin_of(engine, key)?);
-    // What a peer sends without its header cannot be told apart there.
-    let sent = sent_types(engine, key, Direction::Request);
-    let call = engine.calls.find_mut(key)?;
+    let Engine { calls, sessions, peers, grpc, shards, invariants, registry, .. } = engine;
+    let call = calls.find_mut(key)?;
     let ServerEnd::Session { session: handler, types } = &call.server else { return None };
     if *handler != session {
         return None;
     }
-    let types = Arc::clone(types);
+    let (own, path, types) = (shards.own(), path_of(registry, call), Arc::clone(types));
+    let (known_as, origin) = (call.delivered_id(own, key), origin_of((&mut *sessions, peers, grpc), call));
+    // What a peer sends without its header cannot be told apart there.
+    let sent = sent_types(call, Direction::Request);
     // It is through with it, or has not seen it.
     let is_there = call.handed_over && !call.response.ended;
     let stage = if is_there { ShardStage::Accepted } else { ShardStage::Chosen };
@@ -393,7 +395,7 @@ fn split_delivered(
     (moved.known_as, moved.served_as) = (Some(known_as), call.served_as);
     (call.known_as, call.place) = (None, None);
     if !is_there && let Some((_, bytes)) = moved.request.share.end() {
-        engine.sessions.streams_hold_less(&mut engine.invariants, session, bytes);
+        sessions.streams_hold_less(invariants, session, bytes);
     }
     engine.change_end(key, Direction::Request, |call| {
         call.server = ServerEnd::Shard { shard: to, types, stage, late: false };
@@ -416,9 +418,8 @@ fn copy_of(call: &Call, server: ServerEnd) -> Call {
     copy
 }
 
-fn path_of(engine: &Engine, key: CallKey) -> Option<Arc<str>> {
-    let call = engine.calls.find(key)?;
-    Some(call.path.as_deref().map_or_else(|| Arc::clone(engine.registry.path(call.method)), Arc::from))
+fn path_of(registry: &Registry, call: &Call) -> Arc<str> {
+    call.path.as_deref().map_or_else(|| Arc::clone(registry.path(call.method)), Arc::from)
 }
 
 /// What waits for the session may go on: what waits for its turn or for policies does not, and has its own timer.
@@ -464,11 +465,10 @@ fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: Move
     }
     let (made, known_as, is_served) = (call.maker(), call.known_as, call.handler().is_some());
     let is_at_work = matches!(call.server, ServerEnd::Shard { .. });
-    let key = engine.calls.insert(call);
-    let timer = deadline.map(|at| engine.timers.insert(at, Due::Deadline(key)));
-    if let Some(call) = engine.calls.find_mut(key) {
-        call.timer = timer;
-    }
+    let Engine { calls, timers, .. } = engine;
+    let (key, begun) = calls.renew();
+    call.timer = deadline.map(|at| timers.insert(at, Due::Deadline(key)));
+    *begun = call;
     if is_at_work {
         engine.shards.bring(from, was.to_bits() | BROUGHT, key);
     }

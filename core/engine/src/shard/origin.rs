@@ -1,31 +1,29 @@
 //! Who makes a call, in the words that go to another shard with it, and who pays for what crosses.
 
 use super::crossing::{Origin, Payer};
-use crate::CallKey;
-use crate::call::{ClientEnd, Direction, ServerEnd};
-use crate::callers::caller;
-use crate::engine::Engine;
+use crate::call::{Call, ClientEnd, Direction, ServerEnd};
+use crate::grpc::GrpcEnds;
+use crate::peers::PeerEnds;
+use crate::sessions::SessionEnds;
+use crate::source::CallSources;
 use std::sync::Arc;
 
-/// Who makes a call, for the shard it goes to.
-pub(crate) fn origin_of(engine: &mut Engine, key: CallKey) -> Option<Arc<Origin>> {
-    let call = engine.calls.find(key)?;
-    Some(match &call.client {
-        ClientEnd::Session { session, .. } => {
-            let session = *session;
-            engine
-                .sessions
-                .find_mut(session)
-                .map_or_else(|| Arc::new(Origin::Gone), |found| Arc::clone(found.origin()))
-        }
+/// Who makes a call, for the shard it goes to. Attempts go to none.
+pub(super) fn origin_of(
+    (sessions, peers, grpc): (&mut SessionEnds, &PeerEnds, &GrpcEnds),
+    call: &Call,
+) -> Arc<Origin> {
+    match &call.client {
+        ClientEnd::Session { session, .. } => sessions
+            .find_mut(*session)
+            .map_or_else(|| Arc::new(Origin::Gone), |found| Arc::clone(found.origin())),
         ClientEnd::Shard { origin, .. } => Arc::clone(origin),
-        _ => Arc::new(Origin::of(caller(engine, call))),
-    })
+        _ => Arc::new(Origin::of(CallSources { sessions, peers, grpc }.caller(call))),
+    }
 }
 
 /// Who pays for the messages of a call that cross in this direction: whoever sends them.
-pub(super) fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer> {
-    let call = engine.calls.find(key)?;
+pub(super) fn payer_of(call: &Call, direction: Direction) -> Option<Payer> {
     match (direction, &call.client) {
         (Direction::Response, _) => match call.server {
             ServerEnd::Session { session, .. } => Some(Payer::Session(session)),
