@@ -249,6 +249,32 @@ inline void headed(const std::string &address) {
         CHECK(response.text() == (is_well ? "hello" : ""));
     }
     while (service.cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // A reactor is told at once, too, in each of its calls.
+    struct Reacting final : grpc::ClientUnaryReactor {
+        void OnReadInitialMetadataDone(bool ok) override {
+            has_headers = ok && context.GetServerInitialMetadata().count("exam-initial") == 1;
+            told.open();
+        }
+        void OnDone(const grpc::Status &status) override {
+            is_well = status.ok();
+            done.open();
+        }
+        grpc::ClientContext context;
+        Text request = text("hello"), response;
+        bool has_headers = false, is_well = false;
+        Gate told, done;
+    };
+    for (int call = 0; call < 3; call++) {
+        Reacting reacting;
+        reacting.context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+        stub->async()->Echo(&reacting.context, &reacting.request, &reacting.response, &reacting);
+        reacting.StartCall();
+        reacting.told.wait();
+        CHECK(reacting.has_headers);
+        service.answering.load()->Finish(grpc::Status::OK);
+        reacting.done.wait();
+        CHECK(reacting.is_well && reacting.response.text() == "hello");
+    }
     server->Shutdown();
     queue.Shutdown();
     void *tag;

@@ -8,8 +8,37 @@
 #include <grpcpp/impl/stream_interfaces.h>
 #include <grpcpp/support/async_unary_call.h>
 
+#include <shared_mutex>
+#include <typeindex>
+#include <unordered_set>
+
 namespace grpc {
 namespace internal {
+
+// Classes of unary reactors that do not look at OnReadInitialMetadataDone, which the first call of a class shows: all of
+// their calls may come in one event. There are as many as the program has such classes.
+class HeadersUnheard {
+  public:
+    static bool Has(std::type_index reactor) {
+        std::shared_lock<std::shared_mutex> lock(Mutex());
+        return Set().count(reactor) != 0;
+    }
+    static void Add(std::type_index reactor) {
+        std::lock_guard<std::shared_mutex> lock(Mutex());
+        Set().insert(reactor);
+    }
+
+  private:
+    // Calls may be made until the process ends.
+    static std::shared_mutex &Mutex() {
+        static auto *mutex = new std::shared_mutex;
+        return *mutex;
+    }
+    static std::unordered_set<std::type_index> &Set() {
+        static auto *set = new std::unordered_set<std::type_index>;
+        return *set;
+    }
+};
 
 // The call behind a reactor.
 struct ReactingCall {
@@ -86,7 +115,22 @@ class ClientReactor {
 
 class ClientUnaryReactor : public ClientReactor {
   public:
-    void StartCall() { Begin(); }
+    void StartCall() {
+#ifdef __cpp_rtti
+        is_heard_out_ = !internal::HeadersUnheard::Has(typeid(*this));
+#endif
+        // Headers that come before the response are told when they come, which takes more than one event.
+        if (is_heard_out_) trunkline_call().ReceiveInParts();
+        Begin();
+    }
+    void OnReadInitialMetadataDone(bool /*ok*/) override {
+#ifdef __cpp_rtti
+        if (is_heard_out_) internal::HeadersUnheard::Add(typeid(*this));
+#endif
+    }
+
+  private:
+    bool is_heard_out_ = true;
 };
 
 template <class R> class ClientReadReactor : public ClientReactor {
@@ -147,6 +191,8 @@ namespace internal {
 class FunctionReactor final : public ClientUnaryReactor {
   public:
     explicit FunctionReactor(std::function<void(Status)> done) : done_(std::move(done)) {}
+    // Nobody looks at its headers before its end.
+    void StartCall() { Begin(); }
     void OnDone(const Status &status) override {
         auto done = std::move(done_);
         Status kept = status;
