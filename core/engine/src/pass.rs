@@ -290,7 +290,7 @@ impl Engine {
     }
 
     /// Has an item wait behind those that do, or `first` before them.
-    fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, first: bool) {
+    pub(crate) fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, first: bool) {
         let (calls, mut accounts) = self.wait_accounts();
         let Some(call) = calls.find_mut(way.key) else { return };
         if let Err(fault) = accounts.charge(way, call, item) {

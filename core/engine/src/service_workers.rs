@@ -94,12 +94,15 @@ pub(crate) struct Queued {
     pub at: Option<(Key<ServiceWorkers>, WaitingKey)>,
     pub(crate) target: Target,
     pub bytes: usize,
+    /// Policies have let it go on before: it does not pass them again.
+    #[serde(default)]
+    pub is_judged: bool,
 }
 
 impl Queued {
     /// In no queue: the call waits for services that are between two processes.
     pub fn for_none(target: Target, bytes: usize) -> Self {
-        Self { at: None, target, bytes }
+        Self { at: None, target, bytes, is_judged: false }
     }
 }
 

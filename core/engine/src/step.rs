@@ -345,11 +345,17 @@ impl Engine {
         let Some(queued) = call.queued.take() else { return };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
-        if let Some(opening) = call.request.backlog.pop_front() {
-            self.start_with_rest(turn, key, opening, |engine, turn, opening| {
-                engine.start(turn, key, queued.target, opening);
-            });
+        let Some(mut opening) = call.request.backlog.pop_front() else { return };
+        if queued.is_judged && !self.shards.is_alone() {
+            return shard::go_elsewhere(self, turn, key, &mut opening);
         }
+        if let Some(policies) = call.policies.as_mut().filter(|_| queued.is_judged) {
+            // The other shards have gone meanwhile: it is judged as a call that begins.
+            self.admission.release(std::mem::take(&mut policies.permits));
+        }
+        self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+            engine.start(turn, key, queued.target, opening);
+        });
     }
 
     /// A call waits for a session's receive heap, in the line of its source.

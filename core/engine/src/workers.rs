@@ -179,7 +179,7 @@ impl Workers {
                 service.queued_bytes.take(call, more, bytes_max, &source);
                 (service.method, service.shared.grown) = (Some(asking.method), true);
                 self.list(key);
-                Given::Waits(Queued { at: Some((key, ticket)), target, bytes })
+                Given::Waits(Queued { at: Some((key, ticket)), ..Queued::for_none(target, bytes) })
             }
             Verdict::Refused(..) => Given::Refused(full(asking.calls_max as u64)),
         }

@@ -1,11 +1,12 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
 use super::batch::CrossingBatch;
-use super::chosen::find_shard;
+use super::chosen::made;
 use super::copies::{CrossingOwners, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
-use super::offers::{has_arrived, is_brought, is_not_served, send_back, served_elsewhere, tell_news};
+use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
+use super::returned::returned;
 use super::whole::{handled_alone_by, leave};
 use super::{places, served};
 use crate::CallKey;
@@ -394,15 +395,6 @@ fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call
     }
 }
 
-/// A call made here, if it is at work there.
-#[inline]
-fn made(engine: &mut Engine, there: ShardIndex, number: u64) -> Option<(CallKey, &mut Call)> {
-    let key = engine.shards.made_by(there, number);
-    let call = engine.calls.find_mut(key)?;
-    let is_there = matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there);
-    is_there.then_some((key, call))
-}
-
 fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64) {
     let Some((key, call)) = made(engine, from, call) else { return };
     if let ServerEnd::Shard { stage, .. } = &mut call.server {
@@ -411,53 +403,6 @@ fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u6
     engine.unblock(turn, key, Direction::Request);
 }
 
-/// Nobody there serves the call any more, and what is served there by now was said before: it goes to another.
-fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
-    let body = opening.body.map(Body::Crossed);
-    let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
-    let Some((key, _)) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
-    let Engine { calls, shards, registry, owners, clusters, .. } = &mut *engine;
-    let Some(call) = calls.find(key) else { return engine.drop_item(&mut item) };
-    is_not_served((shards, registry), from, call, (&opening.path, opening.version));
-    let next = next_server(Routing { registry, shards, owners, clusters }, call, opening.end);
-    match next {
-        Ok(_) => engine.leave_server(key),
-        // Its messages wait counted as what is to cross, for as long as the call does.
-        Err(_) => engine.let_go(key),
-    }
-    let (calls, mut start) = engine.start_of_call();
-    let Some(call) = calls.find_mut(key) else { return engine.drop_item(&mut item) };
-    call.handed_over = false;
-    // It is counted when it crosses again.
-    (call.request.messages, call.request.bytes) = (0, 0);
-    match next {
-        Ok(server) => {
-            start.set_server(call, server, None);
-            engine.hand_over(turn, key, Direction::Request, &mut item);
-        }
-        Err(fault) => {
-            engine.drop_item(&mut item);
-            engine.fail(turn, key, fault);
-        }
-    }
-}
-
-/// Where a call goes that came back. Its own shard takes it as any other would: what there is to judge there has not
-/// been judged.
-fn next_server(routing: Routing<'_>, call: &Call, end: bool) -> Result<ServerEnd, Fault> {
-    let here = || {
-        let server = routing.registry.in_line(call.method).first()?;
-        let (shard, types) = (routing.shards.own(), Arc::clone(&server.types));
-        Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
-    };
-    let elsewhere = |stands_by| find_shard(routing.shards, routing.registry, call, stands_by);
-    let found = elsewhere(false).or_else(here).or_else(|| elsewhere(true));
-    match found {
-        Some(server) => Ok(server),
-        None if end && call.is_made_here() => {
-            Ok(ServerEnd::Cluster { cluster: routing.cluster_of(call.method)? })
-        }
-        None => Err(routing.unserved(call.method)),
     }
 }
 

@@ -16,8 +16,9 @@
 //!   (`link.rs` of one), `accounts.rs` who pays for it, `spares.rs` its memory for the next, `elsewhere.rs` what others
 //!   serve;
 //! * `end.rs` hands items to another shard, with copies of their messages (`copies.rs`), and does what another says,
-//!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `chosen.rs` says
-//!   which shard is to serve a call, `places.rs` does it of free workers, `offers.rs` of what it serves;
+//!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `returned.rs` of
+//!   those that come back, `places.rs` of free workers, `offers.rs` of what it serves; `chosen.rs` says which shard is
+//!   to serve a call;
 //! * `counts.rs` and `majority.rs` say whose calls cross most, so that whoever makes them may come to where they go;
 //! * `migration.rs` moves a session from one shard to another, with its calls in flight.
 //!
@@ -27,7 +28,8 @@
 //!   cancellation of code DEADLINE_EXCEEDED, which alone is answered with the call's end: only there is it known if a
 //!   handler has seen it.
 //! * A call that has crossed never crosses again. A shard that serves the method no more returns the opening as it
-//!   came, and what it serves by then was said before: the call goes to another.
+//!   came, and what it serves by then was said before: the call goes to another, or waits for one if it is one that
+//!   waits.
 //! * Of a call that is not over with its opening nothing follows before the other shard has accepted it.
 //! * A message is copied out of its sender's heap when it crosses, and its sender pays for the copy until it is used:
 //!   more than [`crate::Limits::parked_bytes_per_session`] of one sender do not cross, and wait where they are.
@@ -53,6 +55,7 @@ mod migration;
 mod offers;
 mod origin;
 mod places;
+mod returned;
 mod served;
 mod spares;
 mod telling;
@@ -72,3 +75,4 @@ pub(crate) use majority::Majority;
 pub use migration::{MovedSession, Stays, adopt_session, release_session};
 pub(crate) use offers::tell_bound;
 pub(crate) use places::return_kept;
+pub(crate) use returned::go_elsewhere;

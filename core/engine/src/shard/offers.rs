@@ -3,10 +3,9 @@
 use super::crossing::{Offers, ShardIndex, ShardOpening, ShardSaid};
 use super::links::ShardLinks;
 use crate::SessionKey;
-use crate::call::Call;
 use crate::due::Due;
 use crate::engine::Engine;
-use crate::registry::{MethodTypes, Registry};
+use crate::registry::{MethodKey, MethodTypes, Registry};
 use std::sync::Arc;
 use trunkline_call::Instant;
 
@@ -84,11 +83,11 @@ pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpeni
 pub(crate) fn is_not_served(
     (shards, registry): (&mut ShardLinks, &mut Registry),
     from: ShardIndex,
-    call: &Call,
+    method: MethodKey,
     (path, version): (&str, u64),
 ) {
     if shards.elsewhere.version_of(from) <= version && shards.moving().all(|moving| moving.to != from) {
-        shards.elsewhere.forget_server(from, call.method, path, registry);
+        shards.elsewhere.forget_server(from, method, path, registry);
     }
 }
 

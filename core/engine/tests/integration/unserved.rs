@@ -6,6 +6,7 @@ use crate::world;
 use trunkline_call::entry::{self, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant};
 use trunkline_engine::{Limits, Turn};
+use trunkline_policy::{Chain, Definition, Kind, Side};
 use world::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -222,4 +223,116 @@ fn endpoints_that_are_configured_are_gone_to() {
     engine.configure_service("world.Echo", &["tcp://10.0.0.7:80".to_owned()]).unwrap();
     settle(&mut world, &mut [&mut client, &mut server]);
     assert_eq!(delivered(&mut server), 1);
+}
+
+/// A call that crosses to a shard whose server leaves meanwhile comes back, and waits as one does that begins then.
+fn crossing_in_vain(world: &mut World, method: usize, end: bool) -> (App, entry::Call) {
+    world.placed = Some(2);
+    let gone = world.attach(0, PROTO, None, true);
+    world.placed = Some(0);
+    let mut client = client(world);
+    let payload = end.then(|| world.blob(&mut client, &[7; 10]));
+    let call = entry::Call { wait_for_ready: true, ..client.call(method, payload, end) };
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.crossings_max = 0;
+    world.detach(&gone);
+    world.crossings_max = usize::MAX;
+    settle(world, &mut [&mut client]);
+    assert_eq!(ends(&mut client), []);
+    (client, call)
+}
+
+#[test]
+fn a_call_that_comes_back_from_another_shard_waits() {
+    for (place, replaced) in [(0, false), (2, false), (4, true), (0, true)] {
+        let mut world = World::with_shards(Limits::default(), 3);
+        let (mut client, call) = crossing_in_vain(&mut world, 0, true);
+        if replaced {
+            world.replace_engines();
+            settle(&mut world, &mut [&mut client]);
+        }
+        world.placed = Some(place);
+        let mut server = world.attach(0, PROTO, None, true);
+        settle(&mut world, &mut [&mut client, &mut server]);
+        let came = server.take_call();
+        assert_eq!(world.data(&server, came.payload.unwrap()), [7; 10]);
+        world.submit(&server, release(came.call, came.payload, came.metadata, 0)).unwrap();
+        world.submit(&server, Submission::Finish(finish(came.call, Code::Ok, None))).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let ended = client.take_finish();
+        assert_eq!((ended.call, ended.code), (call.call, Code::Ok), "served at {place}");
+        world.submit(&client, release(ended.call, ended.payload, ended.metadata, 9)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn what_follows_a_call_that_comes_back_waits_behind_it() {
+    let mut world = World::with_shards(Limits::default(), 2);
+    let (mut client, call) = crossing_in_vain(&mut world, 1, false);
+    for number in 0..3 {
+        let payload = world.blob(&mut client, &[number; 10]);
+        let message = Submission::Message { call: call.call, payload, end: number == 2, a1: Instant(1) };
+        world.submit(&client, message).unwrap();
+    }
+    settle(&mut world, &mut [&mut client]);
+    world.placed = Some(2);
+    let mut server = world.attach(0, PROTO, None, true);
+    settle(&mut world, &mut [&mut client, &mut server]);
+    let payloads = server.take().into_iter().filter_map(|completion| match completion {
+        Completion::Message { payload, .. } => Some(payload),
+        _ => None,
+    });
+    let came: Vec<_> = payloads.map(|payload| world.data(&server, payload)).collect();
+    assert_eq!(came, [[0; 10], [1; 10], [2; 10]]);
+}
+
+/// What a policy has given a call for as long as it is under way it has once, however often the call goes elsewhere.
+#[test]
+fn policies_judge_a_call_that_comes_back_once() {
+    for shards_then in [2, 1] {
+        let mut world = World::with_shards(Limits::default(), 2);
+        let one_at_once = Definition {
+            name: "one".into(),
+            kind: Kind::ConcurrencyLimit,
+            side: Side::Client,
+            calls_max: Some(1),
+            ..Definition::default()
+        };
+        for host in [0, 2] {
+            let chain = Chain::build(std::slice::from_ref(&one_at_once)).unwrap();
+            world.hosts[host].engine.apply_policies(chain).unwrap();
+        }
+        let (mut client, _) = crossing_in_vain(&mut world, 0, true);
+        if shards_then == 1 {
+            world.set_shards(1);
+        }
+        world.placed = Some(0);
+        let mut server = world.attach(0, PROTO, None, true);
+        for _ in 0..2 {
+            settle(&mut world, &mut [&mut client, &mut server]);
+            let came = server.take_call();
+            world.submit(&server, release(came.call, came.payload, came.metadata, 0)).unwrap();
+            world.submit(&server, Submission::Finish(finish(came.call, Code::Ok, None))).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let ended = client.take_finish();
+            assert_eq!(ended.code, Code::Ok);
+            world.submit(&client, release(ended.call, ended.payload, ended.metadata, 9)).unwrap();
+            call(&mut world, &mut client, 0, Deadline::NONE);
+        }
+    }
+}
+
+#[test]
+fn a_call_that_comes_back_ends_at_its_deadline_and_when_it_is_cancelled() {
+    let mut world = World::with_shards(Limits::default(), 2);
+    let (mut client, call) = crossing_in_vain(&mut world, 0, true);
+    world.submit(&client, Submission::Cancel { call: call.call }).unwrap();
+    settle(&mut world, &mut [&mut client]);
+    world.placed = Some(2);
+    let mut server = world.attach(0, PROTO, None, true);
+    settle(&mut world, &mut [&mut client, &mut server]);
+    assert_eq!(delivered(&mut server), 0);
+    assert_eq!(world.leftovers(), (0, 0));
 }
