@@ -5,6 +5,7 @@ use crate::budget::{Place, Source};
 use crate::kernel_stamps::{self, WallNs, on_monotonic_clock};
 use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer, is_spiffe_id};
 use crate::transfer::Transfer;
+use nix::sys::socket::getsockopt;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -38,7 +39,7 @@ struct Plain {
 /// Who is at the other end of a Unix socket, as the kernel recorded it when it was connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process.
+    /// Process; 0 of one of another process id namespace that has no number here.
     pub pid: i32,
     /// User.
     pub uid: u32,
@@ -269,9 +270,8 @@ impl Stream {
         if self.plain.family == Family::Tcp {
             return Ok(None);
         }
-        let found = sockopt::socket_peercred(&self.plain.socket)?;
-        let (pid, uid, gid) = (found.pid.as_raw_nonzero().get(), found.uid.as_raw(), found.gid.as_raw());
-        Ok(Some(PeerCredentials { pid, uid, gid }))
+        let found = getsockopt(&self.plain.socket, nix::sys::socket::sockopt::PeerCredentials)?;
+        Ok(Some(PeerCredentials { pid: found.pid(), uid: found.uid(), gid: found.gid() }))
     }
 
     /// The address at the other end of a TCP stream; `None` for Unix sockets, whose clients have none.

@@ -10,16 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, stat};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
     sendmsg, socket_with, socketpair,
 };
-use rustix::process::{PidfdFlags, getuid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 
 /// Bytes of the largest packet. Larger things go through the send heap or a sealed memfd.
 pub const PACKET_BYTES_MAX: usize = 64 << 10;
@@ -120,7 +121,7 @@ impl ControlError {
 /// Who is at the other end, as the kernel saw it when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process id, in our process id namespace.
+    /// Process id, in our process id namespace; 0 of a process of another that has no number here.
     pub pid: u32,
     /// User id.
     pub uid: u32,
@@ -245,22 +246,30 @@ impl ControlSocket {
     /// # Errors
     /// [`ControlError::System`].
     pub fn peer_credentials(&self) -> Result<PeerCredentials, ControlError> {
-        let peer = socket_peercred(&self.fd).map_err(system("SO_PEERCRED"))?;
-        let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
-        Ok(PeerCredentials { pid, uid: peer.uid.as_raw(), gid: peer.gid.as_raw() })
+        let peer = getsockopt(&self.fd, sockopt::PeerCredentials).map_err(refused("SO_PEERCRED"))?;
+        Ok(PeerCredentials { pid: u32::try_from(peer.pid()).unwrap_or(0), uid: peer.uid(), gid: peer.gid() })
     }
 
     /// A descriptor that becomes readable when the process at the other end dies, even while processes it forked keep
     /// its sockets open. `None` when it is already gone.
     ///
     /// # Errors
-    /// [`ControlError::System`].
+    /// [`ControlError::System`], also where the process has no number in our process id namespace and the kernel is
+    /// older than 6.5.
     pub fn peer_process(&self) -> Result<Option<OwnedFd>, ControlError> {
-        let peer = socket_peercred(&self.fd).map_err(system("SO_PEERCRED"))?;
-        match pidfd_open(peer.pid, PidfdFlags::empty()) {
+        match getsockopt(&self.fd, sockopt::PeerPidfd) {
+            Ok(fd) => return Ok(Some(fd)),
+            Err(nix::errno::Errno::ESRCH) => return Ok(None),
+            // An older kernel: by its number, which may be another's by now if it is gone.
+            Err(nix::errno::Errno::ENOPROTOOPT) => {}
+            Err(errno) => return Err(refused("SO_PEERPIDFD")(errno)),
+        }
+        let pid = i32::try_from(self.peer_credentials()?.pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else { return Err(system("pidfd_open")(Errno::SRCH)) };
+        match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::SRCH) => Ok(None),
-            Err(errno) => Err(ControlError::System { what: "pidfd_open", errno }),
+            Err(errno) => Err(system("pidfd_open")(errno)),
         }
     }
 
@@ -324,4 +333,8 @@ fn descriptors(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
 
 pub(crate) fn system(what: &'static str) -> impl Fn(Errno) -> ControlError {
     move |errno| ControlError::System { what, errno }
+}
+
+fn refused(what: &'static str) -> impl Fn(nix::errno::Errno) -> ControlError {
+    move |errno| system(what)(Errno::from_raw_os_error(errno as i32))
 }

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::{Errno, FdFlags, fcntl_getfd};
@@ -150,6 +151,42 @@ fn listens_with_the_permissions_asked_for_and_knows_its_peer() {
         drop(listener);
         assert!(!path.exists(), "a listener removes its socket");
     }
+}
+
+/// A daemon in a container has no number for processes of others, which attach all the same.
+#[test]
+fn a_process_of_another_pid_namespace_is_known_by_its_user() {
+    const PLACE: &str = "TRUNKLINE_TEST_PEER_WITHOUT_NUMBER";
+    if let Some(path) = std::env::var_os(PLACE) {
+        let server = ControlListener::bind(Path::new(&path), 0o600).unwrap().accept().unwrap();
+        let peer = server.peer_credentials().unwrap();
+        assert_eq!((peer.pid, peer.uid), (0, Path::new("/proc/self").metadata().unwrap().uid()));
+        assert!(server.peer_process().is_err() || server.peer_process().unwrap().is_some(), "it lives");
+        return;
+    }
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork"]);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("process id namespaces cannot be made here");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("daemon.sock");
+    let name = "a_process_of_another_pid_namespace_is_known_by_its_user";
+    let mut inner = unshare();
+    inner.arg(std::env::current_exe().unwrap()).args([name, "--exact"]).env(PLACE, &path);
+    let mut inner = inner.spawn().unwrap();
+    let _client = loop {
+        if let Ok(client) = ControlSocket::connect(&path) {
+            break client;
+        }
+        assert!(inner.try_wait().unwrap().is_none(), "it ended before anybody could connect");
+        std::thread::yield_now();
+    };
+    assert!(inner.wait().unwrap().success());
 }
 
 /// A dead daemon's socket is replaced; a living one's is not, nor is a file that is no socket.
