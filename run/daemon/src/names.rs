@@ -21,9 +21,11 @@ const FAILED_PAUSE: Duration = Duration::from_secs(5);
 /// questions.
 const ASKED_PAUSE: Duration = Duration::from_secs(1);
 /// Lookups at the same time: one name whose server does not answer must not hold up the others.
-const WORKERS: usize = 4;
-/// A name whose last lookup took longer than this is looked up when no other such name is: any number of them whose
-/// servers do not answer take one thread of those.
+const WORKERS: usize = 8;
+/// Of those so many are of quick names, of slow ones, and of names that were never looked up: any number whose servers
+/// do not answer leave threads for names that are known to be quick.
+const LOOKED_UP_MAX: [usize; 3] = [WORKERS, 1, WORKERS / 2];
+/// A name whose last lookup took longer than this is slow.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Names in use. Threads start with the first name that must be looked up.
@@ -35,14 +37,22 @@ pub(crate) struct Names {
 #[derive(Default)]
 struct State {
     names: HashMap<Arc<str>, Watched>,
-    /// Those that are not being looked up, by when they are due: first those that are quick, then those that are slow.
-    due: [BTreeSet<(Instant, Arc<str>)>; 2],
-    /// How many are being looked up that are slow.
-    slow_looked_up: usize,
+    /// Those that are not being looked up, by when they are due; of each [`Pace`].
+    due: [BTreeSet<(Instant, Arc<str>)>; 3],
+    /// How many threads look up such names, of each.
+    looked_up: [usize; 3],
     /// By their numbers.
     shards: Vec<ShardSender>,
     workers: usize,
     stopped: bool,
+}
+
+/// What is known of how long a lookup takes.
+#[derive(Clone, Copy)]
+enum Pace {
+    Quick,
+    Slow,
+    New,
 }
 
 struct Watched {
@@ -108,7 +118,9 @@ impl Names {
     }
 
     fn hire(self: &Arc<Self>, state: &mut State) {
-        if state.workers >= WORKERS.min(state.names.len()) {
+        // Those that look up names which were forgotten meanwhile are of no use to the others.
+        let busy: usize = state.looked_up.iter().sum();
+        if state.workers >= WORKERS.min(state.names.len() + busy) {
             return;
         }
         let names = Arc::clone(self);
@@ -126,10 +138,11 @@ impl Names {
             let now = Instant::now();
             match state.next_due() {
                 Some((text, due)) if due <= now => {
-                    let Some(name) = state.begin(&text, now) else { continue };
+                    let Some((name, pace)) = state.begin(&text, now) else { continue };
                     drop(state);
                     let found = look_up(&name);
                     state = self.lock();
+                    state.is_free(pace);
                     state.finish(&text, found, Instant::now());
                     self.changed.notify_all();
                 }
@@ -147,6 +160,16 @@ impl Names {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    fn pace(&self) -> Pace {
+        match (self.looked, self.is_slow) {
+            (None, _) => Pace::New,
+            (Some(_), true) => Pace::Slow,
+            (Some(_), false) => Pace::Quick,
+        }
     }
 }
 
@@ -170,7 +193,7 @@ impl State {
         let before = watched.due;
         watched.due = before.min(allowed);
         if watched.looking.is_none() {
-            let line = &mut self.due[usize::from(watched.is_slow)];
+            let line = &mut self.due[watched.pace() as usize];
             line.remove(&(before, Arc::clone(text)));
             line.insert((watched.due, Arc::clone(text)));
         }
@@ -189,26 +212,31 @@ impl State {
     fn step_out(&mut self, text: &str) -> Option<Instant> {
         let (text, watched) = self.names.get_key_value(text)?;
         let since = watched.looking;
-        match since {
-            Some(_) => self.slow_looked_up -= usize::from(watched.is_slow),
-            None => _ = self.due[usize::from(watched.is_slow)].remove(&(watched.due, Arc::clone(text))),
+        if since.is_none() {
+            self.due[watched.pace() as usize].remove(&(watched.due, Arc::clone(text)));
         }
         since
     }
 
     fn next_due(&self) -> Option<(Arc<str>, Instant)> {
-        let [quick, slow] = &self.due;
-        let slow = slow.first().filter(|_| self.slow_looked_up == 0);
-        let (due, text) = quick.first().into_iter().chain(slow).min_by_key(|(due, _)| *due)?;
+        let paces = self.due.iter().zip(self.looked_up).zip(LOOKED_UP_MAX);
+        let lines = paces.filter(|((_, looked_up), max)| looked_up < max).map(|((line, _), _)| line);
+        let (due, text) = lines.filter_map(BTreeSet::first).min_by_key(|(due, _)| *due)?;
         Some((Arc::clone(text), *due))
     }
 
-    fn begin(&mut self, text: &Arc<str>, now: Instant) -> Option<Name> {
+    fn begin(&mut self, text: &Arc<str>, now: Instant) -> Option<(Name, Pace)> {
         self.step_out(text);
         let watched = self.names.get_mut(text)?;
         watched.looking = Some(now);
-        self.slow_looked_up += usize::from(watched.is_slow);
-        Some(watched.name.clone())
+        let pace = watched.pace();
+        self.looked_up[pace as usize] += 1;
+        Some((watched.name.clone(), pace))
+    }
+
+    /// The thread that looked up a name is free, also if the name was forgotten meanwhile.
+    fn is_free(&mut self, pace: Pace) {
+        self.looked_up[pace as usize] -= 1;
     }
 
     fn finish(&mut self, text: &Arc<str>, found: Result<Found, String>, now: Instant) {
@@ -225,7 +253,7 @@ impl State {
         watched.is_slow = since.is_some_and(|since| now - since > SLOW);
         watched.looked = Some(now);
         watched.due = now + if found.is_ok() { PERIOD } else { FAILED_PAUSE };
-        self.due[usize::from(watched.is_slow)].insert((watched.due, Arc::clone(text)));
+        self.due[watched.pace() as usize].insert((watched.due, Arc::clone(text)));
         let news = watched.told.as_ref() != Some(&found);
         if std::mem::take(&mut watched.asked) | news {
             watched.told = Some(found.clone());
@@ -311,7 +339,7 @@ mod tests {
         let (mut state, start) = (State { shards: vec![sender], ..State::default() }, Instant::now());
         state.want(0, &text(), name(), start);
         assert_eq!(state.next_due(), Some((text(), start)));
-        assert_eq!(state.begin(&text(), start), Some(name()));
+        assert!(state.begin(&text(), start).is_some_and(|(begun, _)| begun == name()));
         assert_eq!(state.next_due(), None);
         state.finish(&text(), looked("a"), start);
         assert_eq!((told(), told()), (Some(found("a")), None));
@@ -370,17 +398,42 @@ mod tests {
         let slow: [Arc<str>; 3] = ["dns:///a:1", "dns:///b:1", "dns:///c:1"].map(Arc::from);
         for text in &slow {
             state.want(0, text, name(), start);
-            state.begin(text, start);
+            let (_, pace) = state.begin(text, start).unwrap();
+            state.is_free(pace);
             state.finish(text, Err("no answer".into()), start + 2 * SLOW);
         }
         let later = start + PERIOD;
         let (first, _) = state.next_due().unwrap();
-        state.begin(&first, later);
+        let (_, pace) = state.begin(&first, later).unwrap();
         assert_eq!(state.next_due(), None, "the others wait for it");
         state.want(0, &text(), name(), later);
         assert_eq!(state.next_due(), Some((text(), later)), "a new name does not");
+        state.is_free(pace);
         state.finish(&first, looked("a"), later + SLOW / 2);
         state.begin(&text(), later);
         assert!(slow.contains(&state.next_due().unwrap().0), "one that is quick again holds up nobody");
+    }
+
+    /// Nor do names leave no thread that nobody has ever looked up, however often they are forgotten meanwhile.
+    #[test]
+    fn new_names_leave_threads_for_those_that_are_known() {
+        let (mut state, start) = (State::default(), Instant::now());
+        state.want(0, &text(), name(), start);
+        let (_, pace) = state.begin(&text(), start).unwrap();
+        state.is_free(pace);
+        state.finish(&text(), looked("a"), start);
+        let later = start + PERIOD;
+        let mut begun = 0;
+        for number in 0..100 {
+            let new: Arc<str> = format!("dns:///{number}:1").into();
+            state.want(0, &new, name(), later - SLOW);
+            if state.next_due().is_some_and(|(next, _)| next == new) {
+                state.begin(&new, later);
+                begun += 1;
+            }
+            state.forget(0, &new);
+        }
+        assert_eq!(begun, WORKERS / 2);
+        assert_eq!(state.next_due(), Some((text(), later)));
     }
 }

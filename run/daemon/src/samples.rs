@@ -170,12 +170,14 @@ impl SampleWriter {
     }
 
     fn write(&mut self, sample: &TakenSample) -> io::Result<()> {
-        let (number, mut bytes) = self.declare(sample);
-        let call = SampleEntry::Call(self.call(sample, number));
-        bytes.extend(call.encode().ok_or_else(|| io::Error::other("the call is too large for an entry"))?);
-        if self.bytes + bytes.len() as u64 > self.bytes_max && self.bytes > 0 {
+        let (mut number, mut bytes) = self.entries(sample)?;
+        if self.is_full_for(&bytes) {
             self.turn_over()?;
-            return self.write(sample);
+            (number, bytes) = self.entries(sample)?;
+            if self.is_full_for(&bytes) {
+                let why = "the file that was begun is full; does its name and that of the one before lead to one file?";
+                return Err(io::Error::other(why));
+            }
         }
         if let Err(error) = self.file.write_all(&bytes) {
             // What was written of it is of no use to anybody.
@@ -187,6 +189,19 @@ impl SampleWriter {
             tell_strangers(sample);
         }
         Ok(())
+    }
+
+    /// What is written of a sample, and the number of its types.
+    fn entries(&self, sample: &TakenSample) -> io::Result<(u64, Vec<u8>)> {
+        let (number, mut bytes) = self.declare(sample);
+        let call = SampleEntry::Call(self.call(sample, number));
+        bytes.extend(call.encode().ok_or_else(|| io::Error::other("the call is too large for an entry"))?);
+        Ok((number, bytes))
+    }
+
+    /// Whether these would make the file longer than it may be. One that is empty takes any.
+    fn is_full_for(&self, bytes: &[u8]) -> bool {
+        self.bytes + bytes.len() as u64 > self.bytes_max && self.bytes > 0
     }
 
     /// The number of a sample's types, and the entry that declares them if the file has none; zero for types that are
@@ -358,6 +373,19 @@ mod tests {
         (0..3).for_each(|_| writer.take(&sample(None, 600)));
         assert_eq!(writer.figures.unwritten.load(Ordering::Relaxed), 0);
         assert_eq!(entries(&path).len(), 1, "of the last call");
+    }
+
+    /// Renaming one of two links to a file to the other does nothing, and says that it was done.
+    #[test]
+    fn a_file_that_is_the_one_before_as_well_costs_samples() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples");
+        let (file, _) = open(&path).unwrap();
+        let mut writer = writer(&path, file, 1_000);
+        std::fs::hard_link(&path, folder.path().join("samples.1")).unwrap();
+        (0..3).for_each(|_| writer.take(&sample(None, 600)));
+        assert_eq!(writer.figures.unwritten.load(Ordering::Relaxed), 2);
+        assert_eq!(entries(&path).len(), 1);
     }
 
     /// Calls that began at these milliseconds, with two a second allowed: how many are written.
