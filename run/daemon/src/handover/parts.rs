@@ -67,7 +67,7 @@ fn send_connections(control: &Control, channel: &Channel) -> Result<Moved, Leave
     let mut moved = Moved::default();
     for (_, client) in control.clients.iter().filter(|(_, client)| !client.is_closed()) {
         // Applications of this very process end with it.
-        if client.socket().peer_credentials()?.pid == std::process::id() {
+        if client.is_own_process() {
             continue;
         }
         let (shard, session) = client.session().map_or((0, None), |at| (at.shard, Some(at.key)));

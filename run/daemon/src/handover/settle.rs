@@ -15,7 +15,7 @@ use trunkline_call::Instant;
 use trunkline_engine::{Brought, Engine, SessionKey, Turn};
 use trunkline_net::{Endpoint, Interest, Listener, Stream};
 use trunkline_policy::{Chain, Definition, ModuleLoader, decode_modules};
-use trunkline_shm::{Bells, SessionRegions, inherit_heaps, inherit_rings};
+use trunkline_shm::{Bells, SessionError, SessionRegions, inherit_heaps, inherit_rings};
 
 impl Inherited {
     /// Leaves out the memory of sessions that cannot follow: nobody of them came along, or their library does not know
@@ -162,7 +162,15 @@ fn inherit(
     for (key, memory, fds) in std::mem::take(&mut from.memory) {
         match inherit_memory(shard, key, memory, fds) {
             Ok(heap) => from.heaps.push((key, heap)),
-            Err(why) => from.leave_out_session(shard.index, key, &shard.engine.label_of(key), why),
+            Err(Uninherited::Unsound(why)) => {
+                from.leave_out_session(shard.index, key, &shard.engine.label_of(key), why);
+            }
+            // That is nobody's fault here, and the daemon before this one has all it needs to go on.
+            Err(Uninherited::System(why)) => {
+                let application = shard.engine.label_of(key);
+                let why = format!("the memory of {application} cannot be mapped: {why}");
+                return Err(TakeOverError::Broken(why));
+            }
         }
     }
     for (key, (is_tcp, socket, session)) in from.peers.drain() {
@@ -176,9 +184,9 @@ fn inherit(
             shard.pending.hold_place(&mut stream);
         }
         give_rights(&mut shard.engine, key, &stream, &shard.pending.call_rules);
-        if shard.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
-            shard.sockets.insert(key, stream, None);
-        }
+        let watched = shard.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read);
+        watched.map_err(|error| TakeOverError::Broken(format!("a connection cannot be watched: {error}")))?;
+        shard.sockets.insert(key, stream, None);
     }
     for (first, socket) in from.pending.drain(..) {
         let is_tcp = rustix::net::getsockname(&socket)
@@ -244,26 +252,44 @@ pub(crate) fn resume(shard: &mut Shard) {
     );
 }
 
+/// Why a session's memory is not taken over.
+enum Uninherited {
+    /// What came does not hold together: the session stays behind.
+    Unsound(String),
+    /// This process cannot have it: no session goes on here.
+    System(SessionError),
+}
+
+impl From<SessionError> for Uninherited {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::System { .. } => Self::System(error),
+            unsound => Self::Unsound(unsound.to_string()),
+        }
+    }
+}
+
 fn inherit_memory(
     shard: &mut Shard,
     key: SessionKey,
     memory: Memory,
     fds: Vec<OwnedFd>,
-) -> Result<NewHeap, String> {
+) -> Result<NewHeap, Uninherited> {
     let (config, number) = (memory.config(), memory.heap_number);
     let mut fds = fds.into_iter();
-    let mut next = || fds.next().ok_or_else(|| "a session came without its descriptors".to_owned());
+    let missing = || Uninherited::Unsound("a session came without its descriptors".to_owned());
+    let mut next = || fds.next().ok_or_else(missing);
     let (rings, send_heap) = (next()?, next()?);
-    let (send, receive, heap) =
-        inherit_heaps(&send_heap, &memory.books(), &config).map_err(|e| e.to_string())?;
+    let (send, receive, heap) = inherit_heaps(&send_heap, &memory.books(), &config)?;
     let mut at_work = None;
     if let Some(indices) = memory.ring_indices() {
         let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
-        at_work = Some(inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?);
+        at_work = Some(inherit_rings(&rings, bells, indices, &config)?);
     }
     let regions = SessionRegions { rings, send_heap, config };
     if !shard.heaps.inherit(key, (send, receive, number), regions, &memory.open) {
-        return Err("blocks under way and the books of a receive heap disagree".into());
+        let why = "blocks under way and the books of a receive heap disagree";
+        return Err(Uninherited::Unsound(why.into()));
     }
     // Nothing of the session is here unless all of it is.
     if let Some((submissions, completions, ringer, doorbell)) = at_work {

@@ -1,6 +1,8 @@
 //! Daemons that are replaced, and successors that do not take over.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_daemon::{Arrival, Config, Daemon, HandOver, HandOverStep};
 
@@ -33,16 +35,29 @@ pub fn replace(daemon: &Daemon, arguments: &[&str]) -> String {
     replace_and_kill(daemon, arguments, Dies::Nobody, "")
 }
 
+/// The same, by a process that may have so many descriptors and no more.
+pub fn replace_within(daemon: &Daemon, descriptors: &str, arguments: &[&str]) -> String {
+    let Ok(binary) = std::env::current_exe() else { return "no program".into() };
+    let limit = format!("--nofile={descriptors}:{descriptors}");
+    let arguments = [limit.into(), binary.into()].into_iter().chain(arguments.iter().map(Into::into));
+    hand_over(daemon, "/usr/bin/prlimit".into(), arguments.collect(), Dies::Nobody, "")
+}
+
 /// The same, with somebody killed as soon as a step is done. Says which process the successor is, before anything else.
 pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &str) -> String {
     let Ok(binary) = std::env::current_exe() else { return "no program".into() };
+    hand_over(daemon, binary, arguments.iter().map(Into::into).collect(), dies, when)
+}
+
+fn hand_over(daemon: &Daemon, binary: PathBuf, arguments: Vec<OsString>, dies: Dies, when: &str) -> String {
+    let hangs = arguments.iter().any(|argument| argument == HANGS);
     let order = HandOver {
         binary,
-        arguments: arguments.iter().map(Into::into).collect(),
+        arguments,
         build: "probe".into(),
         counts: Default::default(),
         grace: Duration::from_millis(500),
-        start_max: if arguments.contains(&HANGS) { HANGING_MAX } else { STEP_MAX },
+        start_max: if hangs { HANGING_MAX } else { STEP_MAX },
         step_max: STEP_MAX,
     };
     let mut successor = None;

@@ -104,6 +104,24 @@ fn over_r2p2_what_was_asked_of_one_daemon_is_not_executed_by_the_next() {
     println!("{repeated} datagrams said again: {}", scene.end_untouched());
 }
 
+/// Whoever can have the memory of some sessions takes over none: nobody loses a session to a limit of the process.
+#[test]
+fn a_successor_with_too_few_descriptors_changes_nothing() {
+    let mut scene = Scene::between_two();
+    let mut whys = Vec::new();
+    for descriptors in (8..).step_by(3) {
+        scene.go_on();
+        let answer = scene.near.daemon().ask(&format!("replace-within {descriptors}"));
+        assert!(answer.starts_with("goes on: "), "with {descriptors}: {answer}, after {whys:?}");
+        if answer.contains("cannot be mapped") {
+            break;
+        }
+        whys.push(answer);
+    }
+    scene.replace(0);
+    scene.end_untouched();
+}
+
 #[test]
 fn a_successor_that_does_not_take_over_changes_nothing() {
     let mut scene = Scene::between_two();
