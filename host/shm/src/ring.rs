@@ -252,11 +252,23 @@ impl Consumer {
             return Err(RingError::Forked);
         }
         let entry = self.memory.read(self.head);
+        self.advance();
+        Ok(Some(entry))
+    }
+
+    /// The slot of the oldest entry is the producer's again.
+    fn advance(&mut self) {
         self.head = self.head.wrapping_add(1);
         // SYNC: pairs with the Acquire load in `Producer::look_at_head`: our reads are done before the slot is
         // written again.
         self.memory.head().store(self.head, Ordering::Release);
-        Ok(Some(entry))
+    }
+
+    /// Takes the entry that [`Consumer::peek`] has read: it is not read again, and may be another there by now.
+    pub fn take_peeked(&mut self) {
+        if self.head != self.tail {
+            self.advance();
+        }
     }
 
     /// The oldest entry, which stays where it is: the other side may change it until it is taken.

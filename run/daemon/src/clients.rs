@@ -25,10 +25,15 @@ use trunkline_shm::{ControlSocket, PeerCredentials};
 
 /// Numbers of connections begin here: smaller ones name other descriptors of the control thread's poller.
 pub(crate) const FIRST_NUMBER: u64 = 16;
+/// In the poller, beside its number: the process of a connection.
+pub(crate) const PROCESS: u64 = 1 << 63;
 
 /// One connection to the control socket.
 pub(crate) struct Client {
     socket: ControlSocket,
+    /// Readable when the process that attached is gone, whoever it has left its sockets to; `None` without a session,
+    /// and where the kernel does not say.
+    process: Option<OwnedFd>,
     /// Whose it is, by the kernel's word; `None` if it does not say.
     peer: Option<PeerCredentials>,
     /// Whom its certificate names, if a relay has attached it.
@@ -51,13 +56,6 @@ pub(crate) struct Client {
 pub(crate) struct AttachedSession {
     pub shard: usize,
     pub key: SessionKey,
-}
-
-/// A connection to the control socket that ends with its session.
-pub(crate) struct EndingConnection {
-    client: Client,
-    /// What its application is told, in answer to what.
-    told: Option<(u64, String)>,
 }
 
 /// What a connection had.
@@ -137,7 +135,7 @@ impl Clients {
     ///
     /// # Errors
     /// What the kernel says, and the connection.
-    pub fn insert(&mut self, poller: &Poller, client: Client) -> Result<u64, (io::Error, Box<Client>)> {
+    pub fn insert(&mut self, poller: &Poller, mut client: Client) -> Result<u64, (io::Error, Box<Client>)> {
         self.last += 1;
         let number = self.last;
         let watched = client.socket.set_nonblocking(true).map_err(io::Error::other);
@@ -147,6 +145,7 @@ impl Clients {
         let user = self.users.entry(self.user_of(&client)).or_default();
         match client.session {
             Some(session) => {
+                client.watch_process(poller, number);
                 user.attached += 1;
                 user.own += usize::from(client.is_own_process());
                 self.own += usize::from(client.is_own_process());
@@ -385,6 +384,7 @@ impl Clients {
     /// A connection has attached, and has a receive heap of so many bytes.
     pub fn attached(
         &mut self,
+        poller: &Poller,
         number: u64,
         session: AttachedSession,
         heap_bytes: u64,
@@ -396,6 +396,7 @@ impl Clients {
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
         (client.heap_bytes, client.identity) = (heap_bytes, identity);
+        client.watch_process(poller, number);
         let (counted_bytes, own) = (client.counted_heap_bytes(), usize::from(client.is_own_process()));
         self.heap_bytes += counted_bytes;
         self.own += own;
@@ -459,6 +460,7 @@ impl Client {
         let name = Box::default();
         Self {
             socket,
+            process: None,
             peer,
             identity: None,
             session: None,
@@ -532,6 +534,21 @@ impl Client {
         &self.socket
     }
 
+    /// Has the poller tell when its process is gone: those it forked may outlive it with its sockets, and would never
+    /// take what is delivered to it. Where nobody says so, the session ends with the last of them.
+    fn watch_process(&mut self, poller: &Poller, number: u64) {
+        if self.is_own_process() {
+            return;
+        }
+        match self.socket.peer_process() {
+            Ok(Some(process)) if poller.add(&process, Token(number | PROCESS), Interest::Read).is_ok() => {
+                self.process = Some(process);
+            }
+            Ok(None) => self.closed = true,
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+
     /// Whether the daemon's own services come by it.
     pub fn is_own_process(&self) -> bool {
         let own = rustix::process::geteuid().as_raw();
@@ -565,20 +582,6 @@ impl Client {
 
     fn process(&self) -> u32 {
         self.peer.map_or(0, |peer| peer.pid)
-    }
-}
-
-impl EndingConnection {
-    pub fn new(client: Client, told: Option<(u64, String)>) -> Self {
-        Self { client, told }
-    }
-
-    /// Its ring is read no more.
-    pub fn end(self) {
-        let Self { mut client, told } = self;
-        if let Some((tag, why)) = told {
-            client.dismiss(tag, why);
-        }
     }
 }
 
@@ -624,7 +627,7 @@ mod tests {
         assert_eq!(oldest, numbers[0]);
         assert!(why.contains("sessions.unattached_per_user_max"), "{why}");
         let session = AttachedSession { shard: 1, key: SessionKey::from_bits(7) };
-        clients.attached(numbers[0], session, 0, ("a".into(), None), true);
+        clients.attached(&poller, numbers[0], session, 0, ("a".into(), None), true);
         assert_eq!(clients.one_to_give_way(numbers[2]), None, "one has attached");
         assert_eq!(clients.of_session(session), Some(numbers[0]));
         for number in numbers {
@@ -645,7 +648,7 @@ mod tests {
         let connected: Vec<_> = (0..4).map(|_| connect(&mut clients, &poller)).collect();
         let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
-        clients.attached(numbers[0], session(1), 400, ("a".into(), None), true);
+        clients.attached(&poller, numbers[0], session(1), 400, ("a".into(), None), true);
         assert_eq!(clients.may_attach(numbers[1], None, 200), Ok(()));
         let refused = clients.may_attach(numbers[1], None, 201).unwrap_err();
         assert!(refused.contains("sessions.receive_heap_bytes_per_user_max is 600"), "{refused}");
@@ -671,14 +674,21 @@ mod tests {
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
         let names = || ("a".into(), None);
         let others: Vec<_> = (0..3).map(|_| connect(&mut clients, &poller)).collect();
-        clients.attached(others[0].0, session(1), 0, names(), true);
-        clients.attached(others[1].0, session(2), 0, ("a".into(), Some("spiffe://corp/a".into())), true);
+        clients.attached(&poller, others[0].0, session(1), 0, names(), true);
+        clients.attached(
+            &poller,
+            others[1].0,
+            session(2),
+            0,
+            ("a".into(), Some("spiffe://corp/a".into())),
+            true,
+        );
         let own: Vec<_> = (0..3)
             .map(|own| {
                 let (ours, theirs) = ControlSocket::pair().unwrap();
                 let number = clients.insert(&poller, Client::new(ours)).map_err(|(error, _)| error).unwrap();
                 assert_eq!(clients.may_attach(number, None, 10), Ok(()), "{own} of its own");
-                clients.attached(number, session(10 + own), 10, names(), false);
+                clients.attached(&poller, number, session(10 + own), 10, names(), false);
                 (number, theirs)
             })
             .collect();
@@ -698,7 +708,7 @@ mod tests {
         let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
         let attach = |clients: &mut Clients, number: u64, identity: &str| {
-            clients.attached(number, session(number), 10, ("a".into(), Some(identity.into())), true);
+            clients.attached(&poller, number, session(number), 10, ("a".into(), Some(identity.into())), true);
         };
         attach(&mut clients, numbers[0], "spiffe://corp/a");
         assert!(clients.may_attach(numbers[1], Some("spiffe://corp/a"), 10).is_err());

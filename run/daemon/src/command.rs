@@ -1,6 +1,7 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
-use crate::clients::{AttachedSession, EndingConnection};
+use crate::clients::AttachedSession;
+use crate::ending_connection::EndingConnection;
 use crate::handover::{Leave, Stand};
 use crate::keys::TlsKeys;
 use crate::listening::Listening;

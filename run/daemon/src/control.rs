@@ -4,7 +4,7 @@
 //! telling an application why it must go. It talks to shards by [`Command`], and they to it by [`Notice`].
 
 use crate::bound_sets::BoundSets;
-use crate::clients::{AttachedSession, Client, Clients, ControlReceived};
+use crate::clients::{AttachedSession, Client, Clients, ControlReceived, PROCESS};
 use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
 use crate::denials::Denials;
@@ -164,6 +164,7 @@ impl Control {
             match event.token {
                 WAKER => self.waker.quiet(),
                 LISTENER => self.connects = true,
+                Token(number) if number & PROCESS != 0 => self.end(number & !PROCESS),
                 Token(number) => self.clients.wait(&self.poller, number),
             }
         }
@@ -307,7 +308,8 @@ impl Control {
         };
         let (end, session_fds) =
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
-        let shard = self.shard_for(&name, attach.stands_by, peer.pid);
+        let is_own = identity.is_none() && self.clients.find(number).is_some_and(Client::is_own_process);
+        let shard = self.shard_for(&name, attach.stands_by, (peer.pid, is_own));
         let (application, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let attached = self.shards[shard].ask(|reply| Command::Attach {
             end: Box::new(end),
@@ -322,7 +324,7 @@ impl Control {
         });
         let session = AttachedSession { shard, key: attached.ok_or("daemon is stopping")? };
         let names = (name.into_boxed_str(), identity.map(Into::into));
-        self.clients.attached(number, session, heap_bytes, names, attach.may_move);
+        self.clients.attached(&self.poller, number, session, heap_bytes, names, attach.may_move);
         self.sessions += 1;
         tracing::info!(session = self.sessions, application = %label, uid = peer.uid, shard, "attached");
         let identity = attach.identity.clone();
@@ -339,8 +341,8 @@ impl Control {
     }
 
     /// The shard of a new session. The daemon's own are where its successor's will be.
-    fn shard_for(&self, name: &str, stands_by: bool, pid: u32) -> usize {
-        if self.threads.open() < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
+    fn shard_for(&self, name: &str, stands_by: bool, (pid, is_own): (u32, bool)) -> usize {
+        if self.threads.open() < 2 || stands_by || self.listener.is_some() && is_own {
             return 0;
         }
         self.clients.shard_for(name, pid, self.threads.open())

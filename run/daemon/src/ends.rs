@@ -4,9 +4,10 @@
 //! An application that hears of the end takes what lies in its ring for *not executed*, and may say it again elsewhere:
 //! nothing of it may be taken afterwards.
 
-use crate::clients::{AttachedSession, Client, EndingConnection};
+use crate::clients::{AttachedSession, Client};
 use crate::command::Command;
 use crate::control::Control;
+use crate::ending_connection::EndingConnection;
 use crate::rights::{Refused, Rights};
 use std::sync::Arc;
 use trunkline_engine::{Bound, BoundSchema};

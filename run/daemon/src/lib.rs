@@ -55,6 +55,7 @@ mod crossings;
 mod datagrams;
 mod denials;
 mod elastic;
+mod ending_connection;
 mod endpoints;
 mod ends;
 mod fair_queue;

@@ -122,7 +122,7 @@ pub(crate) fn listen(address: &str, index: usize, count: usize) -> io::Result<Li
     })
 }
 
-/// A session takes four descriptors, a connection one; the soft limit of 1024 is for programs that use `select`.
+/// A session takes seven descriptors, a connection one; the soft limit of 1024 is for programs that use `select`.
 pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

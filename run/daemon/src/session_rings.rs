@@ -1,6 +1,6 @@
 //! The rings of the sessions of a shard, and which of them are looked at every turn.
 
-use crate::clients::EndingConnection;
+use crate::ending_connection::EndingConnection;
 use crate::heaps::MovingHeaps;
 use crate::placement::SessionWork;
 use trunkline_engine::{MovedSession, SessionKey};

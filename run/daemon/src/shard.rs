@@ -1,12 +1,12 @@
 //! One shard: an engine, and the rings, heaps and sockets it works with.
 
 use crate::changes::Changes;
-use crate::clients::EndingConnection;
 use crate::clock::now;
 use crate::command::{Bind, Command, ControlMessage, Exchanged, Notice, Services, ShardReceiver};
 use crate::config::TenantCandidate;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
+use crate::ending_connection::EndingConnection;
 use crate::handover::Stand;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;

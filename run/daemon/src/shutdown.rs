@@ -4,8 +4,8 @@
 //! not read: the last answers of a daemon that has drained. So every connection is closed by a
 //! [`LingeringClose`], which takes a second at most.
 
-use crate::clients::EndingConnection;
 use crate::clock::now;
+use crate::ending_connection::EndingConnection;
 use crate::shard::Shard;
 use std::collections::HashMap;
 use trunkline_net::{LingeringClose, Poller, Token};

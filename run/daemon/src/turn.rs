@@ -13,7 +13,7 @@ use crate::shard::{Shard, UNWRITTEN_MAX};
 use crate::sockets::NativeSockets;
 use crate::token::Token;
 use trunkline_call::Instant;
-use trunkline_call::entry::{gives_back, message_bytes, returned_bytes};
+use trunkline_call::entry::{Entry, gives_back, message_bytes, returned_bytes};
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::{Poller, Ready};
 use trunkline_shm::RingError;
@@ -227,7 +227,9 @@ impl Shard {
             if left == 0 {
                 return true;
             }
-            if is_shared && !self.tenants.may_go(key) && self.must_wait(key) {
+            // Judged and taken by one reading: its application may change it between two.
+            let judged = (is_shared && !self.tenants.may_go(key)).then(|| self.next_entry(key)).flatten();
+            if judged.is_some_and(|entry| self.must_wait(key, &entry)) {
                 self.tenants.wait(key);
                 return taken > 0;
             }
@@ -237,7 +239,13 @@ impl Shard {
             }
             let Some(rings) = self.sessions.find(key) else { return true };
             let hop = tax_stage(TaxStage::SharedMemoryHop);
-            let entry = rings.submissions.pop();
+            let entry = match judged {
+                Some(entry) => {
+                    rings.submissions.take_peeked();
+                    Ok(Some(entry))
+                }
+                None => rings.submissions.pop(),
+            };
             drop(hop);
             let entry = match entry {
                 Ok(Some(entry)) => entry,
@@ -271,14 +279,15 @@ impl Shard {
         true
     }
 
-    /// Whether the next entry of a session is its own tenant's to pay. What it does for others, it does at once: those
-    /// pay, and are not to wait for what this one may have.
-    fn must_wait(&mut self, key: SessionKey) -> bool {
-        // A damaged ring is found out by whoever takes the entry.
-        let next = self.sessions.find(key).and_then(|rings| rings.submissions.peek().ok().flatten());
-        next.is_some_and(|entry| {
-            !gives_back(&entry) && self.tenants.are_one(key, self.engine.on_behalf_of(key, &entry))
-        })
+    /// The next entry of a session, which is not taken yet. A damaged ring is found out by whoever takes one.
+    fn next_entry(&mut self, key: SessionKey) -> Option<Entry> {
+        self.sessions.find(key)?.submissions.peek().ok().flatten()
+    }
+
+    /// Whether an entry of a session is its own tenant's to pay. What it does for others, it does at once: those pay,
+    /// and are not to wait for what this one may have.
+    fn must_wait(&self, key: SessionKey, entry: &Entry) -> bool {
+        !gives_back(entry) && self.tenants.are_one(key, self.engine.on_behalf_of(key, entry))
     }
 
     /// Takes what applications published without ringing, as the blocks and last stamps they return when nothing is

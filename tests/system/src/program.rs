@@ -124,6 +124,9 @@ fn daemon(path: &str, take_over: Option<&str>, healthy: bool) -> Result<(), Stri
             Err(_) => format!("no number of a shard: {to}"),
         },
         ["replace"] => upgrade::replace(&daemon, &[part, path, "--take-over"]),
+        ["replace-within", descriptors] => {
+            upgrade::replace_within(&daemon, descriptors, &[part, path, "--take-over"])
+        }
         ["replace-and-kill", who, when] => {
             let other = who.parse().ok().and_then(Pid::from_raw).map(Dies::Other);
             let dies = other.unwrap_or(if *who == "old" { Dies::Old } else { Dies::New });
@@ -222,6 +225,7 @@ fn server(server: &ServerHandle) -> Result<(), String> {
             Ok(()) => "stopped".into(),
             Err(status) => status.to_string(),
         },
+        "leave a child" => forks::leave_child(),
         _ => format!("no such order: {order}"),
     })
 }

@@ -17,6 +17,18 @@ pub(super) fn forker(serves: bool) -> Result<(), String> {
     })
 }
 
+/// Forks a child that has what its parent had, does nothing, and outlives it. Its number.
+pub(super) fn leave_child() -> String {
+    match fork::fork() {
+        Ok(fork::Fork::Child) => {
+            std::thread::sleep(WATCHDOG);
+            exit(0);
+        }
+        Ok(fork::Fork::Parent(child)) => child.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
 fn fork(stage: &Stage, label: &str, serves: bool) -> Result<String, Status> {
     let before = echo(stage);
     let mut in_flight = stage.client().r#do(stage.order(label, Task::Hang(true)));

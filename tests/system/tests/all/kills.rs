@@ -1,6 +1,7 @@
 //! Shows what everybody else sees when somebody is killed with SIGKILL in the middle of calls.
 
 use crate::support::{Host, channel, client, echo, until, until_served};
+use rustix::process::{Pid, Signal, kill_process};
 use std::thread::JoinHandle;
 use trunkline::{Code, Execution, Response, Status, Wait};
 use trunkline_system_tests::proto::newer::Note;
@@ -51,6 +52,28 @@ fn a_server_dies() {
     let _new = host.server("server");
     assert_eq!(echo(stage.client(), "a new one").unwrap(), "a new one");
     drop((tx, rx));
+    host.until_idle();
+}
+
+/// A child it has forked has its sockets, and knows nothing of them.
+#[test]
+fn a_server_dies_whose_child_lives_on() {
+    let mut host = Host::alone();
+    let mut server = host.server("server");
+    let stage = Stage::new(channel(&host, ""), "a child lives on");
+    for replaced in [false, true] {
+        let child: i32 = server.ask("leave a child").parse().unwrap();
+        let call = hanging(&stage, if replaced { "adopted" } else { "attached" });
+        if replaced {
+            host.replace_daemon();
+        }
+        server.kill();
+        assert_eq!(failure(call), UNKNOWN);
+        server = host.server("server");
+        until_served(stage.client());
+        kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+    }
+    drop(server);
     host.until_idle();
 }
 
