@@ -224,6 +224,11 @@ pub fn is_answer(entry: &Entry) -> bool {
     matches!(entry[0] as u8, kind::MESSAGE | kind::HEADERS | kind::FINISH)
 }
 
+/// Whether an entry of an application is what goes before the messages of a call.
+pub fn is_headers(entry: &Entry) -> bool {
+    entry[0] as u8 == kind::HEADERS
+}
+
 /// Bytes of the blocks an entry of an application gives back and does nothing else, as it says; zero if it does not.
 pub fn returned_bytes(entry: &Entry) -> u32 {
     match entry[0] as u8 {

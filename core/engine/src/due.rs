@@ -28,4 +28,6 @@ pub(crate) enum Due {
     Offers,
     /// Streams of a gRPC connection may have stalled, or have answers that nobody waits for any more.
     Sweep(GrpcKey),
+    /// There may be room for messages to other shards that wait for it.
+    Starved,
 }

@@ -4,7 +4,7 @@ use crate::admission::{AccessRecord, AdmissionControl};
 use crate::attempts::AttemptControl;
 use crate::bind::{BindError, BindRequest, Binder, Binding, Bound, Entered};
 use crate::bound_targets::BoundTargets;
-use crate::call::Calls;
+use crate::call::{Call, Calls};
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::due::Due;
@@ -41,7 +41,7 @@ use crate::workers::Workers;
 use crate::{PeerKey, SessionKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Entry, is_answer};
+use trunkline_call::entry::{Completion, Entry, is_answer, is_headers, message_bytes};
 use trunkline_call::{CallId, Instant, Steps, TimerTable};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Module, PolicyError, PolicyRow};
@@ -111,7 +111,7 @@ impl Engine {
     /// An engine with nobody attached. `node_name` and `clock_id` are what it tells peers about itself.
     pub fn new(limits: Limits, node_name: &str, clock_id: u64) -> Self {
         let attempts = AttemptControl::new(&limits, clock_id);
-        let held = HeldBudget::new(limits.held_bytes_per_source as u64, limits.held_bytes as u64);
+        let held = HeldBudget::of(&limits);
         Self {
             plant: Plant::default(),
             spans: SpanIds::default(),
@@ -287,7 +287,11 @@ impl Engine {
     /// is its handler's answer. What a handler says to no effect is its own.
     pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
         let call = is_answer(raw).then(|| self.delivered_to(session, CallId(raw[1]))).flatten();
-        let made = call.and_then(|(_, call)| call.maker());
+        let has_effect = |call: &Call| {
+            let said = is_headers(raw) && call.response.introduced;
+            !(call.response.ended || said || self.limits.check_message(message_bytes(raw)).is_err())
+        };
+        let made = call.filter(|(_, call)| has_effect(call)).and_then(|(_, call)| call.maker());
         made.map_or(session, |(maker, _)| maker)
     }
 
@@ -473,7 +477,7 @@ impl Engine {
     }
 
     fn rest_of_state(&self) -> RestOfState {
-        let Self { attempts, r2p2, workers, unserved, .. } = self;
+        let Self { attempts, r2p2, workers, unserved, shards, .. } = self;
         RestOfState {
             peers: r2p2.rows(self.remotes.over_r2p2()),
             waiting: workers.waiting().into_iter().chain(unserved.waiting()).collect(),
@@ -484,6 +488,7 @@ impl Engine {
                 ("requests over R2P2 that have ended", r2p2.remembered_bytes() as u64),
                 ("calls waiting for a worker", workers.queued_bytes()),
                 ("calls waiting for a service", unserved.held_bytes()),
+                ("messages between shards", shards.bytes_under_way()),
             ],
             telemetry_bytes: self.telemetry.heap_bytes() as u64,
         }

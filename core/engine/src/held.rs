@@ -5,7 +5,7 @@
 //! steps, and what is below the first step is not booked at all: a connection that is read from and written to in time
 //! costs a comparison, and whoever comes when everything is taken can still make calls, one after another.
 
-use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE};
+use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE, Limits};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use trunkline_call::{Fault, KeyedMap};
@@ -56,6 +56,17 @@ impl HeldBudget {
     /// With these limits.
     pub fn new(source_bytes_max: u64, host_bytes_max: u64) -> Self {
         Self { source_bytes_max, host_bytes_max, ..Self::default() }
+    }
+
+    /// As the limits say.
+    pub fn of(limits: &Limits) -> Self {
+        Self::new(limits.held_bytes_per_source as u64, limits.held_bytes as u64)
+    }
+
+    /// The same, of which other shards have their part.
+    pub fn shared(mut self, limits: &Arc<HostLimits>) -> Self {
+        self.share(limits);
+        self
     }
 
     /// The limits count for all shards of the host.
@@ -167,6 +178,11 @@ impl Holding {
     /// Of this source, with nothing booked.
     pub fn of(source: Box<str>) -> Self {
         Self { source: source.into(), ..Self::default() }
+    }
+
+    /// Nothing, held for the same as this.
+    pub fn for_the_same(&self) -> Self {
+        Self { source: Arc::clone(&self.source), parts: self.parts, ..Self::default() }
     }
 
     /// Whom it is held for.

@@ -1,5 +1,7 @@
 //! Every pool of the engine, with its size and the reason for it. What happens at a limit is a typed outcome.
 
+use trunkline_call::Fault;
+
 // What a status says of a limit that is met in several places: what it bounds, and the key that sets it.
 pub(crate) const MESSAGE_BYTES: &str = "bytes of a message (limits.message_bytes)";
 pub(crate) const LINEAR_GROWTH: &str = "bytes of a short message once decoded (limits.linear_growth)";
@@ -119,6 +121,16 @@ impl Limits {
     /// Largest message of a gRPC peer.
     pub(crate) fn grpc_bytes_max(&self) -> u32 {
         self.grpc_message_bytes.min(self.message_bytes)
+    }
+
+    /// Whether a message may be so long, whoever sends it.
+    ///
+    /// # Errors
+    /// What ends its call.
+    #[inline]
+    pub(crate) fn check_message(&self, bytes: u32) -> Result<(), Fault> {
+        let limit = self.message_bytes;
+        if bytes > limit { Err(Fault::Limit { name: MESSAGE_BYTES, limit: limit.into() }) } else { Ok(()) }
     }
 
     /// Whether a message of a peer was let in as a large one: more than one window of a stream.

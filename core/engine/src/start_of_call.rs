@@ -11,7 +11,7 @@ use crate::cluster::Clusters;
 use crate::due::Due;
 use crate::grpc::GrpcEnds;
 use crate::handover::awaited::Awaited;
-use crate::limits::{Limits, MESSAGE_BYTES};
+use crate::limits::Limits;
 use crate::owners::Owners;
 use crate::peers::PeerEnds;
 use crate::registry::{MethodKey, Registry, service_of};
@@ -187,9 +187,7 @@ impl StartOfCall<'_> {
         if *draining && !registry.is_own(call.method) {
             return Err(Fault::Draining);
         }
-        if body_bytes > limits.message_bytes {
-            return Err(Fault::Limit { name: MESSAGE_BYTES, limit: limits.message_bytes.into() });
-        }
+        limits.check_message(body_bytes)?;
         let (trace, asked) = Trace::read(metadata)?;
         if !attempts.says_nothing()
             && call.is_made_here()

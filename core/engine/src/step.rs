@@ -57,6 +57,7 @@ impl Engine {
                 Due::Awaited => self.settle_awaited(turn),
                 Due::Assemblies(peer) => self.look_at_assemblies(turn, peer),
                 Due::Sweep(peer) => self.sweep_grpc(turn, peer),
+                Due::Starved => self.shards.look_after_starved(),
             }
         }
         self.r2p2_timeout(turn);

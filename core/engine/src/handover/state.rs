@@ -101,7 +101,7 @@ impl StateWritten<'_> {
 /// written: engines before it was there read the rest.
 fn lasting<S: Serializer>(timers: &&TimerTable<Due>, serializer: S) -> Result<S::Ok, S::Error> {
     timers.serialize_those(
-        |due| !matches!(due, Due::Awaited | Due::Offers | Due::Sweep(_) | Due::Assemblies(_)),
+        |due| !matches!(due, Due::Awaited | Due::Offers | Due::Sweep(_) | Due::Assemblies(_) | Due::Starved),
         serializer,
     )
 }

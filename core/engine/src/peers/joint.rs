@@ -8,7 +8,7 @@ use crate::due::Due;
 use crate::ends::ItemWay;
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::CallRights;
-use crate::limits::{MESSAGE_BYTES, STALLED};
+use crate::limits::STALLED;
 use crate::mirrors::discard_long_answer;
 use crate::peer::Offered;
 use crate::registry::{Called, service_of};
@@ -509,10 +509,7 @@ impl Engine {
         }
         match &shape {
             Shape::Open { metadata, .. } => self.settle(turn, key, Target::Here, metadata, total)?,
-            _ if total > self.limits.message_bytes => {
-                return Err(Fault::Limit { name: MESSAGE_BYTES, limit: self.limits.message_bytes.into() });
-            }
-            _ => {}
+            _ => self.limits.check_message(total)?,
         }
         let place = self.place_for(turn, way, encoding, total, &shape);
         let counted = place.usual_bytes(turn.heaps);

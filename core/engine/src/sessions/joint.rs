@@ -4,7 +4,7 @@
 //! [`SessionEnds`]: super::SessionEnds
 
 use super::placing::{
-    PlacedItem, awaits_room, blocker_of_stream, note_passed, place_metadata, publish, unplaced,
+    PlacedItem, awaits_room, blocker_of_stream, claim, note_passed, place_metadata, publish, unplaced,
 };
 use super::room::bytes_to_place;
 use crate::assembly::{AssemblyPlace, Shape};
@@ -176,10 +176,13 @@ impl Engine {
         }
         // Nothing well-formed is shorter than a header.
         half.charged += i64::from(payload.window_bytes().max(Body::header_bytes(payload.encoding)));
-        if call.outcome.is_none() {
-            self.pass(turn, key, direction, &mut item);
-        } else {
+        if call.outcome.is_some() {
             self.drop_item(&mut item);
+        } else if let Err(fault) = self.limits.check_message(payload.span.len) {
+            self.drop_item(&mut item);
+            self.fail(turn, key, fault);
+        } else {
+            self.pass(turn, key, direction, &mut item);
         }
         Ok(())
     }
@@ -241,6 +244,11 @@ impl Engine {
             }
             return Ok(());
         };
+        if let Some(Err(fault)) = item.body().map(|body| self.limits.check_message(body.len())) {
+            self.drop_item(&mut item);
+            self.fail(turn, key, fault);
+            return Ok(());
+        }
         let subtree = subtree(&self.calls, call).max(finish.subtree.saturating_add(1));
         if let Some(call) = self.calls.find_mut(key) {
             call.server_measured = true;
@@ -583,15 +591,5 @@ impl Engine {
             server.release(self, key);
         }
         self.sessions.complete(session, Completion::Finish(finish));
-    }
-}
-
-/// The application says a message lies there: that must be in its send heap.
-fn claim(turn: &Turn<'_>, session: SessionKey, payload: Option<Payload>) -> Result<(), SessionFault> {
-    match payload {
-        Some(payload) if !turn.heaps.send_heap_contains(session, payload.span) => {
-            Err(SessionFault::OutsideHeap(payload.span))
-        }
-        _ => Ok(()),
     }
 }

@@ -1,6 +1,5 @@
 //! Items in a session's receive heap: what of them is where, and what is noted of a message that was placed or was not.
 
-use crate::SessionKey;
 use crate::call::{Body, Call, Direction};
 use crate::convert_error::{ConvertError, conversion_fault};
 use crate::ends::{Blocker, Refusal};
@@ -8,7 +7,22 @@ use crate::engine::Turn;
 use crate::half::Half;
 use crate::heaps::Heaps;
 use crate::shares::Wait;
+use crate::{SessionFault, SessionKey};
 use trunkline_call::entry::{Payload, Span};
+
+/// The application says a message lies there: that must be in its send heap.
+pub(super) fn claim(
+    turn: &Turn<'_>,
+    session: SessionKey,
+    payload: Option<Payload>,
+) -> Result<(), SessionFault> {
+    match payload {
+        Some(payload) if !turn.heaps.send_heap_contains(session, payload.span) => {
+            Err(SessionFault::OutsideHeap(payload.span))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Where the bytes of an item lie in the destination's receive heap.
 pub(super) struct PlacedItem {

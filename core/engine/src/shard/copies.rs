@@ -11,6 +11,7 @@ use crate::ends::{Blocker, Refusal};
 use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::heaps::Heaps;
+use crate::held::Holding;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::peers::PeerEnds;
@@ -134,7 +135,17 @@ impl<'e> CrossingOwners<'e> {
     /// So many bytes of a sender cross, if they may.
     #[inline(always)]
     fn charge(&mut self, payer: Payer, bytes: u64) -> Result<(), Refusal> {
-        let may_cross = self.shards.charge_if_room(payer, bytes, self.limits.parked_bytes_per_session);
+        let Self { shards, sessions, peers, grpc, limits, .. } = self;
+        let whose = || {
+            let holding = match payer {
+                Payer::Session(session) => sessions.find(session).map(|session| &session.holding),
+                Payer::Peer(peer) => peers.find(peer).map(|peer| &peer.holding),
+                Payer::Grpc(peer) => grpc.find(peer).map(|peer| &peer.holding),
+                Payer::R2p2 => None,
+            };
+            holding.map_or_else(Holding::default, Holding::for_the_same)
+        };
+        let may_cross = shards.charge_if_room(payer, bytes, limits.parked_bytes_per_session, whose);
         if may_cross { Ok(()) } else { Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer)))) }
     }
 

@@ -11,11 +11,11 @@ use super::whole::{handled_alone_by, leave};
 use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::due::Due;
 use crate::ends::{Blocker, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::heaps::Heaps;
 use crate::registry::service_of;
-use crate::routing::Routing;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Fault, Instant};
@@ -24,6 +24,8 @@ use trunkline_call::{Deadline, Fault, Instant};
 const PARKED_PER_STEP_MAX: usize = 256;
 /// Crossings that are handled before the clock is looked at again, and others go on that waited for them: 2 µs of work.
 const PER_CLOCK: usize = 8;
+/// After what time those who wait for others' messages to be used look whether there is room, whose they may be.
+const STARVED_LOOK_NS: u64 = 1_000_000;
 
 /// What goes to a shard next, at most about so many: what says which messages were used comes on top. Nothing if there
 /// is nothing for it. Calls that waited for room go on.
@@ -311,6 +313,9 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
         let Some((from, crossing)) = engine.shards.next_parked() else { break };
         handle_parked(engine, turn, from, crossing);
     }
+    if engine.shards.accounts.are_to_be_looked_after() {
+        engine.timers.insert(turn.now.plus_ns(STARVED_LOOK_NS), Due::Starved);
+    }
     for line in engine.shards.take_stirred() {
         while let Some((call, back)) = engine.shards.next_blocked(line) {
             engine.unblock(turn, call, if back { Direction::Response } else { Direction::Request });
@@ -401,9 +406,6 @@ fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u6
         *stage = ShardStage::Accepted;
     }
     engine.unblock(turn, key, Direction::Request);
-}
-
-    }
 }
 
 fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut finish: Box<ShardFinish>) {

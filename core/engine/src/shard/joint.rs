@@ -5,6 +5,7 @@ use super::end;
 use crate::call::Item;
 use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
+use crate::held::HeldBudget;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Code;
@@ -23,6 +24,7 @@ pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
         engine.admission.share(limits, own);
         engine.attempts.share(limits, own);
         engine.held.share(limits);
+        engine.shards.accounts.book_in(HeldBudget::of(&engine.limits).shared(limits));
     }
 }
 

@@ -11,6 +11,7 @@ use super::link::ShardLink;
 use super::majority::Majority;
 use super::spares::{SpareBodies, Spares};
 use super::telling::Telling;
+use crate::held::Holding;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ use trunkline_call::Pattern;
 
 /// Items that wait to go to one shard before further ones wait in their calls.
 pub(crate) const ITEMS_MAX: usize = 1024;
+/// Senders that look at once whether there is room for theirs.
+const STARVED_LOOKED_MAX: usize = 64;
 
 /// The other shards. One that is alone has none, and pays for none.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -93,7 +96,10 @@ impl ShardLinks {
         if usize::from(from.busy()) > count.max(1) {
             return false;
         }
+        let budget = self.accounts.take_budget();
         *self = from;
+        budget.into_iter().for_each(|held| self.accounts.book_in(held));
+        self.stir_waiting();
         if self.links.len() == count {
             return true;
         }
@@ -203,6 +209,18 @@ impl ShardLinks {
         }
     }
 
+    /// Bytes of messages of senders here that are on their way to other shards, or there.
+    pub fn bytes_under_way(&self) -> u64 {
+        self.accounts.iter().map(|(_, account)| account.bytes).sum()
+    }
+
+    /// Senders with nothing under way whose calls wait look whether there is room for them here.
+    fn stir_waiting(&mut self) {
+        let waits = self.accounts.iter().filter(|(_, one)| one.bytes == 0 && !one.blocked.is_empty());
+        let waiting: Vec<Payer> = waits.map(|(payer, _)| payer).collect();
+        waiting.into_iter().for_each(|payer| self.stir(ShardLine::Sender(payer)));
+    }
+
     /// Whether anything is to go to a shard.
     pub fn has_crossings(&self, to: ShardIndex) -> bool {
         let link = self.links.get(usize::from(to.0));
@@ -224,19 +242,36 @@ impl ShardLinks {
 
     /// So many bytes more of a sender cross, if they may: one message may, however large, if nothing else of it does.
     #[inline]
-    pub fn charge_if_room(&mut self, payer: Payer, bytes: u64, max: usize) -> bool {
-        self.accounts.charge_if_room(payer, bytes, max as u64)
+    pub fn charge_if_room(
+        &mut self,
+        payer: Payer,
+        bytes: u64,
+        max: usize,
+        whose: impl FnOnce() -> Holding,
+    ) -> bool {
+        self.accounts.charge_if_room(payer, bytes, max as u64, whose)
     }
 
     /// They were used.
     pub fn discharge(&mut self, payer: Payer, bytes: u64) {
-        let Some(account) = self.accounts.find(payer) else { return };
-        account.bytes = account.bytes.saturating_sub(bytes);
-        if !account.blocked.is_empty() {
+        if self.accounts.discharge(payer, bytes) {
             self.stir(ShardLine::Sender(payer));
-        } else if account.bytes == 0 {
-            self.accounts.close(payer);
         }
+        self.stir_starved(1);
+    }
+
+    /// So many senders that wait for others' messages to be used look whether there is room.
+    fn stir_starved(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(payer) = self.accounts.next_starved() else { return };
+            self.stir(ShardLine::Sender(payer));
+        }
+    }
+
+    /// The same, after a while: room may have come from elsewhere.
+    pub fn look_after_starved(&mut self) {
+        self.accounts.are_looked_after();
+        self.stir_starved(STARVED_LOOKED_MAX);
     }
 
     /// A message that has crossed was used, or thrown away.
@@ -307,7 +342,7 @@ impl ShardLinks {
 
     /// Whether somebody may.
     pub fn is_stirred(&self) -> bool {
-        !self.stirred.is_empty()
+        !self.stirred.is_empty() || self.accounts.want_to_be_looked_after()
     }
 
     /// The first in a line.

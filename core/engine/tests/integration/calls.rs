@@ -900,3 +900,68 @@ fn an_answer_that_waits_for_room_is_the_outcome() {
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(world.leftovers(), (0, 0));
 }
+
+/// However long a message may be, it holds for whoever sends it: answers and messages of streams, too.
+#[test]
+fn no_message_is_longer_than_any_may_be() {
+    for host in [0, 1] {
+        let limits = Limits { message_bytes: 2000, ..Limits::default() };
+        let mut world = World::with_limits(limits);
+        let mut server = world.attach(host, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, if host == 0 { None } else { TARGET }, false);
+        for (bytes, code) in [(1900, Code::Ok), (2100, Code::ResourceExhausted)] {
+            let payload = world.blob(&mut client, &data_of(10));
+            let call = client.call(0, Some(payload), true);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let delivered = server.take_call();
+            world.submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+            let reply = world.blob(&mut server, &data_of(bytes));
+            world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, Some(reply)))).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let outcome = client.take_finish();
+            assert_eq!(
+                (outcome.call, outcome.code),
+                (call.call, code),
+                "an answer of {bytes} on host {host}"
+            );
+            world.submit(&client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+        }
+        let stream = client.call(1, None, false);
+        world.submit(&client, Submission::Call(stream)).unwrap();
+        let payload = world.blob(&mut client, &data_of(2100));
+        let message = Submission::Message { call: stream.call, payload, end: true, a1: Instant(1) };
+        world.submit(&client, message).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        assert_eq!((outcome.call, outcome.code), (stream.call, Code::ResourceExhausted), "host {host}");
+        world.submit(&client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(world.leftovers().0, 0);
+    }
+}
+
+/// Whoever makes a call pays for what its handler does for it, and for nothing else the handler says.
+#[test]
+fn what_a_handler_says_to_no_effect_is_its_own_to_pay() {
+    let mut world = World::with_limits(Limits { message_bytes: 2000, ..Limits::default() });
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, &data_of(10));
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let call = server.take_call().call;
+    let (host, key) = (server.host, server.key);
+    let payer = |world: &World, said: &Submission| world.hosts[host].engine.on_behalf_of(key, &said.encode());
+    let headers = Submission::Headers { call, metadata: trunkline_call::entry::Span::default() };
+    assert_eq!(payer(&world, &headers), client.key);
+    world.submit(&server, headers).unwrap();
+    assert_eq!(payer(&world, &headers), key, "headers a second time");
+    let (short, long) = (world.blob(&mut server, &[1; 100]), world.blob(&mut server, &[1; 2100]));
+    let end = |payload| Submission::Finish(finish(call, Code::Ok, Some(payload)));
+    assert_eq!(payer(&world, &end(short)), client.key);
+    assert_eq!(payer(&world, &end(long)), key, "what is refused");
+    world.submit(&server, end(short)).unwrap();
+    assert_eq!(payer(&world, &end(short)), key, "an end after the end");
+}

@@ -726,3 +726,47 @@ fn who_drains_is_told_of_the_end_of_its_last_call_from_another_shard() {
         assert_eq!(world.leftovers(), (0, 0));
     }
 }
+
+/// What the applications of a user have under way between shards counts together: what is too much waits where it is,
+/// and goes when there is room.
+#[test]
+fn large_messages_of_many_senders_wait_for_each_other() {
+    let limits = Limits { held_bytes_per_source: 2 << 20, held_bytes: 3 << 20, ..Limits::default() };
+    let mut world = World::with_shards(limits, 2);
+    let mut server = attach(&mut world, 2, true);
+    let mut clients: Vec<App> = (0..6).map(|_| attach(&mut world, 0, false)).collect();
+    for client in &mut clients {
+        for bytes in [1 << 20, 900 << 10] {
+            open(&mut world, client, bytes, Deadline::NONE);
+        }
+    }
+    // What has crossed is not taken there yet.
+    world.crossings_max = 0;
+    let snapshot = world.hosts[0].engine.snapshot();
+    let (_, crossed) = snapshot.memory.iter().find(|(what, _)| what.starts_with("messages between")).unwrap();
+    assert!((1..=2 << 20).contains(crossed), "{crossed} bytes are under way");
+    world.crossings_max = usize::MAX;
+    world.replace_engines();
+    let mut answered = 0;
+    while answered < 12 {
+        let before = answered;
+        world.advance(2_000_000);
+        let mut apps: Vec<&mut App> = clients.iter_mut().collect();
+        apps.push(&mut server);
+        world.settle(&mut apps);
+        for completion in server.take() {
+            let Completion::Call(call) = completion else { continue };
+            answered += 1;
+            world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+            world.submit(&server, Submission::Finish(finish(call.call, Code::Ok, None))).unwrap();
+        }
+        assert!(answered > before, "nothing goes on after {answered}");
+    }
+    let mut apps: Vec<&mut App> = clients.iter_mut().collect();
+    apps.push(&mut server);
+    world.settle(&mut apps);
+    for client in &mut clients {
+        assert_eq!(ended_well(&mut world, client), 2);
+    }
+    assert_eq!(world.leftovers(), (0, 0));
+}
