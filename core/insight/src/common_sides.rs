@@ -6,6 +6,7 @@
 use crate::fleet::{Fleet, FleetCall, heavier_side, is_good, is_whole};
 use std::collections::BTreeMap;
 use trunkline_telemetry::Side;
+use trunkline_telemetry::render::count;
 
 /// Methods that are named one by one.
 const NAMED_MAX: usize = 5;
@@ -54,12 +55,13 @@ impl CommonSides {
 
     /// What is compared, in words.
     pub fn words(&self) -> String {
-        let count = |side: Side| self.sides.values().filter(|other| **other == side).count();
-        let compared = match (count(Side::Made), count(Side::Served)) {
+        let methods = |side: Side| self.sides.values().filter(|other| **other == side).count();
+        let compared = match (methods(Side::Made), methods(Side::Served)) {
             (_, 0) => "whole calls, as hosts made them".to_owned(),
             (0, _) => "the server's part of calls".to_owned(),
             (made, served) => {
-                format!("whole calls of {made} methods, the server's part of calls of {served} others")
+                let (made, served) = (count(made as u64, "method"), count(served as u64, "other"));
+                format!("whole calls of {made}, the server's part of calls of {served}")
             }
         };
         let rest = match self.apart.len().saturating_sub(NAMED_MAX) {
@@ -123,7 +125,7 @@ mod tests {
         };
         assert_eq!([told(&before, "/s.S/B"), told(&after, "/s.S/B")], [(30, true), (90, true)]);
         assert_eq!([told(&before, "/s.S/A"), told(&after, "/s.S/A")], [(50, false); 2]);
-        assert_eq!(common.words(), "whole calls of 1 methods, the server's part of calls of 1 others");
+        assert_eq!(common.words(), "whole calls of 1 method, the server's part of calls of 1 other");
         assert_eq!(CommonSides::of(&before, &after, "S/B").words(), "the server's part of calls");
     }
 

@@ -1,5 +1,6 @@
-//! Shows that what a link takes is booked to the wire of its direction: two daemons in network namespaces, and the
-//! kernel's own token bucket (tc-tbf) put before one end of the link in the middle of the run.
+//! Shows what only two hosts with addresses of their own show, by two daemons in network namespaces: that what a link
+//! takes is booked to the wire of its direction (the kernel's own token bucket, tc-tbf, is put before one end of it in
+//! the middle of the run), and that recordings of both ends of an R2P2 call have it once.
 
 #[path = "support/greeter.rs"]
 mod greeter;
@@ -8,9 +9,10 @@ mod support;
 use greeter::Hello;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use support::{Recording, end, trunkline, watched};
-use trunkline::{Channel, Server, Wait};
+use trunkline::{Channel, Server, ServerHandle, Wait};
 use trunkline_example_greeter::proto::greeter_client::GreeterClient;
 use trunkline_example_greeter::proto::greeter_server::GreeterServer;
 use trunkline_example_greeter::proto::{HelloReply, HelloRequest};
@@ -28,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// Rounds of which one must fit: a host that is busy with something else delays, too, and elsewhere.
 const ROUNDS: usize = 4;
 const FAR: &str = "tcp://10.213.7.2:7000";
+/// One measures, and all have the same addresses.
+static ONE_LINK: Mutex<()> = Mutex::new(());
 
 /// Namespaces `a` and `b` with a link between them. They go with this.
 struct Link(String);
@@ -110,6 +114,24 @@ fn run(words: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
+/// Two daemons with these lines of configuration, when they answer.
+fn daemons(link: &Link, folder: &Path, of_far: &str) -> [Daemon; 2] {
+    let both = [link.daemon("a", folder, ""), link.daemon("b", folder, of_far)];
+    while both.iter().any(|daemon| !daemon.socket.exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    both
+}
+
+/// A server at one of them, and who calls it by that address from the other.
+fn echo([near, far]: &[Daemon; 2], target: &str) -> (ServerHandle, GreeterClient) {
+    let server = Server::builder().socket(&far.socket).name("echo").add_service(GreeterServer::new(ECHO));
+    let server = server.spawn().unwrap();
+    server.ready().wait().unwrap();
+    let channel = Channel::builder().socket(&near.socket).embedded(false).wait_for_ready(true).target(target);
+    (server, GreeterClient::new(channel.connect_lazy()))
+}
+
 /// Answers with what it was asked.
 const ECHO: Hello = Hello(|request| HelloReply { message: request.name });
 
@@ -132,9 +154,11 @@ fn medians(file: &str) -> Vec<(String, i64)> {
     (first..=last).map(middle).collect()
 }
 
+/// Neither end of an R2P2 call hears the other's name.
 #[test]
-fn a_slow_link_is_the_wire_of_its_direction() {
+fn a_call_over_r2p2_that_both_hosts_recorded_counts_once() {
     watched();
+    let _one = ONE_LINK.lock().unwrap_or_else(PoisonError::into_inner);
     let link = match Link::new() {
         Ok(link) => link,
         Err(lacks) => {
@@ -143,16 +167,45 @@ fn a_slow_link_is_the_wire_of_its_direction() {
         }
     };
     let folder = tempfile::tempdir().unwrap();
-    let far = link.daemon("b", folder.path(), &format!("listen = [\"{FAR}\"]\n"));
-    let near = link.daemon("a", folder.path(), "");
-    while !(far.socket.exists() && near.socket.exists()) {
-        std::thread::sleep(Duration::from_millis(5));
+    let both = daemons(&link, folder.path(), "[r2p2]\nlisten = \"10.213.7.2:8000\"\n");
+    let (_server, client) = echo(&both, "r2p2://10.213.7.2:8000");
+    let call = || client.say_hello(HelloRequest { name: "x".into() }).wait().unwrap();
+    call();
+    let files = ["a.rec", "b.rec"].map(|name| folder.path().join(name));
+    let recordings = [0, 1].map(|at| Recording::begin(&both[at].socket, &files[at], &[]));
+    (0..CALLS).for_each(|_| drop(call()));
+    for recording in recordings {
+        recording.stop();
     }
-    let server = Server::builder().socket(&far.socket).name("echo").add_service(GreeterServer::new(ECHO));
-    let server = server.spawn().unwrap();
-    server.ready().wait().unwrap();
-    let channel = Channel::builder().socket(&near.socket).embedded(false).wait_for_ready(true).target(FAR);
-    let client = GreeterClient::new(channel.connect_lazy());
+    let report = folder.path().join("report");
+    let [a, b, report] = [&files[0], &files[1], &report].map(|path| path.to_str().unwrap());
+    let csv = end(&mut trunkline(&["export", "--csv", a, b]), "").out;
+    let rows = |what: &str| csv.lines().filter(|line| line.contains(what)).count();
+    assert!(rows(",made,/greeter.v1.Greeter/SayHello,r2p2 10.213.7.2:8000,") >= CALLS - 2, "{csv}");
+    assert!(rows(",served,/greeter.v1.Greeter/SayHello,r2p2 10.213.7.1,") >= CALLS - 2, "{csv}");
+    let page = end(&mut trunkline(&["characterize", a, b, "-o", report]), "");
+    assert_eq!(page.code, Some(0), "{page:?}");
+    let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
+    assert!(
+        page.contains(" calls made, which stand for "),
+        "one that was served is of a caller that is recorded"
+    );
+}
+
+#[test]
+fn a_slow_link_is_the_wire_of_its_direction() {
+    watched();
+    let _one = ONE_LINK.lock().unwrap_or_else(PoisonError::into_inner);
+    let link = match Link::new() {
+        Ok(link) => link,
+        Err(lacks) => {
+            eprintln!("no link can be made here: it takes root, ip and tc ({lacks})");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let both = daemons(&link, folder.path(), &format!("listen = [\"{FAR}\"]\n"));
+    let (_server, client) = echo(&both, FAR);
     let calls = |count: usize| {
         for _ in 0..count {
             client.say_hello(HelloRequest { name: "x".repeat(BYTES) }).wait().unwrap();
@@ -161,7 +214,7 @@ fn a_slow_link_is_the_wire_of_its_direction() {
     };
     let recorded = |name: &str| {
         let file = folder.path().join(name);
-        let recording = Recording::begin(&near.socket, &file, &[]);
+        let recording = Recording::begin(&both[0].socket, &file, &[]);
         calls(CALLS);
         recording.stop();
         medians(file.to_str().unwrap())

@@ -113,7 +113,11 @@ pub(super) fn errors(fleet: &Fleet) -> Drawing {
     match shares.iter().any(|one| one.2 > 0.0) {
         true => {
             charts.push(bars("of their processor time", 4, |one| one.2));
-            said.push("In processor time are attempts that failed, whatever became of their calls.".into());
+            said.push(
+                "In processor time are attempts that another recorded host served and that failed, whatever became of \
+                 their calls."
+                    .into(),
+            );
             if fleet.late.is_empty() && shares.iter().any(|one| is_late(one.0)) {
                 said.push(
                     "Of calls that were cancelled or whose deadline passed, no handler told its processor time: their \

@@ -29,7 +29,8 @@ pub(super) fn shares(fleet: &Fleet) -> Drawing {
             charts.push(bars("of processor time", &order, &cpu_shares(fleet), 2));
             said.push(
                 "Of processor time handlers tell a part: it is that of those that told, times the calls of their \
-                 method, short and long ones apart. Attempts that failed are in it where their servers were recorded."
+                 method, short and long ones apart. Attempts that failed are in it where another recorded host \
+                 served them."
                     .into(),
             );
         }
