@@ -476,7 +476,7 @@ impl Call {
     /// Whether its server end is through with it, and nothing waits in it.
     pub fn has_let_go(&self) -> bool {
         let is_left = matches!(self.server, ServerEnd::Nobody) && !self.is_at_worker();
-        is_left && self.request.is_at_rest() && self.response.is_at_rest()
+        is_left && self.is_at_rest()
     }
 
     /// Whether the engine makes it itself, from a request it keeps, or does not want to make it twice.

@@ -68,6 +68,18 @@ impl Call {
         }
     }
 
+    /// Its server end, which is through with it: it is to be released.
+    #[inline]
+    pub fn take_server(&mut self) -> ServerEnd {
+        std::mem::replace(&mut self.server, ServerEnd::Nobody)
+    }
+
+    /// Whether nothing waits in it, in neither direction.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.request.is_at_rest() && self.response.is_at_rest()
+    }
+
     /// The application that made it gets its end now.
     #[inline]
     pub fn ends_for_application(&mut self, now: Instant, code: Code) {

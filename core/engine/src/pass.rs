@@ -390,9 +390,9 @@ impl Engine {
         books.abandoned(turn.now, key, call, code, first);
         nested.add(call.take_children(), code);
         let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
-        let waiting = accounts.take_waiting(key, call);
+        let waiting = (!call.is_at_rest()).then(|| accounts.take_waiting(key, call));
         let server = call.server.clone();
-        self.stop_server(turn, key, (&server, waiting), code);
+        self.stop_server(turn, key, (&server, waiting.into_iter().flatten()), code);
         self.forget(key);
     }
 
@@ -447,16 +447,19 @@ impl Engine {
             clusters.finished(turn.now, placed, Some(code), &[]);
         }
         let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
-        let waiting = accounts.take_waiting(key, call);
+        let waiting = (!call.is_at_rest()).then(|| accounts.take_waiting(key, call));
         let server = call.server.clone();
-        self.stop_server(turn, key, (&server, waiting), code);
+        self.stop_server(turn, key, (&server, waiting.into_iter().flatten()), code);
         let Self { calls, nested, workers, unserved, shards, registry, .. } = self;
         let Some(call) = calls.find_mut(key) else { return };
         // Calls its handler made end with it: soon.
         nested.add(call.take_children(), code);
         (call.server_measured, call.response.ended) = (false, true);
         let client = call.client.clone();
-        WorkerPlaces { workers, unserved, shards, registry }.leave(key, call).release(self, key);
+        if call.is_at_worker() {
+            WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
+        }
+        call.take_server().release(self, key);
         let metadata = Cow::Borrowed(&*outcome.metadata);
         let finish = &mut Item::Finish { code, execution, body: None, metadata };
         sample_answer(self, turn, key, finish);
@@ -521,7 +524,8 @@ impl Engine {
     pub(crate) fn leave_server(&mut self, key: CallKey) {
         let (calls, mut places) = self.worker_places();
         let Some(call) = calls.find_mut(key) else { return };
-        places.leave(key, call).release(self, key);
+        places.leave(key, call);
+        call.take_server().release(self, key);
     }
 
     /// Ends calls whose parent has ended, as many as one step may.
@@ -572,10 +576,15 @@ impl Engine {
         let Self { calls, sessions, peers, grpc, shards, held, invariants, limits, workers, .. } = self;
         let Self { unserved, registry, .. } = self;
         let Some(call) = calls.find_mut(key) else { return };
-        let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
-        let waiting = accounts.take_waiting(key, call);
-        let server = WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
-        waiting.for_each(|mut item| self.drop_item(&mut item));
+        let waiting = (!call.is_at_rest()).then(|| {
+            let shards = &mut *shards;
+            WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits }.take_waiting(key, call)
+        });
+        if call.is_at_worker() {
+            WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
+        }
+        let server = call.take_server();
+        waiting.into_iter().flatten().for_each(|mut item| self.drop_item(&mut item));
         server.release(self, key);
     }
 }

@@ -1,7 +1,7 @@
 //! Calls whose policies only let them go on or refuse them, and read their messages: nearly all that read any.
 //!
 //! Nothing is remembered of such a call, nothing else of it is asked for, and its message has one type. What holds for
-//! any policy (`start.rs`) costs twice as much.
+//! any policy (`admission_of_call.rs`) costs twice as much.
 
 use crate::CallKey;
 use crate::admission::{CallPolicies, Denied};

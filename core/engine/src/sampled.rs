@@ -9,6 +9,7 @@ use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::private;
 use crate::engine::{Engine, Turn};
+use crate::gateway::Gateway;
 use crate::registry::{Form, MessageType, MethodTypes};
 use crate::samples::{SampleRule, TakenSample, Unsampled};
 use std::sync::Arc;
@@ -34,21 +35,21 @@ pub(crate) fn sample_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallK
 
 fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
     let Item::Open { body: Some(body), end: true, .. } = item else { return };
-    let Some(call) = engine.calls.find(key).filter(|call| is_sampled(call)) else { return };
-    if engine.samples.of(key).is_some() {
+    let Engine { calls, samples, registry, gateway, .. } = engine;
+    let Some(call) = calls.find(key).filter(|call| is_sampled(call)) else { return };
+    if samples.of(key).is_some() {
         return;
     }
     let path: Arc<str> = match &call.path {
         Some(path) => path.clone().into(),
-        None => Arc::clone(engine.registry.path(call.method)),
+        None => Arc::clone(registry.path(call.method)),
     };
     let served = !matches!(call.client, ClientEnd::Session { .. });
     let timeout_ns = call.deadline.remaining_ns(turn.now);
-    let Some((index, rule)) = engine.samples.choose(turn.now, &path) else { return };
-    let taken =
-        message_of(engine, turn, key, Direction::Request, body, (&rule.redaction, rule.message_bytes_max));
-    match taken {
-        Err(why) => engine.samples.count(why),
+    let Some((index, rule)) = samples.choose(turn.now, &path) else { return };
+    let form = form_of(gateway, call, Direction::Request);
+    match message_of(turn, form, body, (&rule.redaction, rule.message_bytes_max)) {
+        Err(why) => samples.count(why),
         Ok(Taken { bytes, emptied, of }) => {
             let SampleRule { redaction, message_bytes_max, .. } = rule;
             let sample = TakenSample {
@@ -66,26 +67,28 @@ fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>
                 message_bytes_max,
                 rule: index,
             };
-            engine.samples.begin(key, sample);
+            samples.begin(key, sample);
         }
     }
 }
 
 fn go_on(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    let Some(sample) = engine.samples.of(key) else { return };
+    let Engine { calls, samples, gateway, .. } = engine;
+    let Some(sample) = samples.of(key) else { return };
     let (redaction, bytes_max) = (Arc::clone(&sample.redaction), sample.message_bytes_max);
     let has_response = sample.response.is_some();
     if let Some(body) = item.body() {
         if has_response {
-            return engine.samples.forget(key);
+            return samples.forget(key);
         }
-        match message_of(engine, turn, key, Direction::Response, body, (&redaction, bytes_max)) {
-            Ok(Taken { bytes, emptied, .. }) => engine.samples.respond(key, bytes, emptied),
-            Err(why) => engine.samples.count(why),
+        let form = calls.find(key).and_then(|call| form_of(gateway, call, Direction::Response));
+        match message_of(turn, form, body, (&redaction, bytes_max)) {
+            Ok(Taken { bytes, emptied, .. }) => samples.respond(key, bytes, emptied),
+            Err(why) => samples.count(why),
         }
     }
     if let Item::Finish { code, .. } = item {
-        engine.samples.finish(turn.now, key, *code);
+        samples.finish(turn.now, key, *code);
     }
 }
 
@@ -107,19 +110,16 @@ struct Taken {
     of: Option<MessageType>,
 }
 
-/// A private copy of a message as protobuf, with these fields emptied and of so many bytes at most.
+/// A private copy of a message that has this form, as protobuf, with these fields emptied and of so many bytes at most.
 fn message_of(
-    engine: &mut Engine,
     turn: &mut Turn<'_>,
-    key: CallKey,
-    direction: Direction,
+    form: Option<Form>,
     body: &Body<'_>,
     (redaction, bytes_max): (&Redaction, u32),
 ) -> Result<Taken, Unsampled> {
     if body.len() > bytes_max {
         return Err(Unsampled::TooLarge);
     }
-    let form = form_of(engine, key, direction);
     let (bytes, encoding) = copy_of(turn, form.as_ref(), body)?;
     let of = form.and_then(|form| match form {
         Form::Typed(of) => Some(of),
@@ -150,10 +150,9 @@ fn message_of(
 
 /// The form in which messages travel in this direction: that of whoever sends them, or, where only the other end knows
 /// their type, of whoever gets them.
-fn form_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Form> {
-    let call = engine.calls.find(key)?;
+fn form_of(gateway: &Gateway, call: &Call, direction: Direction) -> Option<Form> {
     let sent = match direction {
-        Direction::Request => engine.gateway.request_form(call),
+        Direction::Request => gateway.request_form(call),
         Direction::Response => call.sender_types(direction).map(|types| types.of(direction).clone()),
     };
     let got = || call.receiver_types(direction).map(|types| types.of(direction).clone());

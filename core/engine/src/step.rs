@@ -20,7 +20,7 @@ use crate::shard::{self, ShardIndex};
 use crate::source::source_of;
 use crate::target::Target;
 use crate::unused_names::UnusedNames;
-use crate::workers::GivenOut;
+use crate::workers::{GivenOut, Place};
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Instant;
@@ -250,21 +250,17 @@ impl Engine {
             self.shards.push(ShardIndex(shard), ShardSaid::Vacant { path });
         }
         while let Some(GivenOut { call: key, place }) = self.workers.poll(turn.now) {
-            match self.calls.find_mut(key) {
-                Some(call) => call.place = place.or(call.place),
-                None => {
-                    place.into_iter().for_each(|place| self.workers.give_back(place, key));
-                    continue;
-                }
-            }
-            self.take_from_queue(turn, key);
+            self.take_from_queue(turn, key, place);
         }
     }
 
-    /// A call goes on from the queue.
-    pub(crate) fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+    /// A call goes on from the queue, with a place that it has got, if it was waiting for one of this shard.
+    pub(crate) fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey, place: Option<Place>) {
         let (calls, mut places) = self.worker_places();
-        let Some(call) = calls.find_mut(key) else { return };
+        let Some(call) = calls.find_mut(key) else {
+            return place.into_iter().for_each(|place| places.workers.give_back(place, key));
+        };
+        call.place = place.or(call.place);
         let Some(queued) = call.queued.take() else { return places.give_back(key, call) };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.note_receive_wait(waited);

@@ -19,8 +19,9 @@ pub(crate) fn open_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'
 
 fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
     let Item::Open { metadata, .. } = opening else { return };
-    let begins = |call: &&mut Call| !call.admitted && call.spans.is_none();
-    let Some(call) = engine.calls.find_mut(key).filter(begins) else { return };
+    let Engine { calls, spans, registry, .. } = engine;
+    let begins = |call: &&Call| !call.admitted && call.spans.is_none();
+    let Some(call) = calls.find(key).filter(begins) else { return };
     let is_received = match call.client {
         ClientEnd::Session { .. } | ClientEnd::Grpc { types: Some(_), .. } => false,
         ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => true,
@@ -28,14 +29,13 @@ fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
         ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => return,
     };
     // Whoever looks at this host is no part of what there is to see.
-    let is_own = is_own_service(engine.registry.path(call.method).trim_start_matches('/'));
+    let is_own = is_own_service(registry.path(call.method).trim_start_matches('/'));
     let may_begin = !is_received && call.parent.is_none() && !is_own;
-    let served = call.parent;
-    let Some((ids, named)) = engine.spans.open(metadata, is_received, may_begin) else { return };
+    let Some((ids, named)) = spans.open(metadata, is_received, may_begin) else { return };
     *metadata = Cow::Owned(named);
-    let above = served.and_then(|served| engine.calls.find(served)?.trace.as_ref()?.sampled());
+    let above = call.parent.and_then(|served| calls.find(served)?.trace.as_ref()?.sampled());
     let above = above.filter(|above| above.trace == ids.trace).map_or(0, |above| above.span);
-    if let Some(call) = engine.calls.find_mut(key) {
+    if let Some(call) = calls.find_mut(key) {
         call.spans = Some(Box::new(CallTrace { above, ..ids }));
     }
 }

@@ -135,17 +135,12 @@ impl WaitAccounts<'_> {
         kept.into_iter().chain(backlog)
     }
     /// Takes out all that waits in a call, which has the ends it waits for.
-    #[inline]
     pub fn take_waiting(
         &mut self,
         key: CallKey,
         call: &mut Call,
     ) -> impl Iterator<Item = Item<'static>> + use<> {
-        let waits = !call.request.is_at_rest() || !call.response.is_at_rest();
-        let taken = waits.then(|| {
-            let request = self.take_all(key, call, Direction::Request);
-            request.chain(self.take_all(key, call, Direction::Response))
-        });
-        taken.into_iter().flatten()
+        let request = self.take_all(key, call, Direction::Request);
+        request.chain(self.take_all(key, call, Direction::Response))
     }
 }

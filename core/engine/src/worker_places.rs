@@ -1,7 +1,7 @@
 //! Places at workers and in the queues before them, given back for a call that somebody has at hand.
 
 use crate::CallKey;
-use crate::call::{Call, ServerEnd};
+use crate::call::Call;
 use crate::registry::Registry;
 use crate::shard::{ShardLinks, return_kept};
 use crate::unserved::UnservedCalls;
@@ -33,13 +33,9 @@ impl WorkerPlaces<'_> {
         }
     }
 
-    /// The server end of a call, which is through with it, and has room for another: it is to be released.
-    #[inline]
-    pub fn leave(&mut self, key: CallKey, call: &mut Call) -> ServerEnd {
-        if call.is_at_worker() {
-            self.give_back(key, call);
-            self.stop_waiting(key, call);
-        }
-        std::mem::replace(&mut call.server, ServerEnd::Nobody)
+    /// Neither any more: the server end of a call is through with it, and has room for another.
+    pub fn leave(&mut self, key: CallKey, call: &mut Call) {
+        self.give_back(key, call);
+        self.stop_waiting(key, call);
     }
 }

@@ -22,7 +22,8 @@
 //! Of a service that several shards serve, a call that waits here goes to a worker that is free there
 //! (`shared_queue.rs`).
 //!
-//! [`Workers`] owns places and queues; `start.rs` asks it for a place, and goes on with calls it gives out.
+//! [`Workers`] owns places and queues; `start_of_call.rs` asks it for a place, and `step.rs` goes on with calls it
+//! gives out.
 
 use crate::registry::{MethodKey, Servers};
 use crate::service_workers::ServicePolled;

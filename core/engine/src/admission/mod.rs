@@ -3,9 +3,9 @@
 //! [`AdmissionControl`] owns the chain, the buffers in which messages are made private for policies to look at, the
 //! schedule of calls that have time, the bytes of copies under way, and the access log. It is given values (the plans
 //! that apply to a call, what its ends are called, its message) and answers with values: what an admitted call is bound
-//! to, or why it is denied. It knows neither sessions nor connections, and sends nothing: `start.rs` joins it with
-//! those (`call_facts.rs`), and [`Engine::exchange_policies`](crate::Engine::exchange_policies) puts plans in the
-//! places of others.
+//! to, or why it is denied. It knows neither sessions nor connections, and sends nothing: `admission_of_call.rs` joins
+//! it with those (`call_facts.rs`), and [`Engine::exchange_policies`](crate::Engine::exchange_policies) puts plans in
+//! the places of others.
 //!
 //! * `call_policies.rs`: what one call has to do with the chain, kept with the call;
 //! * `control.rs`: the owner; `inspection.rs`: messages made private and checked;

@@ -8,7 +8,7 @@ use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
 use crate::peer::Announced;
 use crate::registry::MethodKey;
-use crate::source::source_of;
+use crate::source::{made_for, source_of};
 use crate::unproven::Whose;
 use crate::vouching::Maker;
 use crate::{CallKey, PeerKey};
@@ -30,9 +30,8 @@ impl Opens for PeerKey {
         let Item::Open { metadata, end, .. } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        let opened = announced(engine, turn.now, key, *self).and_then(|announced| {
+        let opened = announced(engine, turn.now, key, *self).and_then(|(announced, deadline)| {
             let caller = caller_number(engine, key, *self);
-            let deadline = engine.calls.find(key).map_or(Deadline::NONE, |call| call.deadline);
             let (tag, method) = (key.to_bits(), announced.index);
             let call = NewCall { tag, method, caller, deadline, stamps: true, metadata, end: *end };
             let way = ItemWay { key, direction: Direction::Request };
@@ -163,9 +162,13 @@ fn send<T>(
         peers.transmit(peer);
         return Ok(done);
     };
-    let call = calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
-    let out = Outbound { key, call, direction, agreed, inline_max: limits.inline_body_bytes, body };
+    let call = calls.find_mut(key).ok_or(Unsent::Fault(Fault::Ended))?;
+    let inline_max = limits.inline_body_bytes;
+    let out = Outbound { key, call: &*call, direction, agreed, inline_max, body };
     let sent = peers.send(peer, turn.now, turn.heaps, scratch, &out, command);
+    if sent.is_ok() {
+        call.half(direction).count(body.len());
+    }
     match &sent {
         Ok((_, BodySent::Lent)) => note_lent(engine, body),
         Ok((_, BodySent::Copied)) => note_copied(engine, key, direction, body),
@@ -173,9 +176,6 @@ fn send<T>(
         Err(_) => {}
     }
     let (done, _) = sent?;
-    if let Some(call) = engine.calls.find_mut(key) {
-        call.half(direction).count(body.len());
-    }
     engine.peers.transmit(peer);
     Ok(done)
 }
@@ -202,10 +202,16 @@ fn note_copied(engine: &mut Engine, key: CallKey, direction: Direction, body: &B
     }
 }
 
-/// The number of the call's method on a connection, announced now if it is new there.
-fn announced(engine: &mut Engine, now: Instant, key: CallKey, peer: PeerKey) -> Result<Announced, Unsent> {
+/// The number of the call's method on a connection, announced now if it is new there; and the call's deadline.
+fn announced(
+    engine: &mut Engine,
+    now: Instant,
+    key: CallKey,
+    peer: PeerKey,
+) -> Result<(Announced, Deadline), Unsent> {
     let call = engine.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
     let types = call.types_sent(Direction::Request).ok_or_else(|| Unsent::Fault(untyped()))?;
+    let (deadline, path) = (call.deadline, &types.path);
     let method = (call.method, [types.input.fingerprint(), types.output.fingerprint()]);
     if call.path.is_some() {
         // Its method stands for others, too, and has no number that would mean this one.
@@ -213,11 +219,11 @@ fn announced(engine: &mut Engine, now: Instant, key: CallKey, peer: PeerKey) -> 
         return Err(Unsent::Fault(Fault::Limit { name: METHODS_LEARNED, limit }));
     }
     if let Some(known) = engine.peers.announced(peer, method)? {
-        return Ok(known);
+        return Ok((known, deadline));
     }
-    let path = Arc::clone(&types.path);
+    let path = Arc::clone(path);
     let index = announce_new(engine, now, key, peer, method, &path)?;
-    Ok(Announced { index, agreed: false })
+    Ok((Announced { index, agreed: false }, deadline))
 }
 
 /// Announces a method that is new on a connection.
@@ -243,12 +249,7 @@ fn announce_new(
 fn caller_number(engine: &mut Engine, key: CallKey, peer: PeerKey) -> Option<CallerNumber> {
     let Engine { peers, calls, sessions, grpc, .. } = engine;
     let peer = peers.find_mut(peer).filter(|peer| peer.is_host && peer.connection.names_callers())?;
-    let call = calls.find(key)?;
-    let client = match &call.client {
-        ClientEnd::Attempt { call, .. } => &calls.find(*call)?.client,
-        client => client,
-    };
-    match client {
+    match &made_for(calls, calls.find(key)?)?.client {
         ClientEnd::Session { session, .. } => {
             let maker = sessions.find(*session)?;
             let named = Maker::Session(*session, maker.caller_revision);

@@ -568,8 +568,7 @@ impl Engine {
     }
 
     // LIFE: 20
-    /// The last completion of a call its application made. The call now waits for the Release that says when it was
-    /// taken.
+    /// The last completion of a call made here, which now waits for the Release that says when it was taken.
     pub(crate) fn deliver_finish(
         &mut self,
         turn: &Turn<'_>,
@@ -584,11 +583,15 @@ impl Engine {
                 return self.invariants.note("a call has one outcome");
             }
             call.ends_for_application(turn.now, finish.code);
-            let server = WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
-            let recorder = CallRecorder { telemetry, registry, plant };
-            let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
-            books.end_policies(turn.now, key, call, finish.code);
-            server.release(self, key);
+            if call.is_at_worker() {
+                WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
+            }
+            if call.policies.is_some() {
+                let recorder = CallRecorder { telemetry, registry, plant };
+                let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
+                books.end_policies(turn.now, key, call, finish.code);
+            }
+            call.take_server().release(self, key);
         }
         self.sessions.complete(session, Completion::Finish(finish));
     }

@@ -40,6 +40,13 @@ impl<'e> CrossingOwners<'e> {
         (calls, Self { shards, sessions, peers, grpc, registry, invariants, limits })
     }
 
+    /// The same owners, lent on. Where that is rare, nobody has them together in memory before.
+    #[inline(always)]
+    fn lent(&mut self) -> CrossingOwners<'_> {
+        let Self { shards, sessions, peers, grpc, registry, invariants, limits } = self;
+        CrossingOwners { shards, sessions, peers, grpc, registry, invariants, limits }
+    }
+
     /// The message of an item that crosses now, if it has one: a private copy of it, which its sender pays for until it
     /// is used.
     #[inline(always)]
@@ -61,7 +68,7 @@ impl<'e> CrossingOwners<'e> {
                 payload.span.len
             }
             Some(body) => {
-                *copy = Some(self.cross_other(heaps, call, direction, body)?);
+                *copy = Some(self.lent().cross_other(heaps, call, direction, body)?);
                 body.len()
             }
             None => {
@@ -97,7 +104,7 @@ impl<'e> CrossingOwners<'e> {
 
     /// The same of any other.
     fn cross_other(
-        &mut self,
+        mut self,
         heaps: &dyn Heaps,
         call: &Call,
         direction: Direction,

@@ -15,6 +15,7 @@ use crate::due::Due;
 use crate::ends::{Blocker, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::heaps::Heaps;
+use crate::records::{CallBooks, CallRecorder};
 use crate::registry::service_of;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ pub(crate) fn hand_to_shard(
     let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
     if !matches!(item, Item::Open { .. }) {
         return if stage == ShardStage::Accepted {
-            follow_opening(&mut owners, &*turn.heaps, (key, call), shard, item)
+            follow_opening(owners, &*turn.heaps, (key, call), shard, item)
         } else {
             Err(Refusal::Blocked(Blocker::Stream))
         };
@@ -117,7 +118,7 @@ pub(crate) fn hand_to_shard(
 
 /// What comes behind an opening.
 fn follow_opening(
-    owners: &mut CrossingOwners<'_>,
+    mut owners: CrossingOwners<'_>,
     heaps: &dyn Heaps,
     (key, call): (CallKey, &mut Call),
     shard: ShardIndex,
@@ -150,7 +151,7 @@ pub(crate) fn hand_to_caller(
     let (calls, mut owners) = CrossingOwners::of(engine);
     let found = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
     if !matches!(item, Item::Finish { .. }) {
-        return precede_finish(&mut owners, &*turn.heaps, found, (shard, call), item);
+        return precede_finish(owners, &*turn.heaps, found, (shard, call), item);
     }
     let (mut said, crossing) = (owners.shards.spares.finish(), (found, Direction::Response));
     if let Err(refusal) = owners.cross(&*turn.heaps, crossing, shard, item, &mut said.body) {
@@ -163,7 +164,7 @@ pub(crate) fn hand_to_caller(
 
 /// What comes before the end.
 fn precede_finish(
-    owners: &mut CrossingOwners<'_>,
+    mut owners: CrossingOwners<'_>,
     heaps: &dyn Heaps,
     found: &mut Call,
     (shard, call): (ShardIndex, u64),
@@ -193,7 +194,8 @@ pub(crate) fn finish_to_caller(
     mut said: Box<ShardFinish>,
 ) {
     let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
-    let (calls, mut books) = engine.call_books();
+    let Engine { calls, telemetry, registry, plant, sessions, peers, grpc, r2p2, .. } = engine;
+    let Engine { admission, timers, shards, .. } = engine;
     let Some(found) = calls.find_mut(key) else { return };
     found.server_stamps.k14 = turn.now;
     (said.call, said.code, said.execution) = (number, code, execution);
@@ -201,10 +203,12 @@ pub(crate) fn finish_to_caller(
     said.types = said.body.as_ref().and_then(|_| found.sender_types(Direction::Response));
     (said.stamps, said.measured) = (found.server_stamps, found.server_measured);
     let handled_by = handled_alone_by(found);
-    if handled_by.is_none() {
+    if handled_by.is_none() && found.policies.is_some() {
+        let recorder = CallRecorder { telemetry, registry, plant };
+        let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
         books.end_policies(turn.now, key, found, code);
     }
-    engine.shards.push(shard, ShardSaid::Finish(said));
+    shards.push(shard, ShardSaid::Finish(said));
     match handled_by {
         Some(session) => leave(engine, key, session, (shard, number)),
         None => engine.forget(key),
@@ -213,7 +217,7 @@ pub(crate) fn finish_to_caller(
 
 /// Says in the opening of a call, which has its message and metadata, what else there is to say, and notes that it
 /// crosses.
-#[inline]
+#[inline(always)]
 fn fill_opening(
     owners: &mut CrossingOwners<'_>,
     now: Instant,

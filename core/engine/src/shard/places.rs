@@ -41,7 +41,7 @@ pub(crate) fn vacant(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex,
     match taken.and_then(|key| Some((key, calls.find_mut(key)?))) {
         Some((key, call)) => {
             call.kept_at = Some(from);
-            engine.take_from_queue(turn, key);
+            engine.take_from_queue(turn, key, None);
         }
         None => engine.shards.push(from, ShardSaid::Unused { path }),
     }

@@ -59,14 +59,11 @@ fn open_as_others(
     // Its own shard has admitted it.
     record.admitted = true;
     (record.server_stamps.k7, record.server_stamps.d8) = (turn.now, turn.now);
+    if let Some(path) = kept {
+        record.place = engine.workers.take_kept(service_of(&path), from.0, key);
+    }
     engine.shards.enter(from, number, key);
     let mut item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
-    if let Some(path) = kept {
-        let place = engine.workers.take_kept(service_of(&path), from.0, key);
-        if let Some(call) = engine.calls.find_mut(key) {
-            call.place = place;
-        }
-    }
     if !end {
         engine.shards.push(from, ShardSaid::Accepted { call: number });
     }
