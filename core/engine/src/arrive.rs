@@ -1,102 +1,32 @@
-//! What comes to the ends of calls, and what follows from it.
+//! What follows from what comes to the ends of calls.
 //!
-//! An end's owner is told of it, finds the call it is for, and answers with a value ([`EndEvent`]); this has the call
-//! go on, or end. Calls in line for an endpoint go on here, too, when `reach.rs` says so.
+//! An end's owner is told what has come, finds the call it is for, and answers with a value ([`EndEvent`]); this has
+//! the call go on, or end. Calls in line for an endpoint go on here, too, when `reach.rs` says so. What the host brings
+//! comes in by `connections.rs`.
 
+use crate::assembly::Shape;
+use crate::attempts::response_begun;
 use crate::call::{Direction, Item, ServerEnd};
 use crate::called_paths::CalledPaths;
-use crate::end_event::EndEvent;
+use crate::due::Due;
+use crate::end_event::{EndEvent, GrpcOpening, LongMessage, ReleasedBlock};
 use crate::engine::{Engine, Turn};
-use crate::grpc::PeerIdentity;
+use crate::grpc::{GrpcEvents, GrpcOpenings, WebStream};
+use crate::limits::STALLED;
+use crate::mirrors::discard_long_answer;
+use crate::peers::PeerEvents;
 use crate::r2p2_events::R2p2Events;
-use crate::r2p2_settings::{R2p2Port, R2p2Settings};
 use crate::reach::EndpointReach;
-use crate::remote::{Dialled, LaneIndex};
+use crate::records::note_late_handler;
+use crate::remote::LaneIndex;
+use crate::sessions::SessionEntries;
+use crate::target::Target;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
-use core::net::SocketAddrV4;
 use std::borrow::Cow;
-use std::sync::Arc;
-use trunkline_call::Instant;
-use trunkline_r2p2::Transmit;
+use trunkline_call::Fault;
+use trunkline_native::Event;
 
 impl Engine {
-    /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
-    pub fn poll_lookup(&mut self) -> Option<Arc<str>> {
-        self.remotes.names.wanted.pop_front()
-    }
-
-    /// The next name that is to be looked up no more. To be asked for before [`Engine::poll_lookup`]: a name may come
-    /// again.
-    pub fn poll_name_forgotten(&mut self) -> Option<Arc<str>> {
-        self.remotes.names.forgotten.pop_front()
-    }
-
-    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
-    pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
-        let Some((key, has_changed)) = self.remotes.looked_up(name, found, self.limits.endpoints) else {
-            return;
-        };
-        if has_changed {
-            self.clusters.regather(&self.remotes, key);
-            self.reach().forget_unwanted();
-        }
-        self.serve_line(turn, key);
-        for name in self.clusters.names_beside(&self.remotes, key) {
-            self.serve_line(turn, name);
-        }
-    }
-
-    /// A connection that was dialled as native turns out to speak HTTP/2 (TLS has agreed on `h2`): from here on it is
-    /// the key returned. `None` if the connection is not one that was dialled here.
-    pub fn dialled_speaks_grpc(&mut self, key: PeerKey, identity: PeerIdentity) -> Option<GrpcKey> {
-        self.reach().dialled_speaks_grpc(key, identity)
-    }
-
-    /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
-    pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, connection: Dialled, why: &str) {
-        match connection {
-            Dialled::Native(key) => self.lose_peer(turn, key, why, false),
-            Dialled::Grpc(key) => self.grpc_lost(turn, key, why),
-        }
-    }
-
-    /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
-    pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
-        self.r2p2.configure(now, settings, &self.limits);
-    }
-
-    /// Takes a datagram, known to be there since `arrived`. It did not come before `came`: what is not known to be
-    /// younger may be a copy of a request that is over, and forgotten.
-    pub fn handle_datagram(
-        &mut self,
-        turn: &mut Turn<'_>,
-        port: R2p2Port,
-        (came, arrived): (Instant, Instant),
-        from: SocketAddrV4,
-        datagram: &[u8],
-    ) {
-        self.arrived = arrived;
-        self.sessions.discard_abandoned(turn.heaps);
-        self.r2p2.handle_datagram(turn.now, port, came, from, datagram);
-        self.take_r2p2_events(turn);
-        self.go_on(turn);
-    }
-
-    /// Whether requests wait to be sent, which [`Engine::set_datagram_ages`] is to be told of first.
-    pub fn sends_r2p2_requests(&self) -> bool {
-        self.r2p2.client_sends()
-    }
-
-    /// Datagrams are sent now: [`trunkline_r2p2::Client::set_ages`].
-    pub fn set_datagram_ages(&mut self, now: Instant) {
-        self.r2p2.set_ages(now);
-    }
-
-    /// The next datagram to send, and from which port.
-    pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
-        self.r2p2.poll_datagram()
-    }
-
     pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
         self.r2p2.handle_timeout(turn.now);
         self.arrived = turn.now;
@@ -112,7 +42,7 @@ impl Engine {
     }
 
     /// Does what both ports have to tell.
-    fn take_r2p2_events(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn take_r2p2_events(&mut self, turn: &mut Turn<'_>) {
         while let Some(event) = self.r2p2.poll_client_event() {
             if let Some(follows) = self.r2p2_events().handle_client(turn.now, &event) {
                 self.carry_out_event(turn, follows);
@@ -126,9 +56,27 @@ impl Engine {
     }
 
     /// Does what follows from what came to an end.
-    fn carry_out_event(&mut self, turn: &mut Turn<'_>, event: EndEvent<'_>) {
+    #[inline(always)]
+    pub(crate) fn carry_out_event(&mut self, turn: &mut Turn<'_>, mut event: EndEvent<'_>) {
+        // Nearly always.
         match event {
-            EndEvent::Opens { call, target, mut opening } => self.start(turn, call, target, &mut opening),
+            EndEvent::Opens { call, target, ref mut opening } => self.start(turn, call, target, opening),
+            EndEvent::Passes { call, direction, ref mut item } => self.pass(turn, call, direction, item),
+            EndEvent::Released(released) => self.go_on_released(turn, &released),
+            other => self.carry_out_other(turn, other),
+        }
+    }
+
+    #[inline(never)]
+    fn carry_out_other(&mut self, turn: &mut Turn<'_>, mut event: EndEvent<'_>) {
+        match event {
+            EndEvent::OpensSettled { call, policies: None, ref mut opening } => {
+                self.pass_on(turn, call, Direction::Request, opening);
+            }
+            EndEvent::OpensSettled { call, policies: Some(policies), ref mut opening } => {
+                self.judge_opening(turn, call, policies, opening);
+            }
+            EndEvent::Long(message) => self.begin_long(turn, message),
             EndEvent::Answer { call, headers, finish } => {
                 if let Some(headers) = headers {
                     let metadata = Cow::Borrowed(headers);
@@ -141,8 +89,233 @@ impl Engine {
             }
             EndEvent::Cancelled { call, code } => self.cancel_as(turn, call, code),
             EndEvent::Failed { call, fault } => self.fail(turn, call, fault),
+            EndEvent::Room { call, direction } => self.unblock(turn, call, direction),
+            EndEvent::Credit { call, direction, bytes } => self.credit_sender(call, direction, bytes),
             EndEvent::Line(remote) => self.serve_line(turn, remote),
+            EndEvent::LateHandler { call, session, cpu_ns } => note_late_handler(self, call, session, cpu_ns),
+            EndEvent::Ended { call, outcome } => self.end_as(turn, call, &outcome),
+            EndEvent::Asked(asked) => self.open_asked(turn, asked),
+            EndEvent::Reads { at, end } => self.read_on(turn, at, end),
+            EndEvent::AnswerBegins { call, encoding, metadata } => {
+                response_begun(self, turn, call);
+                if let Some(follows) = self.grpc_events().begin_answer(call, encoding, metadata) {
+                    self.carry_out_event(turn, follows);
+                }
+            }
+            EndEvent::Sent(sent) => {
+                self.credit_sender(sent.call, sent.direction, sent.credit);
+                if sent.has_room {
+                    self.unblock(turn, sent.call, sent.direction);
+                }
+            }
+            followed => self.carry_out_for_connection(turn, followed),
         }
+    }
+
+    /// The application is through with a message: its sender may send as much again, and others have its room.
+    #[inline(always)]
+    fn go_on_released(&mut self, turn: &mut Turn<'_>, released: &ReleasedBlock) {
+        let &ReleasedBlock { session, call, direction, credit, was_awaited, a18 } = released;
+        if let Some(call) = call {
+            if credit > 0 {
+                self.credit_sender(call, direction, credit);
+            }
+            if was_awaited {
+                self.unblock(turn, call, direction);
+            }
+            if direction == Direction::Response {
+                self.conclude(turn.now, call, a18);
+            }
+        }
+        self.unpark(turn, session);
+    }
+
+    /// Does what follows for a connection, and for calls that wait for one.
+    #[inline(never)]
+    fn carry_out_for_connection(&mut self, turn: &mut Turn<'_>, event: EndEvent<'_>) {
+        match event {
+            EndEvent::Writable(peer) => self.unblock_peer(turn, peer),
+            EndEvent::LaneUp { remote, lane, peer } => {
+                if self.reach().lane_open(remote, lane, peer) {
+                    self.line_goes_on(turn, remote);
+                }
+            }
+            EndEvent::LaneLeft { remote, lane, peer } => {
+                self.lane_lost(turn, (remote, lane, peer), "peer is draining", false);
+            }
+            EndEvent::WantsAnother(peer) => self.reach().redial(turn.now, peer),
+            EndEvent::PeerClosed { peer, why } => self.lose_peer(turn, peer, &why, false),
+            EndEvent::PoolReady { remote, peer } => self.reach().pooled_ready(remote, peer),
+            EndEvent::PoolLeaves { remote, peer } => {
+                if self.reach().pooled_leaving(turn.now, remote, peer) {
+                    self.serve_line(turn, remote);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A gRPC client asks for a call: it is admitted, and begins with its message, or at once where it streams.
+    fn open_asked(&mut self, turn: &mut Turn<'_>, asked: GrpcOpening) {
+        let GrpcOpening { at, call, target, streams, metadata, end } = asked;
+        let (calls, mut start) = self.start_of_call();
+        let Some(found) = calls.find_mut(call) else { return };
+        if let Err(fault) = start.admit(turn.now, (call, found), &metadata, 0) {
+            return self.fail(turn, call, fault);
+        }
+        if streams {
+            let metadata = Cow::Owned(metadata);
+            return self.start(turn, call, target, &mut Item::Open { metadata, body: None, end });
+        }
+        match self.grpc_events().keep_opening(turn.now, at, metadata, end) {
+            Ok(follows) => follows.into_iter().for_each(|follows| self.carry_out_event(turn, follows)),
+            Err(fault) => self.fail(turn, call, fault),
+        }
+    }
+
+    /// Passes on what came of a stream. With its end, an answer makes what is left of its request nobody's business.
+    fn read_on(&mut self, turn: &mut Turn<'_>, at: WebStream, end: bool) {
+        let answered = if end { self.grpc_events().stop_asking(at) } else { None };
+        if let Some((call, credit)) = answered {
+            self.credit_sender(call, Direction::Request, credit);
+        }
+        self.pump(turn, at);
+        if let Some((call, _)) = answered {
+            self.unblock(turn, call, Direction::Request);
+        }
+    }
+
+    /// Passes on every message that is complete, as long as the application keeps up, and then the end.
+    pub(crate) fn pump(&mut self, turn: &mut Turn<'_>, at: WebStream) {
+        let mut message = None;
+        while let Some(follows) = self.grpc_events().next(turn.now, at, &mut message) {
+            let is_message = matches!(follows, EndEvent::Passes { item: Item::Message { .. }, .. });
+            self.carry_out_event(turn, follows);
+            if !is_message {
+                return;
+            }
+        }
+    }
+
+    /// The others have had their turn: who waited goes on.
+    pub(crate) fn unpack_on(&mut self, turn: &mut Turn<'_>) {
+        if !self.grpc.begin_unpacking() {
+            return;
+        }
+        while let Some(at) = self.grpc.poll_unpacked() {
+            self.pump(turn, at);
+        }
+    }
+
+    /// Those who waited for room on a connection go on, and a connection that is left and has nothing to do ends.
+    pub(crate) fn settle_grpc(&mut self, turn: &mut Turn<'_>) {
+        while let Some(key) = self.grpc.poll_touched() {
+            while let Some((call, direction)) = self.grpc.poll_unblocked(&mut self.held, key) {
+                self.unblock(turn, call, direction);
+            }
+            if let Some(remote) = self.grpc.close_if_left(key) {
+                self.serve_pool_line(turn, remote);
+            }
+        }
+    }
+
+    /// Ends calls whose messages do not go on.
+    pub(crate) fn sweep_grpc(&mut self, turn: &mut Turn<'_>, key: GrpcKey) {
+        let limit = self.limits.message_stall_s.into();
+        for call in self.grpc_events().sweep(turn.now, key) {
+            self.fail(turn, call, Fault::Limit { name: STALLED, limit });
+        }
+    }
+
+    /// Does what follows from what a peer has said.
+    pub(crate) fn take_peer_event(&mut self, turn: &mut Turn<'_>, key: PeerKey, event: Event<'_>) {
+        if let Some(follows) = self.peer_events().take(turn.now, turn.heaps, key, event) {
+            self.carry_out_event(turn, follows);
+        }
+    }
+
+    /// Does what follows from what was sent.
+    fn take_notices(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        while let Some(notice) = self.peers.find_mut(key).and_then(|peer| peer.connection.poll_notice()) {
+            if let Some(follows) = self.peer_events().take_notice(key, notice) {
+                self.carry_out_event(turn, follows);
+            }
+        }
+    }
+
+    /// A connection is over: its calls end, those that never left as *not executed*. `silent`: whoever was reached has
+    /// not shown that it speaks the native protocol.
+    pub(crate) fn lose_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str, silent: bool) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        peer.connection.lost();
+        let lane = peer.lane;
+        self.take_notices(turn, key);
+        let Some(lost) = self.peer_events().remove(key) else { return };
+        for (call, fault) in lost.begun {
+            self.fail(turn, call, fault);
+        }
+        self.sessions.discard_abandoned(turn.heaps);
+        if let Some((remote, lane)) = lane {
+            self.lane_lost(turn, (remote, lane, key), why, silent);
+        }
+        for call in lost.unsent {
+            self.unblock(turn, call, Direction::Request);
+        }
+        self.note_host_left(turn.now, lost.number);
+        self.go_on(turn);
+    }
+
+    /// After every change of a connection: what it noticed, what it wants to send, when it wants the clock.
+    pub(crate) fn settle_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        self.take_notices(turn, key);
+        self.serve_queues(turn);
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        if !peer.blocked.is_empty() && peer.connection.may_open().is_ok() {
+            self.unblock_peer(turn, key);
+        }
+        if let Some(at) = self.peers.settle(&mut self.held, turn.now, key) {
+            self.timers.insert(at, Due::Peer(key));
+        }
+    }
+
+    /// The instant matters to nobody else: a connection's timers are kept in the engine's table.
+    pub(crate) fn peer_timeout(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        peer.timer_at = None;
+        match peer.connection.handle_timeout(turn.now) {
+            Err(error) => self.peer_lost(turn, key, &error.to_string()),
+            Ok(()) => self.settle_peer(turn, key),
+        }
+    }
+
+    // LIFE: 13
+    /// A message begins of which the peer says how long it is: its call is settled, and room found for it.
+    #[inline(never)]
+    fn begin_long(&mut self, turn: &mut Turn<'_>, message: LongMessage) {
+        let (key, total) = (message.call, message.total);
+        if message.direction == Direction::Response {
+            if discard_long_answer(self, turn, key) {
+                return;
+            }
+            response_begun(self, turn, key);
+        }
+        let settled = match &message.shape {
+            Shape::Open { metadata, .. } => self.settle(turn, key, Target::Here, metadata, total),
+            _ => self.limits.check_message(total),
+        };
+        let begun = settled.and_then(|()| self.peer_events().begin_message(turn.now, turn.heaps, message));
+        if let Err(fault) = begun {
+            self.fail(turn, key, fault);
+        }
+    }
+
+    /// Ends calls whose large messages do not go on.
+    pub(crate) fn look_at_assemblies(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let limit = self.limits.message_stall_s.into();
+        for call in self.peer_events().stalled(turn.now, key) {
+            self.fail(turn, call, Fault::Limit { name: STALLED, limit });
+        }
+        self.sessions.discard_abandoned(turn.heaps);
     }
 
     /// Tries every call in line once: each goes, fails, or joins the line again.
@@ -227,6 +400,67 @@ impl Engine {
     pub(crate) fn paths(&mut self) -> CalledPaths<'_> {
         let Self { registry, telemetry, shards, owners, clusters, limits, .. } = self;
         CalledPaths { registry, telemetry, shards, owners, clusters, limits }
+    }
+
+    #[inline(always)]
+    pub(crate) fn session_entries(&mut self) -> SessionEntries<'_> {
+        let Self { sessions, calls, workers, admission, held, invariants, registry, shards, limits, .. } =
+            self;
+        SessionEntries { sessions, calls, workers, admission, held, invariants, registry, shards, limits }
+    }
+
+    pub(crate) fn peer_events(&mut self) -> PeerEvents<'_> {
+        let Self { peers, calls, sessions, held, invariants, timers, host_numbers, grpc, .. } = self;
+        let Self { peer_rules, registry, telemetry, shards, owners, clusters, limits, arrived, .. } = self;
+        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
+        PeerEvents {
+            peers,
+            calls,
+            sessions,
+            held,
+            invariants,
+            timers,
+            host_numbers,
+            grpc,
+            peer_rules,
+            paths,
+            arrived: *arrived,
+        }
+    }
+
+    pub(crate) fn grpc_openings(&mut self) -> GrpcOpenings<'_> {
+        let Self { grpc, calls, gateway, admission, denied, types_bound, peers, peer_rules, .. } = self;
+        let Self { registry, telemetry, shards, owners, clusters, limits, arrived, .. } = self;
+        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
+        GrpcOpenings {
+            grpc,
+            calls,
+            gateway,
+            admission,
+            denied,
+            types_bound,
+            peers,
+            peer_rules,
+            paths,
+            arrived: *arrived,
+        }
+    }
+
+    pub(crate) fn grpc_events(&mut self) -> GrpcEvents<'_> {
+        let Self { grpc, calls, clusters, held, invariants, timers, limits_met, scratch, .. } = self;
+        let Self { peers, arrived, .. } = self;
+        GrpcEvents {
+            grpc,
+            calls,
+            clusters,
+            held,
+            invariants,
+            timers,
+            limits_met,
+            scratch,
+            peers,
+            arrived: *arrived,
+        }
     }
 
     fn r2p2_events(&mut self) -> R2p2Events<'_> {

@@ -1,43 +1,36 @@
 //! Who makes a call, and what the session that serves it is told with its opening.
 
-use crate::call::{Call, ClientEnd};
-use crate::engine::Engine;
+use crate::CallKey;
+use crate::call::{Call, Calls, ClientEnd};
 use crate::opaque;
 use crate::r2p2::label_of;
-use crate::registry::MethodTypes;
+use crate::registry::Registry;
 use crate::source::{CallSources, made_for};
-use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::{Caller, Metadata};
 
-/// An opening's metadata for a session, which serves it by these types: with who makes the call, if it is told
-/// that, and of a service that is served as a whole the path before it.
-#[inline(always)]
-pub(crate) fn words<'i>(
-    engine: &Engine,
+/// An opening's metadata for a session: with who makes the call, if it is `told` that, and of a service that is served
+/// as a whole the path before it. Nothing of a call that is gone.
+#[cold]
+pub(crate) fn words(
+    (calls, sources): (&Calls, CallSources<'_>),
+    registry: &Registry,
     key: CallKey,
-    to: SessionKey,
-    types: &MethodTypes,
-    metadata: &'i [u8],
-) -> Cow<'i, [u8]> {
-    let Engine { calls, sessions, peers, grpc, registry, .. } = engine;
-    let told = sessions.find(to).is_some_and(|session| session.told_callers);
-    if !told && !types.whole_service {
-        return Cow::Borrowed(metadata);
-    }
-    let Some(call) = calls.find(key) else { return Cow::Borrowed(metadata) };
+    (told, whole_service): (bool, bool),
+    metadata: &[u8],
+) -> Option<Vec<u8>> {
+    let call = calls.find(key)?;
     let metadata = if told {
         let made = made_for(calls, call);
-        let caller = made.and_then(|made| CallSources { sessions, peers, grpc }.caller(made));
-        Cow::Owned(naming(caller, metadata))
+        Cow::Owned(naming(made.and_then(|made| sources.caller(made)), metadata))
     } else {
         Cow::Borrowed(metadata)
     };
-    if !types.whole_service {
-        return metadata;
+    if !whole_service {
+        return Some(metadata.into_owned());
     }
     let path = call.path.as_deref().unwrap_or_else(|| registry.path(call.method));
-    Cow::Owned(opaque::named(path, &metadata))
+    Some(opaque::named(path, &metadata))
 }
 
 /// A call's metadata with who makes it, whatever it says of that itself.

@@ -76,6 +76,11 @@ pub(crate) enum Blocker {
     Shard(ShardLine),
 }
 
+/// An item came to the end that says such.
+pub(crate) fn wrong_way() -> Fault {
+    Fault::HandlerProtocol { why: "an item of the other direction" }
+}
+
 /// Either end of a call.
 pub(crate) trait EndOfCall {
     /// Hands an item over that travels to this end. It is used up then: nobody gives back what it held a second time.

@@ -286,7 +286,9 @@ impl Engine {
     /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
     /// is its handler's answer. What a handler says to no effect is its own.
     pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
-        let call = is_answer(raw).then(|| self.delivered_to(session, CallId(raw[1]))).flatten();
+        let own = self.shards.own();
+        let delivered = || self.sessions.delivered_to(&self.calls, own, session, CallId(raw[1]));
+        let call = is_answer(raw).then(delivered).flatten();
         let has_effect = |call: &Call| {
             let said = is_headers(raw) && call.response.introduced;
             !(call.response.ended || said || self.limits.check_message(message_bytes(raw)).is_err())

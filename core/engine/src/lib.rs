@@ -30,9 +30,10 @@
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
-//! 1. `sessions/joint.rs` (entries of sessions), `peers/joint.rs` (events of native connections), `grpc/joint.rs`
-//!    (events of HTTP/2 connections) or `r2p2_events.rs` (requests and replies in datagrams) turns what came in into an
-//!    item; the last says so by a value (`end_event.rs`), which `arrive.rs` carries out;
+//! 1. `sessions/entries.rs` (entries of sessions), `peers/events.rs` (events of native connections), `grpc/events.rs`
+//!    and `grpc/openings.rs` (events of HTTP/2 connections) or `r2p2_events.rs` (requests and replies in datagrams)
+//!    turns what came in into an item; each says so by a value (`end_event.rs`), which `arrive.rs` carries
+//!    out, and the host brings what comes to `connections.rs`;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet (`course.rs` says what that is), and picks the end it goes
 //!    to; `gather.rs` joins or splits what the two ends say in a different number of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
@@ -81,6 +82,7 @@ mod called_paths;
 mod callers;
 mod cluster;
 mod connecting;
+mod connections;
 mod convert;
 mod convert_error;
 mod course;

@@ -2,11 +2,10 @@
 //! when somebody leaves, or serves something else, or policies are exchanged.
 
 use crate::admission::{CallPolicies, ChainExchange, Denied};
-use crate::assembly::Shape;
 use crate::attempts::attempt_due;
 use crate::books::audit;
 use crate::bound_methods::{bound_methods, put_plans};
-use crate::call::{Body, Calls, ClientEnd, Direction, ServerEnd};
+use crate::call::{Calls, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
 use crate::ends::EndOfCall;
 use crate::engine::{Engine, Turn};
@@ -18,7 +17,6 @@ use crate::sessions::{LinesOf, PartedSession};
 use crate::shard::crossing::ShardSaid;
 use crate::shard::{self, ShardIndex};
 use crate::source::source_of;
-use crate::target::Target;
 use crate::unused_names::UnusedNames;
 use crate::workers::{GivenOut, Place};
 use crate::{CallKey, PeerKey, SessionKey};
@@ -277,30 +275,6 @@ impl Engine {
     pub(crate) fn reserve_workers(&mut self) {
         let Self { workers, admission, .. } = self;
         workers.reserve(|name| admission.chain().reservations(name));
-    }
-
-    /// Sends a complete message on its way: the opening of a call finds its server first.
-    pub(crate) fn pass_shape(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        direction: Direction,
-        shape: Shape,
-        body: Option<Body<'_>>,
-    ) {
-        let opens = matches!(shape, Shape::Open { .. });
-        let mut item = shape.into_item(body);
-        if !opens {
-            return self.pass(turn, key, direction, &mut item);
-        }
-        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(&mut item) };
-        if matches!(call.server, ServerEnd::Nobody) {
-            return self.start(turn, key, Target::Here, &mut item);
-        }
-        match call.policies.take() {
-            None => self.pass_on(turn, key, Direction::Request, &mut item),
-            Some(policies) => self.judge_opening(turn, key, policies, &mut item),
-        }
     }
 
     /// Whoever sends in this direction may send so many bytes more, if the direction is a stream.

@@ -3,13 +3,15 @@
 //! [`GrpcEnds`] owns every connection and its streams, what each connection is to do next, and what has been unpacked.
 //! It is given values (the time, a connection and a stream, a call that was found, the accounts of what is held) and
 //! gives values back: calls to go on with, what their senders may send more, why one ends. It looks no call up and
-//! ends none. `joint.rs` and `end.rs` join it with calls, sessions and policies, `reach.rs` with endpoints.
+//! ends none. [`GrpcEvents`] finds the calls of what peers say, [`GrpcOpenings`] makes calls of what clients ask for,
+//! `end.rs` is the way back; `reach.rs` joins it with endpoints.
 //!
 //! * `ends.rs`: the owner, and whole connections; `incoming.rs`: what peers send; `outgoing.rs`: what is sent to them;
 //! * `peer.rs`: one connection; `stream.rs`: one stream of it; `replay.rs`: a request that may be sent again;
 //! * `frame.rs`: messages as they leave; `unpacking.rs`: how much is unpacked before others have their turn;
 //! * `settings.rs`: how gRPC is spoken here;
-//! * `joint.rs`: events to items; `end.rs`: items to commands, as for every end (`ends.rs` of the crate).
+//! * `events.rs`, `openings.rs`: events to what follows for calls; `end.rs`: items to commands, as for every end
+//!   (`ends.rs` of the crate).
 //!
 //! # Messages
 //! A message is passed on when it is complete. One that streams keeps its part of the stream's window until the
@@ -39,9 +41,10 @@
 
 mod end;
 mod ends;
+mod events;
 mod frame;
 mod incoming;
-mod joint;
+mod openings;
 mod outgoing;
 mod peer;
 mod replay;
@@ -51,6 +54,9 @@ mod unpacking;
 
 pub use ends::GrpcLeft;
 pub(crate) use ends::{GrpcEnds, HeldAccounts};
+pub(crate) use events::GrpcEvents;
+pub(crate) use openings::GrpcOpenings;
+pub(crate) use outgoing::SentOn;
 pub(crate) use peer::report_name;
 pub use peer::{GrpcPeer, PeerIdentity};
 pub use settings::GrpcSettings;

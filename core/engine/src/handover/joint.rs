@@ -278,7 +278,7 @@ impl Engine {
             self.transmit(key);
             self.unblock_peer(turn, key);
             self.settle_peer(turn, key);
-            self.look_at_assemblies_in_time(turn.now, key);
+            self.peer_events().look_at_messages_in_time(turn.now, key);
         }
         for key in sessions {
             self.unpark(turn, key);

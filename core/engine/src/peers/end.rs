@@ -115,7 +115,10 @@ impl EndOfCall for PeerStream {
 
     /// What still arrives on the stream is nobody's.
     fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.abandon_assembly(self.peer, self.stream);
+        let Engine { peers, sessions, invariants, .. } = engine;
+        if let Some(assembly) = peers.take_assembly(self.peer, self.stream) {
+            sessions.give_up(invariants, &assembly);
+        }
     }
 }
 

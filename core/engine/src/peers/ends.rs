@@ -37,6 +37,13 @@ pub enum Piece<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentCall(pub(super) CallKey);
 
+impl SentCall {
+    /// Which it is.
+    pub(crate) fn key(self) -> CallKey {
+        self.0
+    }
+}
+
 /// All connections to other daemons.
 #[derive(Debug)]
 pub(crate) struct PeerEnds {

@@ -1,17 +1,17 @@
 //! A session as the end of a call: items go into its receive heap and its completion ring.
 
-use super::placing::{PlacedItem, place_metadata};
-use crate::CallKey;
+use super::placing::{PlacedItem, SessionPlacing, Undelivered};
 use crate::call::{Body, Direction, Item};
-use crate::callers::words;
 use crate::ends::{
-    Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
+    ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way,
 };
 use crate::engine::{Engine, Turn};
-use crate::records::awaited_handler;
-use crate::session::credit;
+use crate::records::{CallBooks, CallRecorder, awaited_handler};
+use crate::session::{credit, delivered_id};
+use crate::worker_places::WorkerPlaces;
+use crate::{CallKey, SessionKey};
 use trunkline_call::entry::{Completion, Finish};
-use trunkline_call::{Code, Execution, Fault, Instant, RouteIndex, Status};
+use trunkline_call::{Code, Execution, Instant, RouteIndex, Status};
 
 impl SessionHandler<'_> {
     // LIFE: 14
@@ -26,18 +26,8 @@ impl SessionHandler<'_> {
         route: RouteIndex,
         (metadata, message): (&[u8], &Body<'_>),
     ) -> Result<(), Refusal> {
-        let (to, way) = (self.session, ItemWay { key, direction: Direction::Request });
-        let told = engine.part_of_opening(turn, key, to, message.len())?;
-        let Some(placed) = place_metadata(turn, to, &words(engine, key, to, self.types, metadata)) else {
-            return Err(Refusal::Blocked(Blocker::Session(to)));
-        };
-        let payload = engine.place_message(turn, way, to, &self.types.input, message, (placed, false))?;
-        if let Some(source) = told {
-            engine.sessions.opening_holds(key, to, source, [payload.block().len, placed.len]);
-        }
-        let completion = engine.delivered_call(turn.now, key, route, Some(payload), placed, true);
-        engine.sessions.complete(to, completion);
-        Ok(())
+        let &Self { session, types } = self;
+        placing(engine).whole_request(turn.now, turn.heaps, (key, session, route), types, (metadata, message))
     }
 }
 
@@ -53,45 +43,25 @@ impl EndOfCall for SessionHandler<'_> {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let (key, &Self { session, types }) = (way.key, self);
-        let gone = Fault::HandlerGone { executed: Execution::NotExecuted };
-        let Some(call) = engine.calls.find(key) else { return Err(Refusal::Fault(gone)) };
-        if !call.bridgeable(types, item) {
-            let why = "the server that shared the caller's schema is gone".into();
-            return Err(Refusal::Fault(Fault::SchemaMismatch { why }));
-        }
-        // An older engine may have handed it over without its route.
-        let served_as =
-            call.served_as.or_else(|| engine.registry.route_of(call.method, session, types.number));
-        let Some(route) = served_as else { return Err(Refusal::Fault(gone)) };
-        let id = call.delivered_id(engine.shards.own(), key);
-        if matches!(item, Item::Open { .. }) && call.handed_over {
-            engine.drop_item(item);
-            let why = "the daemon was about to deliver it a second time, and has not; this is a fault of the daemon";
-            engine.invariants.note("a handler sees a call once");
-            engine.end(turn, key, &Status::new(Code::Internal, why).with_execution(Execution::Unknown));
-            return Ok(());
-        }
-        if matches!(item, Item::Headers { .. } | Item::Finish { .. }) {
-            return Err(Refusal::Fault(wrong_way()));
-        }
-        let PlacedItem { payload, metadata } =
-            engine.place_item(turn, key, session, Direction::Request, types, item)?;
-        let completion = match (&*item, payload) {
-            (Item::Open { end, .. }, payload) => {
-                engine.delivered_call(turn.now, key, route, payload, metadata, *end)
+        match placing(engine).request(turn.now, turn.heaps, (key, session), types, item) {
+            Ok(()) => Ok(()),
+            Err(Undelivered::Refused(refusal)) => Err(refusal),
+            Err(Undelivered::Twice) => {
+                engine.drop_item(item);
+                let why = "the daemon was about to deliver it a second time, and has not; this is a fault of the \
+                           daemon";
+                engine.invariants.note("a handler sees a call once");
+                let status = Status::new(Code::Internal, why).with_execution(Execution::Unknown);
+                engine.end(turn, key, &status);
+                Ok(())
             }
-            (Item::Message { end, .. }, Some(payload)) => {
-                Completion::Message { call: id, payload, end: *end }
-            }
-            _ => Completion::HalfClose { call: id },
-        };
-        engine.sessions.complete(session, completion);
-        Ok(())
+        }
     }
 
     fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
         if !over {
-            let call = engine.delivered_id(key);
+            let (call, own) = (engine.calls.find(key), engine.shards.own());
+            let call = call.map_or_else(|| delivered_id(own, key), |call| call.delivered_id(own, key));
             engine.sessions.complete(self.session, credit(call, bytes));
         }
     }
@@ -137,7 +107,7 @@ impl EndOfCall for SessionMaker<'_> {
             return Err(Refusal::Fault(wrong_way()));
         }
         let PlacedItem { payload, metadata } =
-            engine.place_item(turn, key, session, Direction::Response, types, item)?;
+            placing(engine).response(turn.heaps, (key, session), types, item)?;
         match (&*item, payload) {
             (Item::Message { end, .. }, Some(payload)) => {
                 engine.sessions.complete(session, Completion::Message { call: id, payload, end: *end })
@@ -154,7 +124,7 @@ impl EndOfCall for SessionMaker<'_> {
                     cpu_ns: 0,
                     subtree: 0,
                 };
-                engine.deliver_finish(turn, key, session, finish)
+                deliver_finish(engine, turn.now, key, session, finish)
             }
             _ => engine.sessions.complete(session, Completion::Headers { call: id, metadata }),
         }
@@ -182,6 +152,31 @@ impl ClientSide for SessionMaker<'_> {
     }
 }
 
-fn wrong_way() -> Fault {
-    Fault::HandlerProtocol { why: "an item of the other direction" }
+// LIFE: 20
+/// The last completion of a call its application made. The call now waits for the Release that says when it was taken.
+fn deliver_finish(engine: &mut Engine, now: Instant, key: CallKey, session: SessionKey, finish: Finish) {
+    let Engine { calls, workers, unserved, shards, registry, telemetry, plant, sessions, peers, .. } = engine;
+    let Engine { grpc, r2p2, admission, timers, invariants, .. } = engine;
+    if let Some(call) = calls.find_mut(key) {
+        if call.outcome.is_some() {
+            return invariants.note("a call has one outcome");
+        }
+        call.ends_for_application(now, finish.code);
+        if call.is_at_worker() {
+            WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
+        }
+        if call.policies.is_some() {
+            let recorder = CallRecorder { telemetry, registry, plant };
+            let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
+            books.end_policies(now, key, call, finish.code);
+        }
+        call.take_server().release(engine, key);
+    }
+    engine.sessions.complete(session, Completion::Finish(finish));
+}
+
+#[inline(always)]
+fn placing(engine: &mut Engine) -> SessionPlacing<'_> {
+    let Engine { sessions, calls, scratch, shards, gateway, registry, peers, grpc, .. } = engine;
+    SessionPlacing { sessions, calls, scratch, shards, gateway, registry, peers, grpc }
 }

@@ -6,9 +6,10 @@
 //! does so by source (`parked.rs`), and streams last.
 
 use super::SessionEnds;
-use crate::assembly::{AssemblyPlace, Shape, is_usual};
+use crate::assembly::{Assembly, AssemblyPlace, Shape, is_usual};
 use crate::call::{Body, Call, Direction};
 use crate::heaps::Heaps;
+use crate::invariants::Invariants;
 use crate::parked::ParkedLines;
 use crate::session::Session;
 use crate::shared_room::is_anybodys;
@@ -126,6 +127,21 @@ impl SessionEnds {
                 Shape::Finish { .. } => true,
             };
         if may { AssemblyPlace::for_message(heaps, session, header_bytes, total) } else { private }
+    }
+
+    /// What a message takes of its session's receive heap is not counted as arriving any more.
+    pub fn arrives_no_more(&mut self, invariants: &mut Invariants, assembly: &Assembly) {
+        if let Some((session, _)) = assembly.block()
+            && let Some(session) = self.find_mut(session)
+        {
+            session.arrives_no_more(invariants, assembly.counted);
+        }
+    }
+
+    /// Nobody wants a message any more that is arriving.
+    pub fn give_up(&mut self, invariants: &mut Invariants, assembly: &Assembly) {
+        self.arrives_no_more(invariants, assembly);
+        self.abandon(assembly.block());
     }
 
     /// A call waits for a session's receive heap, in the line of its source.
