@@ -485,16 +485,17 @@ impl Engine {
         // It may be told later: its application kept the response.
         let ended = a18.max(call.client_stamps.d17).min(now);
         CallRecorder { telemetry, registry, plant }.made(ended, call);
-        self.forget(key);
+        let has_let_go = call.has_let_go();
+        self.remove(key, has_let_go);
     }
 
     /// A call of another host, or of a client of the gateway, has its answer: it is in the books, and history.
     pub(crate) fn conclude_served(&mut self, now: Instant, key: CallKey, code: Code) {
         let (calls, mut books) = self.call_books();
-        if let Some(call) = calls.find_mut(key) {
-            books.served(now, key, call, code);
-        }
-        self.forget(key);
+        let Some(call) = calls.find_mut(key) else { return };
+        books.served(now, key, call, code);
+        let has_let_go = call.has_let_go();
+        self.remove(key, has_let_go);
     }
 
     /// The calls, and those who are told that one is over.
@@ -550,8 +551,15 @@ impl Engine {
     }
 
     /// Removes a call and everything that names it.
+    #[inline]
     pub(crate) fn forget(&mut self, key: CallKey) {
-        if self.calls.find(key).is_some_and(|call| !call.has_let_go()) {
+        let has_let_go = self.calls.find(key).is_none_or(Call::has_let_go);
+        self.remove(key, has_let_go);
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, key: CallKey, has_let_go: bool) {
+        if !has_let_go {
             self.let_go(key);
         }
         let Some(released) = self.calls.put_by_without(key, Call::take_released) else { return };

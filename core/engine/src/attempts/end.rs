@@ -187,11 +187,11 @@ fn is_answered(
 
 /// An attempt was answered, and takes the call's place.
 fn answered_by(engine: &mut Engine, turn: &mut Turn<'_>, (key, winner): (CallKey, CallKey)) {
-    let Engine { calls, attempts: control, .. } = engine;
-    if let Some(attempts) = calls.find(key).and_then(|call| call.attempts.as_deref()) {
-        control.succeeded(attempts);
+    let Some(call) = engine.calls.remove(key) else { return };
+    if let Some(attempts) = call.attempts.as_deref() {
+        engine.attempts.succeeded(attempts);
     }
-    commit(engine, turn, (key, winner), None);
+    put_in_place(engine, turn, (key, call), winner, None);
 }
 
 /// One more attempt, with all of the request there is.
@@ -213,7 +213,19 @@ fn commit(
     (key, winner): (CallKey, CallKey),
     next: Option<&mut Item<'_>>,
 ) {
-    let Some(mut call) = engine.calls.remove(key) else { return };
+    if let Some(call) = engine.calls.remove(key) {
+        put_in_place(engine, turn, (key, call), winner, next);
+    }
+}
+
+/// The same of a call that is taken out.
+fn put_in_place(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    (key, mut call): (CallKey, Call),
+    winner: CallKey,
+    next: Option<&mut Item<'_>>,
+) {
     let later = engine.wait_accounts().1.take_backlog(key, &mut call, Direction::Request);
     let is_forwarded = call.is_forwarded();
     give_place(engine, turn, (key, call), winner);
