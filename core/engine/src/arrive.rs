@@ -44,26 +44,27 @@ impl Engine {
     /// Does what both ports have to tell.
     pub(crate) fn take_r2p2_events(&mut self, turn: &mut Turn<'_>) {
         while let Some(event) = self.r2p2.poll_client_event() {
-            if let Some(follows) = self.r2p2_events().handle_client(turn.now, &event) {
-                self.carry_out_event(turn, follows);
+            if let Some(mut follows) = self.r2p2_events().handle_client(turn.now, &event) {
+                self.carry_out_event(turn, &mut follows);
             }
         }
         while let Some(event) = self.r2p2.poll_server_event() {
-            if let Some(follows) = self.r2p2_events().handle_server(turn.now, &event) {
-                self.carry_out_event(turn, follows);
+            if let Some(mut follows) = self.r2p2_events().handle_server(turn.now, &event) {
+                self.carry_out_event(turn, &mut follows);
             }
         }
     }
 
     /// Does what follows from what came to an end.
     #[inline(always)]
-    pub(crate) fn carry_out_event(&mut self, turn: &mut Turn<'_>, mut event: EndEvent<'_>) {
-        // Nearly always.
+    pub(crate) fn carry_out_event(&mut self, turn: &mut Turn<'_>, event: &mut EndEvent<'_>) {
+        // Nearly always. What is large is lent from where it was written.
         match event {
-            EndEvent::Opens { call, target, ref mut opening } => self.start(turn, call, target, opening),
-            EndEvent::Passes { call, direction, ref mut item } => self.pass(turn, call, direction, item),
-            EndEvent::Released(released) => self.go_on_released(turn, &released),
-            other => self.carry_out_other(turn, other),
+            EndEvent::Opens { call, target, opening } => self.start(turn, *call, *target, opening),
+            EndEvent::Passes { call, direction, item } => self.pass(turn, *call, *direction, item),
+            EndEvent::Released(released) => self.go_on_released(turn, released),
+            EndEvent::Nothing => {}
+            other => self.carry_out_other(turn, std::mem::replace(other, EndEvent::Nothing)),
         }
     }
 
@@ -98,8 +99,8 @@ impl Engine {
             EndEvent::Reads { at, end } => self.read_on(turn, at, end),
             EndEvent::AnswerBegins { call, encoding, metadata } => {
                 response_begun(self, turn, call);
-                if let Some(follows) = self.grpc_events().begin_answer(call, encoding, metadata) {
-                    self.carry_out_event(turn, follows);
+                if let Some(mut follows) = self.grpc_events().begin_answer(call, encoding, metadata) {
+                    self.carry_out_event(turn, &mut follows);
                 }
             }
             EndEvent::Sent(sent) => {
@@ -168,7 +169,9 @@ impl Engine {
             return self.start(turn, call, target, &mut Item::Open { metadata, body: None, end });
         }
         match self.grpc_events().keep_opening(turn.now, at, metadata, end) {
-            Ok(follows) => follows.into_iter().for_each(|follows| self.carry_out_event(turn, follows)),
+            Ok(follows) => {
+                follows.into_iter().for_each(|mut follows| self.carry_out_event(turn, &mut follows));
+            }
             Err(fault) => self.fail(turn, call, fault),
         }
     }
@@ -188,9 +191,9 @@ impl Engine {
     /// Passes on every message that is complete, as long as the application keeps up, and then the end.
     pub(crate) fn pump(&mut self, turn: &mut Turn<'_>, at: WebStream) {
         let mut message = None;
-        while let Some(follows) = self.grpc_events().next(turn.now, at, &mut message) {
+        while let Some(mut follows) = self.grpc_events().next(turn.now, at, &mut message) {
             let is_message = matches!(follows, EndEvent::Passes { item: Item::Message { .. }, .. });
-            self.carry_out_event(turn, follows);
+            self.carry_out_event(turn, &mut follows);
             if !is_message {
                 return;
             }
@@ -229,16 +232,16 @@ impl Engine {
 
     /// Does what follows from what a peer has said.
     pub(crate) fn take_peer_event(&mut self, turn: &mut Turn<'_>, key: PeerKey, event: Event<'_>) {
-        if let Some(follows) = self.peer_events().take(turn.now, turn.heaps, key, event) {
-            self.carry_out_event(turn, follows);
-        }
+        let mut follows = EndEvent::Nothing;
+        self.peer_events().take(turn.now, turn.heaps, key, event, &mut follows);
+        self.carry_out_event(turn, &mut follows);
     }
 
     /// Does what follows from what was sent.
     fn take_notices(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
         while let Some(notice) = self.peers.find_mut(key).and_then(|peer| peer.connection.poll_notice()) {
-            if let Some(follows) = self.peer_events().take_notice(key, notice) {
-                self.carry_out_event(turn, follows);
+            if let Some(mut follows) = self.peer_events().take_notice(key, notice) {
+                self.carry_out_event(turn, &mut follows);
             }
         }
     }

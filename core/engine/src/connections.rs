@@ -2,6 +2,7 @@
 //! is in `arrive.rs`.
 
 use crate::call::ServerEnd;
+use crate::end_event::EndEvent;
 use crate::engine::{Engine, Turn};
 use crate::gateway::Gateway;
 use crate::gateway_client::{CallRights, GatewaySettings};
@@ -39,9 +40,9 @@ impl Engine {
                 }
             }
             said => {
-                if let Some(follows) = self.session_entries().take(turn.now, turn.heaps, session, said)? {
-                    self.carry_out_event(turn, follows);
-                }
+                let mut follows = EndEvent::Nothing;
+                self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
+                self.carry_out_event(turn, &mut follows);
             }
         }
         self.go_on(turn);
@@ -327,8 +328,8 @@ impl Engine {
             }
             event => self.grpc_events().take(turn.now, peer, event),
         };
-        if let Some(follows) = follows {
-            self.carry_out_event(turn, follows);
+        if let Some(mut follows) = follows {
+            self.carry_out_event(turn, &mut follows);
         }
         self.go_on(turn);
         Ok(())

@@ -14,6 +14,8 @@ use trunkline_native::StreamId;
 
 /// What follows from what came. An item is lent to whoever it goes to, from here.
 pub(crate) enum EndEvent<'a> {
+    /// Nothing.
+    Nothing,
     /// A call begins.
     Opens { call: CallKey, target: Target, opening: Item<'a> },
     /// A call that has its server end already begins, if its policies let it.

@@ -51,7 +51,7 @@ pub(crate) struct LostPeer {
 }
 
 impl PeerEvents<'_> {
-    /// What a peer has said.
+    /// What a peer has said: what `follows` from it is written there.
     #[inline(always)]
     pub fn take<'b>(
         &mut self,
@@ -59,36 +59,41 @@ impl PeerEvents<'_> {
         heaps: &mut dyn Heaps,
         peer: PeerKey,
         event: Event<'b>,
-    ) -> Option<EndEvent<'b>> {
+        follows: &mut EndEvent<'b>,
+    ) {
         let passes =
-            |tag, direction, item| Some(EndEvent::Passes { call: CallKey::from_bits(tag), direction, item });
+            |tag, direction, item| EndEvent::Passes { call: CallKey::from_bits(tag), direction, item };
         match event {
-            Event::Call(call) => self.handle_call(now, peer, call),
-            Event::Message { stream, tag, message, end } => {
-                Some(self.handle_message(peer, stream, CallKey::from_bits(tag), message, end))
-            }
-            Event::Headers { tag, metadata, .. } => {
-                passes(tag, Direction::Response, Item::Headers { metadata: Cow::Borrowed(metadata) })
-            }
+            Event::Call(call) => self.handle_call(now, peer, call, follows),
             Event::Result { stream, tag, message, metadata, trailer } => {
                 let call = CallKey::from_bits(tag);
                 self.note_answer(now, peer, call, trailer, true);
-                Some(result_of(peer, stream, call, message, metadata))
+                result_of((peer, stream), call, message, metadata, follows);
+            }
+            Event::Message { stream, tag, message, end } => {
+                let call = CallKey::from_bits(tag);
+                self.handle_message((peer, stream), call, message, end, follows);
+            }
+            Event::Headers { tag, metadata, .. } => {
+                let item = Item::Headers { metadata: Cow::Borrowed(metadata) };
+                *follows = passes(tag, Direction::Response, item);
             }
             Event::Error { tag, code, execution, metadata, trailer, .. } => {
                 let is_there = trailer.is_some() && ![Code::Unimplemented, Code::Unavailable].contains(&code);
                 self.note_answer(now, peer, CallKey::from_bits(tag), trailer, is_there);
                 let metadata = Cow::Borrowed(metadata);
-                passes(tag, Direction::Response, Item::Finish { code, execution, body: None, metadata })
+                let item = Item::Finish { code, execution, body: None, metadata };
+                *follows = passes(tag, Direction::Response, item);
             }
-            Event::HalfClose { tag, .. } => passes(tag, Direction::Request, Item::HalfClose),
+            Event::HalfClose { tag, .. } => *follows = passes(tag, Direction::Request, Item::HalfClose),
             Event::Cancelled { tag, code, .. } => {
-                Some(EndEvent::Cancelled { call: CallKey::from_bits(tag), code })
+                *follows = EndEvent::Cancelled { call: CallKey::from_bits(tag), code };
             }
             Event::Chunk { stream, offset, bytes, last, .. } => {
-                self.handle_chunk(now, heaps, (peer, stream), (offset, bytes, last))
+                let said = self.handle_chunk(now, heaps, (peer, stream), (offset, bytes, last));
+                said.into_iter().for_each(|said| *follows = said);
             }
-            said => self.handle_rest(peer, said),
+            said => self.handle_rest(peer, said).into_iter().for_each(|said| *follows = said),
         }
     }
 
@@ -153,9 +158,10 @@ impl PeerEvents<'_> {
         now: Instant,
         peer: PeerKey,
         incoming: IncomingCall<'b>,
-    ) -> Option<EndEvent<'b>> {
+        follows: &mut EndEvent<'b>,
+    ) {
         let stream = incoming.stream;
-        let found = self.peers.find_mut(peer)?;
+        let Some(found) = self.peers.find_mut(peer) else { return };
         let offered = found.offered.get(&incoming.method).cloned();
         if let Some(offered) = &offered
             && let Err(status) = found.may_call(self.peer_rules, service_of(&offered.path))
@@ -189,7 +195,7 @@ impl PeerEvents<'_> {
                 call.caller = peer.callers_heard.find(number).cloned();
             }
         }
-        Some(begun(peer, key, incoming))
+        begun(peer, key, incoming, follows);
     }
 
     /// Why a method of this path is not called here.
@@ -205,13 +211,7 @@ impl PeerEvents<'_> {
 
     /// Refuses a stream a peer opened, before it became a call.
     #[cold]
-    fn refuse<'b>(
-        &mut self,
-        now: Instant,
-        peer: PeerKey,
-        stream: StreamId,
-        status: &Status,
-    ) -> Option<EndEvent<'b>> {
+    fn refuse(&mut self, now: Instant, peer: PeerKey, stream: StreamId, status: &Status) {
         let trunkline_grpc::Outcome { code, execution, metadata } =
             trunkline_grpc::Outcome::of(&self.peers.said_here(status));
         if let Some(found) = self.peers.find_mut(peer) {
@@ -219,7 +219,6 @@ impl PeerEvents<'_> {
             let _ = found.connection.abort(now, stream, &failure);
         }
         self.peers.transmit(peer);
-        None
     }
 
     /// The answer to a call begins to arrive. It `is_there`: the peer has the method.
@@ -242,12 +241,12 @@ impl PeerEvents<'_> {
     /// the method.
     fn handle_message<'b>(
         &mut self,
-        of: PeerKey,
-        on: StreamId,
+        (of, on): (PeerKey, StreamId),
         call: CallKey,
         message: Incoming<'b>,
         end: bool,
-    ) -> EndEvent<'b> {
+        follows: &mut EndEvent<'b>,
+    ) {
         let mut direction = Direction::Response;
         if let Some(call) = self.calls.find(call) {
             match call.client {
@@ -258,7 +257,7 @@ impl PeerEvents<'_> {
             }
         }
         let (shape, encoding) = (Shape::Message { end }, message.encoding);
-        match message.body {
+        *follows = match message.body {
             Arriving::Whole(bytes) => {
                 let body = whole(bytes, encoding, shape.own_cost());
                 EndEvent::Passes { call, direction, item: Item::Message { body, end } }
@@ -266,7 +265,7 @@ impl PeerEvents<'_> {
             Arriving::Cut { total } => {
                 EndEvent::Long(LongMessage { peer: of, stream: on, call, direction, encoding, total, shape })
             }
-        }
+        };
     }
 
     /// Begins to put a message together, whose call is settled.
@@ -423,41 +422,45 @@ impl PeerEvents<'_> {
 /// What follows from a call that has begun, with its message or the beginning of one: small ones go on at once, large
 /// ones are put together where they will lie.
 #[inline(always)]
-fn begun(peer: PeerKey, call: CallKey, incoming: IncomingCall<'_>) -> EndEvent<'_> {
+fn begun<'b>(peer: PeerKey, call: CallKey, incoming: IncomingCall<'b>, follows: &mut EndEvent<'b>) {
     let IncomingCall { stream, message, metadata, end, .. } = incoming;
     let body = match message {
         None => None,
         Some(Incoming { encoding, body: Arriving::Whole(bytes) }) => Some(whole(bytes, encoding, 0)),
         Some(Incoming { encoding, body: Arriving::Cut { total } }) => {
             let (direction, shape) = (Direction::Request, Shape::Open { metadata: metadata.to_vec(), end });
-            return EndEvent::Long(LongMessage { peer, stream, call, direction, encoding, total, shape });
+            let long = LongMessage { peer, stream, call, direction, encoding, total, shape };
+            *follows = EndEvent::Long(long);
+            return;
         }
     };
     let opening = Item::Open { metadata: Cow::Borrowed(metadata), body, end };
-    EndEvent::Opens { call, target: Target::Here, opening }
+    *follows = EndEvent::Opens { call, target: Target::Here, opening };
 }
 
 // LIFE: 19 | read as at 12, and matched to the call | (k15, d16) | 7 response wire
 /// The answer to a call, or what is to be put together first.
 #[inline(always)]
 fn result_of<'b>(
-    peer: PeerKey,
-    stream: StreamId,
+    (peer, stream): (PeerKey, StreamId),
     call: CallKey,
     message: Option<Incoming<'b>>,
     metadata: &'b [u8],
-) -> EndEvent<'b> {
+    follows: &mut EndEvent<'b>,
+) {
     let direction = Direction::Response;
     let body = match message {
         None => None,
         Some(Incoming { encoding, body: Arriving::Whole(bytes) }) => Some(whole(bytes, encoding, 0)),
         Some(Incoming { encoding, body: Arriving::Cut { total } }) => {
             let shape = Shape::Finish { metadata: metadata.to_vec() };
-            return EndEvent::Long(LongMessage { peer, stream, call, direction, encoding, total, shape });
+            let long = LongMessage { peer, stream, call, direction, encoding, total, shape };
+            *follows = EndEvent::Long(long);
+            return;
         }
     };
-    let (execution, metadata) = (Execution::Executed, Cow::Borrowed(metadata));
-    EndEvent::Passes { call, direction, item: Item::Finish { code: Code::Ok, execution, body, metadata } }
+    let (code, execution, metadata) = (Code::Ok, Execution::Executed, Cow::Borrowed(metadata));
+    *follows = EndEvent::Passes { call, direction, item: Item::Finish { code, execution, body, metadata } };
 }
 
 /// A message that is here; its frame took so much more of the window.

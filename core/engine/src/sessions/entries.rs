@@ -38,10 +38,10 @@ pub(crate) struct SessionEntries<'e> {
     pub limits: &'e Limits,
 }
 
-type Follows = Result<Option<EndEvent<'static>>, SessionFault>;
+type Taken = Result<(), SessionFault>;
 
 impl SessionEntries<'_> {
-    /// What a session has said, but that it drains.
+    /// What a session has said, but that it drains: it is written where that `follows` which follows from it.
     ///
     /// # Errors
     /// The application broke the ABI.
@@ -52,28 +52,38 @@ impl SessionEntries<'_> {
         heaps: &mut dyn Heaps,
         session: SessionKey,
         submission: Submission,
-    ) -> Follows {
+        follows: &mut EndEvent<'static>,
+    ) -> Taken {
         match submission {
-            Submission::Call(call) => self.call(now, heaps, session, call),
-            Submission::Finish(finish) => self.finish(now, heaps, session, finish),
+            Submission::Call(call) => self.call(now, heaps, session, call, follows),
+            Submission::Finish(finish) => self.finish(now, heaps, session, finish, follows),
             Submission::Release { call, block, metadata, a18 } => {
-                self.release(heaps, session, call, [block, metadata], a18)
+                self.release(heaps, session, call, [block, metadata], a18, follows)
             }
             Submission::Message { call, payload, end, .. } => {
-                self.message(heaps, session, call, payload, end)
+                self.message(heaps, session, call, payload, end, follows)
             }
-            Submission::HalfClose { call } if call.is_delivered() => Ok(None),
-            Submission::HalfClose { call } => Ok(self.item(session, call, Item::HalfClose)),
+            Submission::HalfClose { call } => {
+                if !call.is_delivered() {
+                    self.item(session, call, Item::HalfClose, follows);
+                }
+                Ok(())
+            }
             Submission::Headers { call, metadata } => {
                 let metadata = self.take_metadata(heaps, session, metadata)?;
-                let item = Item::Headers { metadata: Cow::Owned(metadata) };
-                Ok(if call.is_delivered() { self.item(session, call, item) } else { None })
+                if call.is_delivered() {
+                    let item = Item::Headers { metadata: Cow::Owned(metadata) };
+                    self.item(session, call, item, follows);
+                }
+                Ok(())
             }
             Submission::Cancel { call } => {
-                let call = self.sessions.made_key(session, call);
-                Ok(call.map(|call| EndEvent::Cancelled { call, code: Code::Cancelled }))
+                if let Some(call) = self.sessions.made_key(session, call) {
+                    *follows = EndEvent::Cancelled { call, code: Code::Cancelled };
+                }
+                Ok(())
             }
-            Submission::Drain { .. } => Ok(None),
+            Submission::Drain { .. } => Ok(()),
         }
     }
 
@@ -86,7 +96,8 @@ impl SessionEntries<'_> {
         heaps: &mut dyn Heaps,
         session: SessionKey,
         made: entry::Call,
-    ) -> Follows {
+        follows: &mut EndEvent<'static>,
+    ) -> Taken {
         let mut metadata = self.take_metadata(heaps, session, made.metadata)?;
         claim(heaps, session, made.payload)?;
         let from = self.sessions.attached(session)?;
@@ -133,11 +144,13 @@ impl SessionEntries<'_> {
         }
         if let Err(fault) = may_be {
             self.give_back(session, made.payload);
-            return Ok(Some(EndEvent::Failed { call: key, fault }));
+            *follows = EndEvent::Failed { call: key, fault };
+            return Ok(());
         }
         let body = made.payload.map(|payload| Body::Lent { session, payload });
         let opening = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
-        Ok(Some(EndEvent::Opens { call: key, target, opening }))
+        *follows = EndEvent::Opens { call: key, target, opening };
+        Ok(())
     }
 
     /// Takes over deadline and trace context from the delivered call whose handler makes this one.
@@ -171,12 +184,13 @@ impl SessionEntries<'_> {
         id: CallId,
         payload: Payload,
         end: bool,
-    ) -> Follows {
+        follows: &mut EndEvent<'static>,
+    ) -> Taken {
         claim(heaps, session, Some(payload))?;
         let window = i64::from(self.sessions.attached(session)?.told.stream_window_bytes(self.limits));
         let Some((key, direction, call)) = self.sends_on(session, id) else {
             self.give_back(session, Some(payload));
-            return Ok(None);
+            return Ok(());
         };
         // Whoever sends on without credit could make the daemon keep any number of entries that all name one block.
         let half = call.half(direction);
@@ -187,14 +201,16 @@ impl SessionEntries<'_> {
         half.charged += i64::from(payload.window_bytes().max(Body::header_bytes(payload.encoding)));
         if call.outcome.is_some() {
             self.give_back(session, Some(payload));
-            return Ok(None);
+            return Ok(());
         }
         if let Err(fault) = self.limits.check_message(payload.span.len) {
             self.give_back(session, Some(payload));
-            return Ok(Some(EndEvent::Failed { call: key, fault }));
+            *follows = EndEvent::Failed { call: key, fault };
+            return Ok(());
         }
         let item = Item::Message { body: Body::Lent { session, payload }, end };
-        Ok(Some(EndEvent::Passes { call: key, direction, item }))
+        *follows = EndEvent::Passes { call: key, direction, item };
+        Ok(())
     }
 
     /// The call known to a session under `id`, and the direction in which it sends on it.
@@ -209,9 +225,18 @@ impl SessionEntries<'_> {
     }
 
     /// An item without a message, of an open call: it goes on in the direction its sender sends.
-    fn item(&mut self, session: SessionKey, id: CallId, item: Item<'static>) -> Option<EndEvent<'static>> {
-        let (call, direction, found) = self.sends_on(session, id)?;
-        found.outcome.is_none().then_some(EndEvent::Passes { call, direction, item })
+    fn item(
+        &mut self,
+        session: SessionKey,
+        id: CallId,
+        item: Item<'static>,
+        follows: &mut EndEvent<'static>,
+    ) {
+        if let Some((call, direction, found)) = self.sends_on(session, id)
+            && found.outcome.is_none()
+        {
+            *follows = EndEvent::Passes { call, direction, item };
+        }
     }
 
     // LIFE: 17 | entry taken out of the ring; the worker is free | (d12) | 6 server send queue
@@ -222,7 +247,8 @@ impl SessionEntries<'_> {
         heaps: &mut dyn Heaps,
         session: SessionKey,
         finish: Finish,
-    ) -> Follows {
+        follows: &mut EndEvent<'static>,
+    ) -> Taken {
         let metadata = self.take_metadata(heaps, session, finish.metadata)?;
         claim(heaps, session, finish.payload)?;
         let Self { sessions, calls, workers, shards, limits, .. } = self;
@@ -230,11 +256,15 @@ impl SessionEntries<'_> {
             let call = delivered_by(shards.own(), finish.call);
             self.give_back(session, finish.payload);
             let cpu_ns = finish.cpu_ns;
-            return Ok((cpu_ns > 0).then_some(EndEvent::LateHandler { call, session, cpu_ns }));
+            if cpu_ns > 0 {
+                *follows = EndEvent::LateHandler { call, session, cpu_ns };
+            }
+            return Ok(());
         };
         if let Some(Err(fault)) = finish.payload.map(|payload| limits.check_message(payload.span.len)) {
             self.give_back(session, finish.payload);
-            return Ok(Some(EndEvent::Failed { call: key, fault }));
+            *follows = EndEvent::Failed { call: key, fault };
+            return Ok(());
         }
         let subtree = subtree(calls, call).max(finish.subtree.saturating_add(1));
         if let Some(call) = calls.find_mut(key) {
@@ -252,7 +282,8 @@ impl SessionEntries<'_> {
         let body = finish.payload.map(|payload| Body::Lent { session, payload });
         let (code, execution, metadata) = (finish.code, Execution::Executed, Cow::Owned(metadata));
         let item = Item::Finish { code, execution, body, metadata };
-        Ok(Some(EndEvent::Passes { call: key, direction: Direction::Response, item }))
+        *follows = EndEvent::Passes { call: key, direction: Direction::Response, item };
+        Ok(())
     }
 
     /// The application is through with a message: its sender may send as much again.
@@ -264,7 +295,8 @@ impl SessionEntries<'_> {
         id: CallId,
         blocks: [Span; 2],
         a18: Instant,
-    ) -> Follows {
+        follows: &mut EndEvent<'static>,
+    ) -> Taken {
         let [block, metadata] = blocks;
         for span in [block, metadata] {
             if span.len != 0 {
@@ -279,7 +311,8 @@ impl SessionEntries<'_> {
         let is_its = |call: &&mut Call| direction == Direction::Response || call.handler() == Some(session);
         let found = key.and_then(|key| Some((key, calls.find_mut(key).filter(is_its)?)));
         let Some((call, found)) = found else {
-            return Ok(Some(EndEvent::Released(ReleasedBlock::of_nobody(session))));
+            *follows = EndEvent::Released(ReleasedBlock::of_nobody(session));
+            return Ok(());
         };
         if direction == Direction::Request {
             sessions.opening_is_released(call, session, [block.len, metadata.len]);
@@ -298,7 +331,8 @@ impl SessionEntries<'_> {
                 sessions.streams_hold_less(invariants, holder, less);
             }
         }
-        Ok(Some(EndEvent::Released(released)))
+        *follows = EndEvent::Released(released);
+        Ok(())
     }
 
     /// A message is nobody's: its block goes back.
