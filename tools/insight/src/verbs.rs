@@ -159,6 +159,9 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
     Ok(())
 }
 
+/// Writes the calls of a fleet in a text format.
+type WriteCalls = fn(&Fleet, &mut dyn Write) -> io::Result<()>;
+
 /// `trunkline export`
 ///
 /// # Errors
@@ -168,7 +171,7 @@ pub fn export(args: &ExportArgs) -> Result<(), String> {
     if let ExportArgs { parquet: true, output: Some(path), .. } = args {
         return export_parquet(args, path, &fleet);
     }
-    let (begin, write): (&[u8], fn(&Fleet, &mut dyn Write) -> io::Result<()>) = match args {
+    let (begin, write): (&[u8], WriteCalls) = match args {
         ExportArgs { csv: true, .. } => (b"host", |fleet, mut to| formats::csv(fleet, &mut to)),
         ExportArgs { jaeger: true, .. } => (b"{\"da", |fleet, mut to| formats::jaeger(fleet, &mut to)),
         _ => (b"{\"di", |fleet, mut to| formats::perfetto(fleet, &mut to)),
