@@ -259,7 +259,8 @@ impl ControlSocket {
     pub fn peer_process(&self) -> Result<Option<OwnedFd>, ControlError> {
         match getsockopt(&self.fd, sockopt::PeerPidfd) {
             Ok(fd) => return Ok(Some(fd)),
-            Err(nix::errno::Errno::ESRCH) => return Ok(None),
+            // Linux before 6.16 says EINVAL of one that is gone.
+            Err(nix::errno::Errno::ESRCH | nix::errno::Errno::EINVAL) => return Ok(None),
             // An older kernel: by its number, which may be another's by now if it is gone.
             Err(nix::errno::Errno::ENOPROTOOPT) => {}
             Err(errno) => return Err(refused("SO_PEERPIDFD")(errno)),

@@ -11,7 +11,7 @@
 
 use crate::config::Sessions;
 use crate::fair_queue::FairQueue;
-use crate::shard_places::ShardPlaces;
+use crate::shard_places::{ShardPlaces, UNKNOWN};
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -393,9 +393,9 @@ impl Clients {
     ) {
         let Some(before) = self.all.get(&number).map(|client| self.user_of(client)) else { return };
         let Some(client) = self.all.get_mut(&number) else { return };
+        (client.heap_bytes, client.identity) = (heap_bytes, identity);
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
-        (client.heap_bytes, client.identity) = (heap_bytes, identity);
         client.watch_process(poller, number);
         let (counted_bytes, own) = (client.counted_heap_bytes(), usize::from(client.is_own_process()));
         self.heap_bytes += counted_bytes;
@@ -580,8 +580,9 @@ impl Client {
         if self.is_own_process() { 0 } else { self.heap_bytes }
     }
 
+    /// Whom its sessions stay together with: a relay's are of many.
     fn process(&self) -> u32 {
-        self.peer.map_or(0, |peer| peer.pid)
+        self.peer.filter(|_| self.identity.is_none()).map_or(UNKNOWN, |peer| peer.pid)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::placement::SessionPlacement;
 use crate::processes::{cgroup_of, program_of};
 use crate::rights::{Refused, Rights};
 use crate::schemas::{build, read_memfd};
+use crate::shard_places::UNKNOWN;
 use crate::shard_threads::ShardThreads;
 use crate::waker::Waker;
 use rustix::fd::{AsFd, OwnedFd};
@@ -309,7 +310,8 @@ impl Control {
         let (end, session_fds) =
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
         let is_own = identity.is_none() && self.clients.find(number).is_some_and(Client::is_own_process);
-        let shard = self.shard_for(&name, attach.stands_by, (peer.pid, is_own));
+        let process = identity.map_or(peer.pid, |_| UNKNOWN);
+        let shard = self.shard_for(&name, attach.stands_by, (process, is_own));
         let (application, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let attached = self.shards[shard].ask(|reply| Command::Attach {
             end: Box::new(end),
@@ -341,11 +343,11 @@ impl Control {
     }
 
     /// The shard of a new session. The daemon's own are where its successor's will be.
-    fn shard_for(&self, name: &str, stands_by: bool, (pid, is_own): (u32, bool)) -> usize {
+    fn shard_for(&self, name: &str, stands_by: bool, (process, is_own): (u32, bool)) -> usize {
         if self.threads.open() < 2 || stands_by || self.listener.is_some() && is_own {
             return 0;
         }
-        self.clients.shard_for(name, pid, self.threads.open())
+        self.clients.shard_for(name, process, self.threads.open())
     }
 
     /// Has every shard that matters hear what the others have said so far.

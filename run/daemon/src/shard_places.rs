@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+/// The number of processes that have none here, or that somebody else speaks for.
+pub(crate) const UNKNOWN: u32 = 0;
+
 /// The sessions of every shard, counted. Bounded by the sessions that are attached.
 #[derive(Debug, Default)]
 pub(crate) struct ShardPlaces {
-    /// Where a process has its sessions, and how many.
+    /// Where a process has its sessions, and how many. None of those nobody knows a number of: they are many.
     of_process: HashMap<u32, (usize, usize)>,
     /// Sessions by shard: all, and those whose applications call themselves so.
     all: Vec<usize>,
@@ -34,7 +37,9 @@ impl ShardPlaces {
 
     /// A session is there.
     pub fn enter(&mut self, shard: usize, name: &str, process: u32) {
-        self.of_process.entry(process).or_insert((shard, 0)).1 += 1;
+        if process != UNKNOWN {
+            self.of_process.entry(process).or_insert((shard, 0)).1 += 1;
+        }
         *at(&mut self.all, shard) += 1;
         *at(self.named.entry(name.into()).or_default(), shard) += 1;
     }
@@ -82,6 +87,10 @@ mod tests {
         places.enter(2, "b", 3);
         assert_eq!(places.for_another("b", 4, 3), 0, "fewest of that name, then fewest");
         assert_eq!(places.for_another("a", 2, 1), 0, "its shard is not open any more");
+        // Those of other process id namespaces are of many processes.
+        places.enter(1, "c", UNKNOWN);
+        assert_eq!(places.for_another("c", UNKNOWN, 3), 0);
+        places.leave(1, "c", UNKNOWN);
         assert!(places.has_sessions(2) && !places.has_sessions(3));
         for (shard, name, process) in [(0, "a", 1), (1, "a", 2), (2, "b", 3), (2, "b", 3)] {
             places.leave(shard, name, process);
