@@ -85,6 +85,21 @@ impl HeldBudget {
         self.book_more(holding, held_bytes)
     }
 
+    /// So many bytes are held for this one, however many may be, if nothing is booked here for its source: whether that
+    /// is so.
+    pub fn book_alone(&mut self, holding: &mut Holding, held_bytes: u64) -> bool {
+        if holding.booked_bytes > 0 || self.sources.contains_key(&holding.source) {
+            return false;
+        }
+        let bytes = steps_for(held_bytes);
+        let mut source = self.new_share(&holding.source);
+        source.hold(bytes);
+        self.sources.insert(Arc::clone(&holding.source), source);
+        self.host_bytes.hold(bytes);
+        holding.booked_bytes = bytes;
+        true
+    }
+
     /// So many bytes more are held for as long as this one is there, beside others: whether they may be, which is
     /// booked.
     pub fn keep(&mut self, holding: &mut Holding, held_bytes: u64, more_bytes: u64) -> Result<(), HeldFull> {
@@ -121,14 +136,11 @@ impl HeldBudget {
     #[cold]
     fn book_more(&mut self, holding: &mut Holding, held_bytes: u64) -> Result<(), HeldFull> {
         let more = steps_for(held_bytes) - holding.booked_bytes;
-        let shared = &self.shared;
-        let source = self.sources.entry(holding.source.clone()).or_insert_with(|| {
-            let mut share = CountShare::default();
-            if let Some(shared) = shared {
-                share.join(&shared.count(&format!("held bytes of {}", holding.source)));
-            }
-            share
-        });
+        if !self.sources.contains_key(&holding.source) {
+            let share = self.new_share(&holding.source);
+            self.sources.insert(Arc::clone(&holding.source), share);
+        }
+        let Some(source) = self.sources.get_mut(&holding.source) else { return Ok(()) };
         let source_bytes_max = holding.parts.map_or(self.source_bytes_max, |(parts, of)| {
             let bytes = u128::from(self.source_bytes_max) * u128::from(parts) / u128::from(of);
             // Fewer than all parts of it, and so no more than it.
@@ -147,6 +159,14 @@ impl HeldBudget {
             self.sources.remove(&holding.source);
         }
         full.map_or(Ok(()), Err)
+    }
+
+    fn new_share(&self, source: &str) -> CountShare {
+        let mut share = CountShare::default();
+        if let Some(shared) = &self.shared {
+            share.join(&shared.count(&format!("held bytes of {source}")));
+        }
+        share
     }
 
     fn give_back(&mut self, holding: &mut Holding, bytes: u64) {

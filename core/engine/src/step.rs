@@ -316,6 +316,9 @@ impl Engine {
         let Some(queued) = call.queued.take() else { return };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
+        if queued.is_judged {
+            self.shards.take_up_aside(key);
+        }
         let Some(mut opening) = call.request.backlog.pop_front() else { return };
         if queued.is_judged && !self.shards.is_alone() {
             return shard::go_elsewhere(self, turn, key, &mut opening);

@@ -31,6 +31,9 @@ impl WorkerPlaces<'_> {
         if queued.at.is_none() {
             self.unserved.leave(key);
         }
+        if queued.is_judged {
+            self.shards.take_up_aside(key);
+        }
     }
 
     /// Neither any more: the server end of a call is through with it, and has room for another.

@@ -199,11 +199,15 @@ impl SessionEntries<'_> {
         }
         // Nothing well-formed is shorter than a header.
         half.charged += i64::from(payload.window_bytes().max(Body::header_bytes(payload.encoding)));
+        let is_over = half.ended;
         if call.outcome.is_some() {
             self.give_back(session, Some(payload));
             return Ok(());
         }
-        if let Err(fault) = self.limits.check_message(payload.span.len) {
+        // What comes after the end is nobody's, however long it is.
+        if let Err(fault) = self.limits.check_message(payload.span.len)
+            && !is_over
+        {
             self.give_back(session, Some(payload));
             *follows = EndEvent::Failed { call: key, fault };
             return Ok(());
@@ -261,11 +265,8 @@ impl SessionEntries<'_> {
             }
             return Ok(());
         };
-        if let Some(Err(fault)) = finish.payload.map(|payload| limits.check_message(payload.span.len)) {
-            self.give_back(session, finish.payload);
-            *follows = EndEvent::Failed { call: key, fault };
-            return Ok(());
-        }
+        let is_over = call.response.ended;
+        let too_long = finish.payload.and_then(|payload| limits.check_message(payload.span.len).err());
         let subtree = subtree(calls, call).max(finish.subtree.saturating_add(1));
         if let Some(call) = calls.find_mut(key) {
             call.server_measured = true;
@@ -278,6 +279,11 @@ impl SessionEntries<'_> {
                 workers.give_back(place, key);
                 workers.note(now, place, call.method, &call.server_stamps, call.receive_wait_ns);
             }
+        }
+        if let Some(fault) = too_long.filter(|_| !is_over) {
+            self.give_back(session, finish.payload);
+            *follows = EndEvent::Failed { call: key, fault };
+            return Ok(());
         }
         let body = finish.payload.map(|payload| Body::Lent { session, payload });
         let (code, execution, metadata) = (finish.code, Execution::Executed, Cow::Owned(metadata));

@@ -2,7 +2,11 @@
 //!
 //! A sender has a bound of its own, below which one message may always go, however large. Beyond a first step what is
 //! under way counts with whatever else is held for its user and for the host ([`HeldBudget`]): where that is full, a
-//! sender with nothing under way waits for others' messages to be used.
+//! sender with nothing under way waits for others' messages to be used. One message of a user may always go, however
+//! large, if no other of its is booked here: whoever waits does so for somebody.
+//!
+//! What has come back and waits for a server (`returned.rs`) is held for its sender all the same, and is put aside: it
+//! takes nothing of the bound of what is on its way.
 
 use super::by_slot::BySlot;
 use super::crossing::Payer;
@@ -23,12 +27,17 @@ pub(crate) struct SenderAccounts {
     starved: VecDeque<Payer>,
     /// Somebody looks after those in a while.
     is_looked_after: bool,
+    /// What is put aside of whose, by the calls that wait. Nothing is after a hand-over, until they wait again.
+    aside: KeyedMap<CallKey, (Payer, u64)>,
 }
 
 /// What one sender has under way.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SenderAccount {
     pub bytes: u64,
+    /// Of those, what is put aside.
+    #[serde(skip)]
+    aside: u64,
     /// Calls that wait until some of it was used; `true` for a response.
     pub blocked: VecDeque<(CallKey, bool)>,
     /// What is booked for it. Booked anew after a hand-over, with what is charged next.
@@ -43,7 +52,8 @@ impl SenderAccount {
     #[inline(always)]
     fn with(&self, bytes: u64, max: u64) -> Option<u64> {
         let all = self.bytes.saturating_add(bytes);
-        (self.bytes == 0 || all <= max).then_some(all)
+        let is_alone = self.bytes == self.aside;
+        (is_alone || all.saturating_sub(self.aside) <= max).then_some(all)
     }
 }
 
@@ -102,10 +112,11 @@ impl SenderAccounts {
                 account.holding = whose();
             }
             held.book(&mut account.holding, all).is_ok()
+                || account.bytes == 0 && held.book_alone(&mut account.holding, all)
         });
         if fits {
             account.bytes = all;
-        } else if account.bytes == 0 && !std::mem::replace(&mut account.is_starved, true) {
+        } else if account.bytes == account.aside && !std::mem::replace(&mut account.is_starved, true) {
             self.starved.push_back(payer);
         }
         self.held = held;
@@ -117,6 +128,7 @@ impl SenderAccounts {
     pub fn discharge(&mut self, payer: Payer, bytes: u64) -> bool {
         let Some(account) = self.find(payer) else { return false };
         account.bytes = account.bytes.saturating_sub(bytes);
+        account.aside = account.aside.min(account.bytes);
         let (is_over, waits) = (account.bytes == 0, !account.blocked.is_empty());
         if account.holding.booked_bytes() > 0 {
             self.settle(payer);
@@ -125,6 +137,27 @@ impl SenderAccounts {
             self.close(payer);
         }
         waits
+    }
+
+    /// What a call has under way of a sender waits from now on. `false`: more does than may.
+    pub fn put_aside(&mut self, call: CallKey, payer: Payer, bytes: u64, max: u64) -> bool {
+        let Some(account) = self.find(payer) else { return true };
+        let aside = account.aside.saturating_add(bytes);
+        if account.aside > 0 && aside > max {
+            return false;
+        }
+        account.aside = aside.min(account.bytes);
+        self.aside.insert(call, (payer, bytes));
+        true
+    }
+
+    /// A call waits no more, so that what it has is under way again, or is used.
+    pub fn take_up(&mut self, call: CallKey) {
+        if let Some((payer, bytes)) = self.aside.remove(&call)
+            && let Some(account) = self.find(payer)
+        {
+            account.aside = account.aside.saturating_sub(bytes);
+        }
     }
 
     #[cold]
@@ -249,6 +282,39 @@ mod tests {
         assert_eq!((accounts.next_starved(), accounts.next_starved()), (Some(payer(4)), None));
         assert!(!charge(&mut accounts, 4, 2 << 20));
         assert_eq!(accounts.next_starved(), Some(payer(4)));
+    }
+
+    /// Nobody waits where there is nobody to wait for: one message of a user goes, although it has more than its part.
+    #[test]
+    fn one_message_goes_however_large() {
+        let mut accounts = accounts(1 << 20);
+        assert!(charge(&mut accounts, 1, 9 << 20));
+        assert!(!charge(&mut accounts, 2, 9 << 20) && !charge(&mut accounts, 2, 300 << 10));
+        accounts.discharge(payer(1), 9 << 20);
+        assert_eq!(accounts.next_starved(), Some(payer(2)));
+        assert!(charge(&mut accounts, 2, 9 << 20));
+        accounts.discharge(payer(2), 9 << 20);
+        assert_eq!(accounts.held.as_ref().unwrap().booked(), (0, 0));
+    }
+
+    #[test]
+    fn what_is_put_aside_holds_up_nothing_and_is_bounded() {
+        let (mut accounts, call) = (accounts(1 << 30), |number: u64| Key::from_bits(number << 32 | 1));
+        let max = 1000;
+        let mut charge = |accounts: &mut SenderAccounts, bytes| {
+            accounts.charge_if_room(payer(1), bytes, max, Holding::default)
+        };
+        assert!(charge(&mut accounts, 900) && !charge(&mut accounts, 200));
+        assert!(accounts.put_aside(call(1), payer(1), 900, max));
+        assert!(charge(&mut accounts, 200) && !charge(&mut accounts, 900));
+        assert!(!accounts.put_aside(call(2), payer(1), 200, max), "more waits than may");
+        // The one that waits goes on: both are under way.
+        accounts.take_up(call(1));
+        assert!(!charge(&mut accounts, 1));
+        accounts.discharge(payer(1), 900);
+        assert!(charge(&mut accounts, 800));
+        accounts.discharge(payer(1), 1000);
+        assert!(accounts.find(payer(1)).is_none() && accounts.aside.is_empty());
     }
 
     #[test]

@@ -11,7 +11,6 @@ use super::link::ShardLink;
 use super::majority::Majority;
 use super::spares::{SpareBodies, Spares};
 use super::telling::Telling;
-use crate::held::Holding;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey};
 use serde::{Deserialize, Serialize};
@@ -21,8 +20,6 @@ use trunkline_call::Pattern;
 
 /// Items that wait to go to one shard before further ones wait in their calls.
 pub(crate) const ITEMS_MAX: usize = 1024;
-/// Senders that look at once whether there is room for theirs.
-const STARVED_LOOKED_MAX: usize = 64;
 
 /// The other shards. One that is alone has none, and pays for none.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -209,11 +206,6 @@ impl ShardLinks {
         }
     }
 
-    /// Bytes of messages of senders here that are on their way to other shards, or there.
-    pub fn bytes_under_way(&self) -> u64 {
-        self.accounts.iter().map(|(_, account)| account.bytes).sum()
-    }
-
     /// Senders with nothing under way whose calls wait look whether there is room for them here.
     fn stir_waiting(&mut self) {
         let waits = self.accounts.iter().filter(|(_, one)| one.bytes == 0 && !one.blocked.is_empty());
@@ -232,46 +224,6 @@ impl ShardLinks {
     /// Whether the next item for a shard has to wait.
     pub fn is_full(&self, to: ShardIndex) -> bool {
         self.links.get(usize::from(to.0)).is_none_or(|link| link.outbox.len() >= ITEMS_MAX)
-    }
-
-    /// So many bytes of a sender cross.
-    pub fn charge(&mut self, payer: Payer, bytes: u32) {
-        let account = self.accounts.of(payer);
-        account.bytes = account.bytes.saturating_add(bytes.into());
-    }
-
-    /// So many bytes more of a sender cross, if they may: one message may, however large, if nothing else of it does.
-    #[inline]
-    pub fn charge_if_room(
-        &mut self,
-        payer: Payer,
-        bytes: u64,
-        max: usize,
-        whose: impl FnOnce() -> Holding,
-    ) -> bool {
-        self.accounts.charge_if_room(payer, bytes, max as u64, whose)
-    }
-
-    /// They were used.
-    pub fn discharge(&mut self, payer: Payer, bytes: u64) {
-        if self.accounts.discharge(payer, bytes) {
-            self.stir(ShardLine::Sender(payer));
-        }
-        self.stir_starved(1);
-    }
-
-    /// So many senders that wait for others' messages to be used look whether there is room.
-    fn stir_starved(&mut self, most: usize) {
-        for _ in 0..most {
-            let Some(payer) = self.accounts.next_starved() else { return };
-            self.stir(ShardLine::Sender(payer));
-        }
-    }
-
-    /// The same, after a while: room may have come from elsewhere.
-    pub fn look_after_starved(&mut self) {
-        self.accounts.are_looked_after();
-        self.stir_starved(STARVED_LOOKED_MAX);
     }
 
     /// A message that has crossed was used, or thrown away.
@@ -547,7 +499,7 @@ impl ShardLinks {
         }
     }
 
-    fn stir(&mut self, line: ShardLine) {
+    pub(super) fn stir(&mut self, line: ShardLine) {
         if !self.stirred.contains(&line) {
             self.stirred.push(line);
         }

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! * `crossing.rs` has what goes across, `batch.rs` what goes at once, `links.rs` what one shard keeps of the others
-//!   (`link.rs` of one), `accounts.rs` who pays for it, `spares.rs` its memory for the next, `elsewhere.rs` what others
-//!   serve;
+//!   (`link.rs` of one), `accounts.rs` and `paying.rs` who pays for it, `spares.rs` its memory for the next,
+//!   `elsewhere.rs` what others serve;
 //! * `end.rs` hands items to another shard, with copies of their messages (`copies.rs`), and does what another says,
 //!   `served.rs` of calls that are served here, `whole.rs` of those that go to a session as they came, `returned.rs` of
 //!   those that come back, `places.rs` of free workers, `offers.rs` of what it serves; `chosen.rs` says which shard is
@@ -54,6 +54,7 @@ mod majority;
 mod migration;
 mod offers;
 mod origin;
+mod paying;
 mod places;
 mod returned;
 mod served;

@@ -11,6 +11,7 @@ use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::ends::ItemWay;
 use crate::engine::{Engine, Turn};
 use crate::half::Backlog;
+use crate::limits::CROSSING;
 use crate::routing::Routing;
 use crate::served_later::wait_for_service;
 use crate::target::Target;
@@ -75,14 +76,14 @@ fn take_behind(engine: &mut Engine, key: CallKey) -> Backlog {
 /// It waits there again, and whoever is to pay for it at the end it has by now does.
 fn wait_behind(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, behind: Backlog) {
     for mut item in behind {
-        match engine.calls.find(key) {
-            Some(_) => engine.hold(turn, ItemWay { key, direction: WAY }, &mut item, false),
-            None => engine.drop_item(&mut item),
+        match engine.calls.find(key).is_some_and(|call| call.outcome.is_none()) {
+            true => engine.hold(turn, ItemWay { key, direction: WAY }, &mut item, false),
+            false => engine.drop_item(&mut item),
         }
     }
 }
 
-/// Has a call wait that policies have judged.
+/// Has a call wait that policies have judged, with its message put aside.
 fn wait_again(
     engine: &mut Engine,
     turn: &Turn<'_>,
@@ -90,12 +91,21 @@ fn wait_again(
     opening: &mut Item<'_>,
     fault: Fault,
 ) -> Result<(), Fault> {
+    let held = match opening.body() {
+        Some(Body::Crossed(body)) => Some((body.payer, body.bytes.len() as u64)),
+        _ => None,
+    };
     if let Some(call) = engine.calls.find_mut(key) {
         begin_anew(call);
     }
     wait_for_service(engine, turn, (key, Target::Anyone), opening, fault)?;
     let queued = engine.calls.find_mut(key).and_then(|call| call.queued.as_mut());
     queued.into_iter().for_each(|queued| queued.is_judged = true);
+    let limit = engine.limits.parked_bytes_per_session;
+    if held.is_some_and(|(payer, bytes)| !engine.shards.put_aside(key, payer, bytes, limit)) {
+        // Its opening waits by now, and goes with it.
+        return Err(Fault::Limit { name: CROSSING, limit: limit as u64 });
+    }
     Ok(())
 }
 

@@ -335,4 +335,6 @@ fn a_call_that_comes_back_ends_at_its_deadline_and_when_it_is_cancelled() {
     settle(&mut world, &mut [&mut client, &mut server]);
     assert_eq!(delivered(&mut server), 0);
     assert_eq!(world.leftovers(), (0, 0));
+    let memory = world.hosts[0].engine.snapshot().memory;
+    assert!(memory.contains(&("messages between shards", 0)), "{memory:?}");
 }
