@@ -598,14 +598,15 @@ template <class Request, class Response> class ServedStream {
   public:
     explicit ServedStream(ServedCall &call) : call_(call) {}
 
-    // The next request; none after the last, and when the call is no longer wanted: `ended` says which.
+    // The next request; none after the last, when the call is no longer wanted, and for one that cannot be decoded:
+    // `ended` says which.
     std::optional<Request> read() {
         Event event = call_.receive();
         if (event.kind == TL_EVENT_END) ended_ = std::move(event.status);
         if (event.kind != TL_EVENT_MESSAGE) return std::nullopt;
         Request request;
         if (detail::Codec<Request>::decode(std::move(event.message), request)) return request;
-        fault_ = Status(TL_INVALID_ARGUMENT, "a request cannot be decoded");
+        ended_ = fault_ = Status(TL_INVALID_ARGUMENT, "a request cannot be decoded");
         return std::nullopt;
     }
 
@@ -614,7 +615,8 @@ template <class Request, class Response> class ServedStream {
     bool write(const Response &response) { return sent(response); }
     bool write(Response &&response) { return sent(std::move(response)); }
 
-    // Why `read` gave none before the last request: the call is no longer wanted. OK otherwise: those were all.
+    // Why `read` gave none before the last request: the call is no longer wanted, or a request cannot be decoded. OK
+    // otherwise: those were all.
     const Status &ended() const { return ended_; }
 
     // What was wrong with a message.

@@ -66,7 +66,7 @@ static Service service(const Channel &onward, std::atomic<int> &hung) {
     service.client_streaming<Text, Text>("Gather", [](ServedStream<Text, Text> &stream, Text &out, ServedCall &call) {
         CHECK(call.send_headers({{"begun", "yes"}}).ok());
         while (auto request = stream.read()) out.text += request->text;
-        CHECK(stream.ended().ok() != call.is_over());
+        CHECK(stream.ended().ok() != (call.is_over() || !stream.fault().ok()));
         (stream.ended().ok() ? whole : cut_off)++;
         return Status();
     });
@@ -149,6 +149,11 @@ static void streams(const Channel &channel) {
     gather->cancel();
     while (cut_off == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     CHECK(whole == 1);
+    // And one with a request that cannot be decoded.
+    auto garbled = Stream<Text, Text>::open(channel, path("Gather"), {});
+    CHECK(garbled.ok() && garbled->write(Text{"a"}).ok() && garbled->write(Text{"!"}).ok());
+    CHECK(!garbled->read() && garbled->finish().code() == TL_INVALID_ARGUMENT);
+    CHECK(whole == 1 && cut_off == 2);
     std::puts("streams");
 }
 

@@ -301,12 +301,13 @@ def test_a_stream_that_is_dropped_is_cancelled_though_its_requests_wait(exam, st
     waits.set()
 
 
-def test_a_callback_of_a_handler_that_fails_stops_no_server():
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_callback_of_a_handler_that_fails_stops_no_server(error):
     entered, told, ends = threading.Event(), threading.Semaphore(0), threading.Event()
 
     def fail():
         told.release()
-        raise RuntimeError("as the test wants it")
+        raise error("as the test wants it")
 
     def watched(request, context):
         context.add_callback(fail)
@@ -629,6 +630,58 @@ def test_a_call_that_waits_for_ready_waits_for_its_service(stub):
             assert future.cancel()
 
 
+def test_a_callback_may_wait_for_a_call_that_waits_for_its_service(stub):
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Called/Echo")
+        numbers = channel.unary_stream("/pyexam.v1.Called/Twice")
+        heard, begun, over = [], threading.Event(), threading.Event()
+
+        def wait(_):
+            calls = echo.future(b"a", wait_for_ready=True), numbers(b"b", wait_for_ready=True)
+            begun.set()
+            heard.append(calls[0].result())
+            heard.extend(calls[1])
+            over.set()
+
+        watched = threading.Event()
+
+        def requests():
+            assert watched.wait(60)
+            yield from ()
+
+        stub.Chat(requests(), timeout=60).add_done_callback(wait)
+        watched.set()
+        assert begun.wait(60) and not heard
+        # Meanwhile others are opened, whose server is there.
+        assert stub.Echo.future(pb.Text(text="x"), wait_for_ready=True).result().text == "x"
+        server = trunkline.server(futures.ThreadPoolExecutor(max_workers=4), **WHERE)
+        methods = {
+            "Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request),
+            "Twice": grpc.unary_stream_rpc_method_handler(lambda request, context: iter([request, request])),
+        }
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Called", methods)])
+        server.start()
+        assert over.wait(60) and heard == [b"a", b"b", b"b"]
+        assert server.stop(None).wait(60)
+
+
+def test_a_callback_that_ends_its_thread_ends_no_other_callback(stub):
+    def leaves(*_):
+        raise SystemExit("as the test wants it")
+
+    with trunkline.insecure_channel(**WHERE) as channel:
+        told, echo = threading.Semaphore(0), channel.unary_unary("/pyexam.v1.Left/Echo")
+        waiting = [echo.future(b"", timeout=0.1, wait_for_ready=True) for _ in range(9)]
+        for call in waiting:
+            call.add_done_callback(leaves)
+            call.add_done_callback(lambda _: told.release())
+        for _ in waiting:
+            assert told.acquire(timeout=60), "the others are told, of this call and of those after it"
+        late = stub.Echo.future(pb.Text(text="x"))
+        late.add_done_callback(lambda _: told.release())
+        assert told.acquire(timeout=60)
+
+
 def test_closing_a_channel_cancels_what_waits_for_a_service(stub):
     with trunkline.insecure_channel(**WHERE) as channel:
         echo = channel.unary_unary("/pyexam.v1.Never/Echo")
@@ -838,7 +891,7 @@ def test_calls_that_wait_for_ready_take_no_descriptor_and_no_thread_each(stub, m
             (threading.Thread, "start", RuntimeError("can't start new thread")),
         ):
             with monkeypatch.context() as without:
-                without.setattr(trunkline._channel, "_ends", None)
+                without.setattr(trunkline._channel, "_openings", None)
                 without.setattr(place, name, refuses(error))
                 refused = failure(echo.future(b"", wait_for_ready=True).result)
                 assert (refused.code(), refused.execution()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "not executed")

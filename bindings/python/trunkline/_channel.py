@@ -31,6 +31,7 @@ from ._library import (
     MetadataError,
     Options,
     as_slice,
+    call_all_back,
     call_back,
     end_of,
     ffi,
@@ -288,7 +289,7 @@ class _StreamUnary(_StreamStream, grpc.StreamUnaryMultiCallable):
 def _opening():
     """Where a call is opened that may wait for long; or how it ends, if the process has no descriptor or thread to give."""
     try:
-        return _ends_of_process().opening(), None
+        return _openings_of_process().opening(), None
     except LibraryError as error:
         return None, error.ending._replace(execution=lib.TL_NOT_EXECUTED)
     except RuntimeError as error:  # there are no more threads
@@ -298,8 +299,8 @@ def _opening():
 class _Opening:
     """A call that is being opened. Only who needs it open waits."""
 
-    def __init__(self, ends, queue, tag):
-        self._ends = ends
+    def __init__(self, openings, queue, tag):
+        self._openings = openings
         self.queue, self.tag = queue, tag
         self._is_over = threading.Event()
         self._lock = threading.Lock()
@@ -309,9 +310,9 @@ class _Opening:
     def begin(self, code):
         """The library was asked for it, or has refused that; looks once whether it is open."""
         if code:
-            self._ends.forget(self)
+            self._openings.forget(self)
         else:
-            self._ends.look_for_openings()
+            self._openings.look()
 
     def wait(self):
         """Waits until it is open; how it ended if it cannot be opened."""
@@ -319,25 +320,26 @@ class _Opening:
         return self._ending
 
     def when_over(self, told):
-        """Calls `told` when it is open or cannot be: at once, or by who tells of ends."""
+        """Whether it is open or cannot be. If not, `told` is called then, by whoever sees it: it runs no function of the
+        program's."""
         with self._lock:
             if not self._is_over.is_set():
-                return self._told.append(told)
-        return told()
+                self._told.append(told)
+                return False
+        return True
 
     def note(self, ending):
-        """It is open, or (with an ending) cannot be; gives what is to be called."""
+        """It is open, or (with an ending) cannot be."""
         self._ending = ending
         with self._lock:
             self._is_over.set()
             told, self._told = self._told, []
-        return told
+        for tell in told:
+            tell()
 
 
-class _Ends:
-    """Which calls have ended, though nobody waits for them: it is looked at when somebody asks, and by a thread, one for
-    all calls of the process, once a callback, a wait with a timeout or a call that waits until somebody is ready needs
-    one. Of the latter it tells, too, that they are open."""
+class _Events:
+    """A queue of the process's: what has come is taken when somebody looks, and by a thread once one is needed."""
 
     _ROOM = 64
 
@@ -345,20 +347,73 @@ class _Ends:
         self._queue = _library.new_queue()
         self._lock = threading.Lock()
         self._tags = itertools.count(1)
-        self._watched = {}  # calls, or weak references to them, by tag
-        self._openings = {}  # by tag
-        self._due = collections.deque()  # what came, and was not told yet
         self._thread = None
+
+    def take_by_a_thread(self):
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._NAME, daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def _run(self):
+        while True:
+            try:
+                if self._take(-1) is None:
+                    return
+            except BaseException:  # SystemExit of a callback, too: all calls of the process need this thread
+                _LOG.exception("a callback failed")
+
+    def _take(self, timeout_ns):
+        """Takes what has come; how much, and None when nothing comes any more."""
+        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
+        if lib.tl_queue_next(self._queue, events, self._ROOM, timeout_ns, count, ffi.NULL):
+            return None
+        for index in range(count[0]):
+            self._note(events[index])
+            lib.tl_event_clear(ffi.addressof(events, index))
+        return count[0]
+
+
+class _Openings(_Events):
+    """Which calls are open that wait until somebody is ready. No function of the program's runs here: it may wait for one
+    of them."""
+
+    _NAME = "trunkline-openings"
+
+    def __init__(self):
+        super().__init__()
+        self._openings = {}  # by tag
 
     def opening(self):
         """Where a call is opened."""
-        self.tell_by_a_thread()
+        self.take_by_a_thread()
         opening = _Opening(self, self._queue, next(self._tags))
         self._openings[opening.tag] = opening
         return opening
 
     def forget(self, opening):
         self._openings.pop(opening.tag, None)
+
+    def look(self):
+        self._take(0)
+
+    def _note(self, event):
+        opening = self._openings.pop(event.tag, None)
+        if opening is not None:
+            opening.note(end_of(event) if event.code else None)
+
+
+class _Ends(_Events):
+    """Which calls have ended, though nobody waits for them: it is looked at when somebody asks, and by a thread, one for
+    all calls of the process, once a callback or a wait with a timeout needs one."""
+
+    _NAME = "trunkline-ends"
+
+    def __init__(self):
+        super().__init__()
+        self._watched = {}  # calls, or weak references to them, by tag
+        self._due = collections.deque()  # what came, and was not told yet
 
     def watch(self, stream, keeps=False):
         """Has a call be told of its end; `keeps` it until then, though nobody else does."""
@@ -370,30 +425,20 @@ class _Ends:
             if keeps and stream._watch_tag in self._watched:
                 self._watched[stream._watch_tag] = stream
         if begins:
-            if stream._opening is None:
-                self._begin(stream._watch_tag)
-            else:
-                stream._opening.when_over(lambda ends=self, tag=stream._watch_tag: ends._begin(tag))
+            tag, opening = stream._watch_tag, stream._opening
+            if opening is None or opening.when_over(functools.partial(self._begin_later, tag)):
+                self._begin(tag)
 
     def look(self):
         """Tells the calls that have ended."""
         while self._take(0):
-            self._tell()
+            pass
         self._tell()
 
-    def look_for_openings(self):
-        """Notes which calls are open. What is to be called is left to the thread: who makes a call is not the one to run
-        what others have asked for."""
-        self._take(0)
-        if self._due:
-            lib.tl_queue_post(self._queue, 0, ffi.NULL)
-
-    def tell_by_a_thread(self):
-        with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="trunkline-ends", daemon=True)
-                thread.start()
-                self._thread = thread
+    def _begin_later(self, tag):
+        """A call is open, which somebody sees who is not the one to run what is called at its end."""
+        self._due.append(functools.partial(self._begin, tag))
+        lib.tl_queue_post(self._queue, 0, ffi.NULL)
 
     def _begin(self, tag):
         stream = self._stream(tag)
@@ -405,24 +450,14 @@ class _Ends:
         found = self._watched.get(tag)
         return found() if isinstance(found, weakref.ref) else found
 
-    def _run(self):
-        while self._take(-1) is not None:
-            self._tell()
-
     def _take(self, timeout_ns):
-        """Takes what has come; how much, and None when nothing comes any more."""
-        events, count = ffi.new("tl_event[]", self._ROOM), ffi.new("size_t *")
-        if lib.tl_queue_next(self._queue, events, self._ROOM, timeout_ns, count, ffi.NULL):
-            return None
-        for index in range(count[0]):
-            event = events[index]
-            opening = self._openings.pop(event.tag, None)
-            if opening is not None:
-                self._due.extend(opening.note(end_of(event) if event.code else None))
-            elif event.tag:
-                self._due.append(functools.partial(self._end, event.tag))
-            lib.tl_event_clear(ffi.addressof(events, index))
-        return count[0]
+        count = super()._take(timeout_ns)
+        self._tell()
+        return count
+
+    def _note(self, event):
+        if event.tag:
+            self._due.append(functools.partial(self._end, event.tag))
 
     def _tell(self):
         while self._due:
@@ -430,7 +465,12 @@ class _Ends:
                 due = self._due.popleft()
             except IndexError:  # another thread was faster
                 return
-            call_back(due)
+            try:
+                call_back(due)
+            except BaseException:
+                # It ends what this thread does, and not what is left to tell.
+                lib.tl_queue_post(self._queue, 0, ffi.NULL)
+                raise
 
     def _end(self, tag):
         stream = self._stream(tag)
@@ -439,7 +479,7 @@ class _Ends:
             call_back(stream.note_end)
 
 
-_ends = None  # of this process
+_ends = _openings = None  # of this process
 
 
 def _ends_of_process():
@@ -451,13 +491,21 @@ def _ends_of_process():
     return _ends
 
 
-def _forget_ends():
-    global _ends
-    # The parent's queue, and its thread, which is not here.
-    _ends = None
+def _openings_of_process():
+    global _openings
+    if _openings is None:
+        made = _Openings()
+        _openings = _openings or made
+    return _openings
 
 
-os.register_at_fork(after_in_child=_forget_ends)
+def _forget_queues():
+    global _ends, _openings
+    # The parent's queues, and their threads, which are not here.
+    _ends = _openings = None
+
+
+os.register_at_fork(after_in_child=_forget_queues)
 
 
 class Stream(grpc.RpcError, grpc.Call, grpc.Future):
@@ -510,8 +558,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             self._ending = ending
             callbacks, self._callbacks = self._callbacks, []
         lib.tl_call_release(self._call)
-        for callback in callbacks:
-            call_back(callback)
+        call_all_back(callbacks)
         return True
 
     def _until(self, is_known):
@@ -642,7 +689,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             self._callbacks.append(callback)
         ends = _ends_of_process()
         ends.watch(self, keeps)
-        ends.tell_by_a_thread()
+        ends.take_by_a_thread()
         return True
 
     # ---- the future

@@ -547,7 +547,10 @@ class ContextWords:
             self._over = True
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            call_back(callback)
+            try:
+                call_back(callback)
+            except BaseException:  # SystemExit, too: no call is the thread's only one
+                _LOG.exception("a callback failed")
 
     def release(self):
         if self.is_released:

@@ -246,9 +246,11 @@ class PreparedCall {
     }
     // How the call ended.
     Status End(tl_event &event) {
-        Status status = TakeStatus(std::exchange(event.status, tl_status{}));
+        return End(TakeStatus(std::exchange(event.status, tl_status{})), std::exchange(event.trailers, tl_metadata{}));
+    }
+    Status End(Status status, tl_metadata trailers = {}) {
         call_->Is(tl_call{});
-        context_->Ended(std::exchange(event.trailers, tl_metadata{}), status);
+        context_->Ended(trailers, status);
         return status;
     }
 

@@ -249,8 +249,8 @@ inline void headed(const std::string &address) {
         CHECK(response.text() == (is_well ? "hello" : ""));
     }
     while (service.cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    // A reactor is told at once, too, in each of its calls.
-    struct Reacting final : grpc::ClientUnaryReactor {
+    // A reactor is told at once, too, in each of its calls, also one whose reaction calls what it overrides.
+    struct Reacting : grpc::ClientUnaryReactor {
         void OnReadInitialMetadataDone(bool ok) override {
             has_headers = ok && context.GetServerInitialMetadata().count("exam-initial") == 1;
             told.open();
@@ -264,8 +264,15 @@ inline void headed(const std::string &address) {
         bool has_headers = false, is_well = false;
         Gate told, done;
     };
-    for (int call = 0; call < 3; call++) {
-        Reacting reacting;
+    struct Deferring final : Reacting {
+        void OnReadInitialMetadataDone(bool ok) override {
+            ClientUnaryReactor::OnReadInitialMetadataDone(ok);
+            Reacting::OnReadInitialMetadataDone(ok);
+        }
+    };
+    for (int call = 0; call < 6; call++) {
+        std::unique_ptr<Reacting> kept(call % 2 == 0 ? new Reacting : new Deferring);
+        Reacting &reacting = *kept;
         reacting.context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
         stub->async()->Echo(&reacting.context, &reacting.request, &reacting.response, &reacting);
         reacting.StartCall();

@@ -10,6 +10,7 @@
 #include "interceptors.h"
 #include "servers.h"
 #ifdef TRUNKLINE_HPP
+#include "parts.h"
 #include "threads.h"
 #endif
 
@@ -53,6 +54,10 @@ int main(int argc, char **argv) {
             exam::Served served(by, "localhost:50051");
             call("localhost:50051");
             exam::unheaded("localhost:50051");
+#ifdef TRUNKLINE_HPP
+            exam::answered_twice("localhost:50051");
+            exam::unopened("localhost:50051");
+#endif
         }
         exam::unfinished("localhost:50051");
         exam::headed("localhost:50051");
@@ -60,6 +65,7 @@ int main(int argc, char **argv) {
         exam::answered("localhost:50051");
         exam::outlived("localhost:50051");
 #ifdef TRUNKLINE_HPP
+        exam::looking();
         exam::unasked("localhost:50051");
         exam::crowded("localhost:50051");
 #endif

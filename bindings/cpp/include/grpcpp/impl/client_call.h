@@ -36,8 +36,8 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     // `keeps_messages`: what is sent lives until it is told that it was.
     ClientCall(ChannelInterface *channel, const char *method, ClientContext *context, Type type, tl_queue queue,
                bool keeps_messages)
-        : prepared_(channel, context, method, type), is_whole_(type == Type::UNARY), keeps_messages_(keeps_messages),
-          queue_(queue) {}
+        : prepared_(channel, context, method, type), is_unary_(type == Type::UNARY), is_whole_(is_unary_),
+          keeps_messages_(keeps_messages), queue_(queue) {}
     ~ClientCall() {
         if (next_.id != 0) tl_message_release(next_);
         if (call_.id == 0) return;
@@ -299,7 +299,8 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
             next_ = std::exchange(event.message, tl_message{});
             End(prepared_.End(event), then);
         } else if (event.code != TL_OK) {
-            End(TakeStatus(std::exchange(event.status, tl_status{})), then);
+            // Once another end was told, the context may be gone.
+            if (!is_ended_) End(prepared_.End(event), then);
         } else {
             is_open_ = true;
             if (opened_) then.emplace_back(std::exchange(opened_, nullptr), true);
@@ -428,7 +429,13 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         has_headers_ = true;
         if (event.kind == TL_EVENT_HEADERS) prepared_.Headers(event);
         prepared_.Came(event);
-        if (event.kind == TL_EVENT_MESSAGE) next_ = std::exchange(event.message, tl_message{});
+        if (event.kind == TL_EVENT_MESSAGE && is_unary_ && std::exchange(has_response_, true)) {
+            tl_call_cancel(call_, nullptr);
+            Status status(StatusCode::UNIMPLEMENTED, "the server sent more than one response");
+            End(prepared_.End(std::move(status)), then);
+        } else if (event.kind == TL_EVENT_MESSAGE) {
+            next_ = std::exchange(event.message, tl_message{});
+        }
         if (event.kind == TL_EVENT_END) End(prepared_.End(event), then);
         Pump(then);
         Finish(lock, then);
@@ -443,6 +450,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
 
     std::mutex mutex_;
     PreparedCall prepared_;
+    const bool is_unary_;
     // A unary call of which all comes in one event.
     bool is_whole_;
     const bool keeps_messages_;
@@ -452,7 +460,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     bool has_first_ = false, has_begun_ = false, is_started_ = false, is_open_ = false, is_ended_ = false;
     bool is_sending_ = false;
     bool is_receiving_ = false, is_watched_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
-    bool has_only_trailers_ = false;
+    bool has_only_trailers_ = false, has_response_ = false;
     std::deque<Sending> sends_;
     std::function<void(Batch &)> sends_first_;
     // Of a call with interceptors, what was asked for before it began.

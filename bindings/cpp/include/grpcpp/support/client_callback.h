@@ -8,37 +8,11 @@
 #include <grpcpp/impl/stream_interfaces.h>
 #include <grpcpp/support/async_unary_call.h>
 
-#include <shared_mutex>
-#include <typeindex>
-#include <unordered_set>
+#include <cstdint>
+#include <cstring>
 
 namespace grpc {
 namespace internal {
-
-// Classes of unary reactors that do not look at OnReadInitialMetadataDone, which the first call of a class shows: all of
-// their calls may come in one event. There are as many as the program has such classes.
-class HeadersUnheard {
-  public:
-    static bool Has(std::type_index reactor) {
-        std::shared_lock<std::shared_mutex> lock(Mutex());
-        return Set().count(reactor) != 0;
-    }
-    static void Add(std::type_index reactor) {
-        std::lock_guard<std::shared_mutex> lock(Mutex());
-        Set().insert(reactor);
-    }
-
-  private:
-    // Calls may be made until the process ends.
-    static std::shared_mutex &Mutex() {
-        static auto *mutex = new std::shared_mutex;
-        return *mutex;
-    }
-    static std::unordered_set<std::type_index> &Set() {
-        static auto *set = new std::unordered_set<std::type_index>;
-        return *set;
-    }
-};
 
 // The call behind a reactor.
 struct ReactingCall {
@@ -116,21 +90,12 @@ class ClientReactor {
 class ClientUnaryReactor : public ClientReactor {
   public:
     void StartCall() {
-#ifdef __cpp_rtti
-        is_heard_out_ = !internal::HeadersUnheard::Has(typeid(*this));
-#endif
         // Headers that come before the response are told when they come, which takes more than one event.
-        if (is_heard_out_) trunkline_call().ReceiveInParts();
+        if (trunkline_hears_headers()) trunkline_call().ReceiveInParts();
         Begin();
     }
-    void OnReadInitialMetadataDone(bool /*ok*/) override {
-#ifdef __cpp_rtti
-        if (is_heard_out_) internal::HeadersUnheard::Add(typeid(*this));
-#endif
-    }
-
-  private:
-    bool is_heard_out_ = true;
+    // Beyond gRPC: whether its class has a reaction of its own to headers, as far as can be known.
+    bool trunkline_hears_headers() const;
 };
 
 template <class R> class ClientReadReactor : public ClientReactor {
@@ -204,6 +169,27 @@ class FunctionReactor final : public ClientUnaryReactor {
     std::function<void(Status)> done_;
 };
 
+// The function that a reactor's class has for headers: an override may call the one it overrides, so that a call of
+// that does not tell. It is read from the class's table of virtual functions, which lies as the Itanium C++ ABI says;
+// null under any other.
+inline const void *ReactionToHeaders(const ClientUnaryReactor &reactor) {
+    const void *found = nullptr;
+#if defined(__GXX_ABI_VERSION) && (defined(__x86_64__) || defined(__aarch64__))
+    auto reaction = &ClientUnaryReactor::OnReadInitialMetadataDone;
+    // Where it lies in the table, on x86-64 plus 1, and a word on bases, of which there is one. A reactor begins with
+    // the table's address.
+    uintptr_t parts[2];
+    static_assert(sizeof parts == sizeof reaction, "a pointer to a member is two words");
+    std::memcpy(parts, &reaction, sizeof parts);
+    const char *table = nullptr;
+    std::memcpy(&table, static_cast<const void *>(&reactor), sizeof table);
+    std::memcpy(&found, table + (parts[0] & ~uintptr_t{1}), sizeof found);
+#else
+    (void)reactor;
+#endif
+    return found;
+}
+
 template <class Request, class Response>
 void CallbackUnaryCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request *request,
                        Response *response, ClientUnaryReactor *reactor) {
@@ -239,6 +225,13 @@ void CallbackBidiCall(ChannelInterface *channel, const char *method, ClientConte
 }
 
 } // namespace internal
+
+inline bool ClientUnaryReactor::trunkline_hears_headers() const {
+    // Of a class that has none. Two libraries of a program may have a copy each: then it is taken for an override.
+    static const void *const none = internal::ReactionToHeaders(internal::FunctionReactor(nullptr));
+    return none == nullptr || internal::ReactionToHeaders(*this) != none;
+}
+
 } // namespace grpc
 
 #endif
