@@ -24,6 +24,7 @@ use crate::target::Target;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use std::borrow::Cow;
 use trunkline_call::Fault;
+use trunkline_call::entry::Completion;
 use trunkline_native::Event;
 
 impl Engine {
@@ -95,6 +96,12 @@ impl Engine {
             EndEvent::Line(remote) => self.serve_line(turn, remote),
             EndEvent::LateHandler { call, session, cpu_ns } => note_late_handler(self, call, session, cpu_ns),
             EndEvent::Ended { call, outcome } => self.end_as(turn, call, &outcome),
+            EndEvent::Drains { session, answer } => {
+                self.withdraw(session);
+                if self.sessions.attached_mut(session).is_ok_and(|session| session.drain(answer)) {
+                    self.sessions.complete(session, Completion::Drained);
+                }
+            }
             EndEvent::Asked(asked) => self.open_asked(turn, asked),
             EndEvent::Reads { at, end } => self.read_on(turn, at, end),
             EndEvent::AnswerBegins { call, encoding, metadata } => {
@@ -115,7 +122,7 @@ impl Engine {
 
     /// The application is through with a message: its sender may send as much again, and others have its room.
     #[inline(always)]
-    fn go_on_released(&mut self, turn: &mut Turn<'_>, released: &ReleasedBlock) {
+    pub(crate) fn go_on_released(&mut self, turn: &mut Turn<'_>, released: &ReleasedBlock) {
         let &ReleasedBlock { session, call, direction, credit, was_awaited, a18 } = released;
         if let Some(call) = call {
             if credit > 0 {
@@ -137,7 +144,8 @@ impl Engine {
         match event {
             EndEvent::Writable(peer) => self.unblock_peer(turn, peer),
             EndEvent::LaneUp { remote, lane, peer } => {
-                if self.reach().lane_open(remote, lane, peer) {
+                let goes_on = self.reach().lane_open(remote, lane, peer);
+                if goes_on {
                     self.line_goes_on(turn, remote);
                 }
             }
@@ -148,7 +156,8 @@ impl Engine {
             EndEvent::PeerClosed { peer, why } => self.lose_peer(turn, peer, &why, false),
             EndEvent::PoolReady { remote, peer } => self.reach().pooled_ready(remote, peer),
             EndEvent::PoolLeaves { remote, peer } => {
-                if self.reach().pooled_leaving(turn.now, remote, peer) {
+                let goes_on = self.reach().pooled_leaving(turn.now, remote, peer);
+                if goes_on {
                     self.serve_line(turn, remote);
                 }
             }

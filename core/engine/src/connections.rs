@@ -32,18 +32,13 @@ impl Engine {
         raw: &Entry,
     ) -> Result<(), SessionFault> {
         self.sessions.discard_abandoned(turn.heaps);
-        match Submission::decode(raw).map_err(SessionFault::Entry)? {
-            Submission::Drain { answer } => {
-                self.withdraw(session);
-                if self.sessions.attached_mut(session)?.drain(answer) {
-                    self.sessions.complete(session, Completion::Drained);
-                }
-            }
-            said => {
-                let mut follows = EndEvent::Nothing;
-                self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
-                self.carry_out_event(turn, &mut follows);
-            }
+        let mut follows = EndEvent::Nothing;
+        let said = Submission::decode(raw);
+        self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
+        match follows {
+            // Half of all entries, and nothing is left of it to be thrown away.
+            EndEvent::Released(released) => self.go_on_released(turn, &released),
+            ref mut other => self.carry_out_event(turn, other),
         }
         self.go_on(turn);
         Ok(())

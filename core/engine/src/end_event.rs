@@ -38,6 +38,8 @@ pub(crate) enum EndEvent<'a> {
     Ended { call: CallKey, outcome: Outcome<'static> },
     /// A session has released a block.
     Released(ReleasedBlock),
+    /// A session wants to end: it serves nothing more, and hears when its calls are over if it wants an `answer`.
+    Drains { session: SessionKey, answer: bool },
     /// A handler says what it took for a call that is over.
     LateHandler { call: CallKey, session: SessionKey, cpu_ns: u64 },
     /// Nobody waits for a call any more.

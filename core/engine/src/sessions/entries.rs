@@ -19,7 +19,7 @@ use crate::workers::Workers;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
-use trunkline_call::entry::{self, Finish, Payload, Span, Submission};
+use trunkline_call::entry::{self, EntryError, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Execution, Instant, Metadata};
 
 /// Refused calls that wait for their release, where a session may have fewer calls than this.
@@ -41,7 +41,8 @@ pub(crate) struct SessionEntries<'e> {
 type Taken = Result<(), SessionFault>;
 
 impl SessionEntries<'_> {
-    /// What a session has said, but that it drains: it is written where that `follows` which follows from it.
+    /// What a session has said, as it was decoded: what follows from it is written where that `follows`. The ways of
+    /// unary calls are all laid out where it is decoded: what is large is in registers then, and not moved about.
     ///
     /// # Errors
     /// The application broke the ABI.
@@ -51,12 +52,12 @@ impl SessionEntries<'_> {
         now: Instant,
         heaps: &mut dyn Heaps,
         session: SessionKey,
-        submission: Submission,
+        said: Result<Submission, EntryError>,
         follows: &mut EndEvent<'static>,
     ) -> Taken {
-        match submission {
-            Submission::Call(call) => self.call(now, heaps, session, call, follows),
-            Submission::Finish(finish) => self.finish(now, heaps, session, finish, follows),
+        match said.map_err(SessionFault::Entry)? {
+            Submission::Call(call) => self.call(now, heaps, session, &call, follows),
+            Submission::Finish(finish) => self.finish(now, heaps, session, &finish, follows),
             Submission::Release { call, block, metadata, a18 } => {
                 self.release(heaps, session, call, [block, metadata], a18, follows)
             }
@@ -83,19 +84,23 @@ impl SessionEntries<'_> {
                 }
                 Ok(())
             }
-            Submission::Drain { .. } => Ok(()),
+            Submission::Drain { answer } => {
+                self.sessions.attached(session)?;
+                *follows = EndEvent::Drains { session, answer };
+                Ok(())
+            }
         }
     }
 
     // LIFE: 3 | entry taken out of the ring, and its spans checked | session, method, target (judged when it was
     // bound), call id (d2) | 1 client send queue
-    #[inline]
+    #[inline(always)]
     fn call(
         &mut self,
         now: Instant,
         heaps: &mut dyn Heaps,
         session: SessionKey,
-        made: entry::Call,
+        made: &entry::Call,
         follows: &mut EndEvent<'static>,
     ) -> Taken {
         let mut metadata = self.take_metadata(heaps, session, made.metadata)?;
@@ -244,13 +249,13 @@ impl SessionEntries<'_> {
     }
 
     // LIFE: 17 | entry taken out of the ring; the worker is free | (d12) | 6 server send queue
-    #[inline]
+    #[inline(always)]
     fn finish(
         &mut self,
         now: Instant,
         heaps: &mut dyn Heaps,
         session: SessionKey,
-        finish: Finish,
+        finish: &Finish,
         follows: &mut EndEvent<'static>,
     ) -> Taken {
         let metadata = self.take_metadata(heaps, session, finish.metadata)?;
@@ -293,7 +298,7 @@ impl SessionEntries<'_> {
     }
 
     /// The application is through with a message: its sender may send as much again.
-    #[inline]
+    #[inline(always)]
     fn release(
         &mut self,
         heaps: &mut dyn Heaps,

@@ -301,7 +301,7 @@ mod tests {
     fn what_is_put_aside_holds_up_nothing_and_is_bounded() {
         let (mut accounts, call) = (accounts(1 << 30), |number: u64| Key::from_bits(number << 32 | 1));
         let max = 1000;
-        let mut charge = |accounts: &mut SenderAccounts, bytes| {
+        let charge = |accounts: &mut SenderAccounts, bytes| {
             accounts.charge_if_room(payer(1), bytes, max, Holding::default)
         };
         assert!(charge(&mut accounts, 900) && !charge(&mut accounts, 200));
