@@ -15,7 +15,7 @@ use crate::{GrpcKey, Heaps, PeerFault, PeerKey, SessionFault, SessionKey};
 use core::net::SocketAddrV4;
 use std::sync::Arc;
 use trunkline_call::Instant;
-use trunkline_call::entry::{Completion, Entry, Submission};
+use trunkline_call::entry::{Entry, Submission};
 use trunkline_grpc::{Command, Event};
 use trunkline_native::Input;
 use trunkline_r2p2::Transmit;
