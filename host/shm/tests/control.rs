@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::{Errno, FdFlags, fcntl_getfd};
@@ -177,7 +177,12 @@ fn a_process_of_another_pid_namespace_is_known_by_its_user() {
     let path = directory.path().join("daemon.sock");
     let name = "a_process_of_another_pid_namespace_is_known_by_its_user";
     let mut inner = unshare();
-    inner.arg(std::env::current_exe().unwrap()).args([name, "--exact"]).env(PLACE, &path);
+    // Its lines would stand among those of the tests beside this one.
+    inner
+        .arg(std::env::current_exe().unwrap())
+        .args([name, "--exact"])
+        .env(PLACE, &path)
+        .stdout(Stdio::null());
     let mut inner = inner.spawn().unwrap();
     let _client = loop {
         if let Ok(client) = ControlSocket::connect(&path) {
