@@ -161,7 +161,26 @@ impl Engine {
                     self.serve_line(turn, remote);
                 }
             }
-            _ => {}
+            // Carried out before. Named, so that what is new is not forgotten.
+            EndEvent::Nothing
+            | EndEvent::Opens { .. }
+            | EndEvent::OpensSettled { .. }
+            | EndEvent::Passes { .. }
+            | EndEvent::Long(_)
+            | EndEvent::Answer { .. }
+            | EndEvent::Asked(_)
+            | EndEvent::Reads { .. }
+            | EndEvent::AnswerBegins { .. }
+            | EndEvent::Sent(_)
+            | EndEvent::Ended { .. }
+            | EndEvent::Drains { .. }
+            | EndEvent::Released(_)
+            | EndEvent::LateHandler { .. }
+            | EndEvent::Cancelled { .. }
+            | EndEvent::Failed { .. }
+            | EndEvent::Room { .. }
+            | EndEvent::Credit { .. }
+            | EndEvent::Line(_) => {}
         }
     }
 
