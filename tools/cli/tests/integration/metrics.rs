@@ -205,6 +205,26 @@ fn named_for_prometheus(item: &Value) -> (String, String) {
     (name, exported)
 }
 
+/// What both daemons have exported when three spans and a figure of calls have come: spans with their nodes, and the
+/// figures of the one that makes calls, by name, as a collector would name them.
+fn exported(got: &Receiver<(String, Value)>) -> (Vec<(Value, Value)>, BTreeMap<String, String>) {
+    let (mut spans, mut figures) = (Vec::new(), BTreeMap::new());
+    while spans.len() < 3 || !figures.contains_key("grpc.client.call.duration") {
+        let (signal, body) = got.recv().unwrap();
+        let (of, items) = if signal == "traces" { ("Spans", "spans") } else { ("Metrics", "metrics") };
+        let of_resource = &body[format!("resource{of}")][0];
+        let node = attribute(&of_resource["resource"], "service.instance.id")["stringValue"].clone();
+        assert_eq!(attribute(&of_resource["resource"], "deployment.environment.name")["stringValue"], "test");
+        let items = of_resource[format!("scope{of}")][0][items].as_array().unwrap();
+        match &*signal {
+            "traces" => spans.extend(items.iter().map(|span| (node.clone(), span.clone()))),
+            _ if node == "made" => figures.extend(items.iter().map(named_for_prometheus)),
+            _ => {}
+        }
+    }
+    (spans, figures)
+}
+
 /// Two daemons and a call between them: what an OpenTelemetry collector gets of it, and the exemplar that leads there.
 #[test]
 fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
@@ -236,20 +256,7 @@ fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
         .wait()
         .unwrap();
     client.query(query()).wait().unwrap();
-    let (mut spans, mut figures) = (Vec::new(), BTreeMap::new());
-    while spans.len() < 3 || !figures.contains_key("grpc.client.call.duration") {
-        let (signal, body) = got.recv().unwrap();
-        let (of, items) = if signal == "traces" { ("Spans", "spans") } else { ("Metrics", "metrics") };
-        let of_resource = &body[format!("resource{of}")][0];
-        let node = attribute(&of_resource["resource"], "service.instance.id")["stringValue"].clone();
-        assert_eq!(attribute(&of_resource["resource"], "deployment.environment.name")["stringValue"], "test");
-        let items = of_resource[format!("scope{of}")][0][items].as_array().unwrap();
-        match &*signal {
-            "traces" => spans.extend(items.iter().map(|span| (node.clone(), span.clone()))),
-            _ if node == "made" => figures.extend(items.iter().map(named_for_prometheus)),
-            _ => {}
-        }
-    }
+    let (spans, figures) = exported(&got);
     let known = families(&read(metrics));
     assert!(figures.len() > 20, "{figures:?}");
     for (name, exported) in figures {
