@@ -15,7 +15,8 @@
 //! None, or more than one, where there must be one ends the call as UNIMPLEMENTED, as gRPC's status codes say; a
 //! request is complete before its call begins (`start.rs`), so before policies judge it and its handler sees any of it.
 //! What is kept meanwhile is one message: in its sender's heap, in a receive block, or charged to the connection it
-//! came from.
+//! came from. It takes nothing of its sender's window: what follows is the end, or a second message that ends the call,
+//! and would wait for ever for the first to be used.
 
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
@@ -178,6 +179,10 @@ impl Call {
             // Of an answer nobody wants nothing is kept.
             (Direction::Response, ClientEnd::Mirror { .. }, _) => None,
             (Direction::Response, ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. }, _) => {
+                typed(types, types.pattern.server_streams())
+            }
+            // So that one message crosses, with the end, and a second is seen where it is said.
+            (Direction::Response, ClientEnd::Shard { types: Some(types), .. }, _) => {
                 typed(types, types.pattern.server_streams())
             }
             _ => None,

@@ -182,6 +182,17 @@ impl Body<'_> {
         }
     }
 
+    /// The same; nothing is to be given back later, except of what lies in its sender's heap, which says so itself.
+    pub fn take_window_cost(&mut self) -> u32 {
+        match self {
+            Self::Wire { charged, .. } | Self::Placed { charged, .. } | Self::Packed { charged, .. } => {
+                std::mem::take(charged)
+            }
+            Self::Crossed(crossed) => std::mem::take(&mut crossed.charged),
+            Self::Lent { .. } | Self::Sealed { .. } | Self::Kept(_) => self.window_cost(),
+        }
+    }
+
     /// Those of [`Body::parked_bytes`] that take nothing of the sender's window.
     pub fn uncharged_bytes(&self) -> usize {
         self.parked_bytes().saturating_sub(self.window_cost() as usize)

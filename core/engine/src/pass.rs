@@ -151,9 +151,11 @@ impl Engine {
             self.drop_item(&mut { item });
             return Ok([None, None]);
         };
+        let comes = item.body().is_some();
         let mut gathered = gather(direction, accounts.take_kept(call, direction), item);
-        let mut dropped = None;
-        if let Some(kept) = gathered.kept.take() {
+        let (mut dropped, mut freed) = (None, 0);
+        if let Some(mut kept) = gathered.kept.take() {
+            freed = kept.body_mut().filter(|_| comes).map_or(0, Body::take_window_cost);
             match accounts.keep(call, direction, &kept) {
                 Ok(()) => call.half(direction).gathered = Some(Box::new(kept.into_owned())),
                 Err(fault) => (dropped, gathered.fault) = (Some(kept), Some(fault)),
@@ -162,6 +164,8 @@ impl Engine {
         for mut item in gathered.dropped.into_iter().flatten().chain(dropped) {
             self.drop_item(&mut item);
         }
+        // A second message would wait for the first to be used, and that for the end behind the second.
+        self.open_window(key, direction, freed);
         gathered.fault.map_or(Ok(gathered.goes), Err)
     }
 

@@ -279,10 +279,14 @@ impl Engine {
 
     /// Whoever sends in this direction may send so many bytes more, if the direction is a stream.
     pub(crate) fn credit_sender(&mut self, key: CallKey, direction: Direction, bytes: u32) {
-        if bytes == 0 {
-            return;
+        if bytes > 0 && self.calls.find(key).is_some_and(|call| call.streams(direction)) {
+            self.open_window(key, direction, bytes);
         }
-        let Some(call) = self.calls.find_mut(key).filter(|call| call.streams(direction)) else { return };
+    }
+
+    /// The same, whether the end's method streams or not: it may say too much, and is to be told so.
+    pub(crate) fn open_window(&mut self, key: CallKey, direction: Direction, bytes: u32) {
+        let Some(call) = self.calls.find_mut(key).filter(|_| bytes > 0) else { return };
         let from_session = match direction {
             Direction::Request => matches!(call.client, ClientEnd::Session { .. }),
             Direction::Response => matches!(call.server, ServerEnd::Session { .. }),

@@ -42,7 +42,7 @@ const OLDER_BLOB: &str =
     "syntax = \"proto3\"; package world; message Blob { bytes data = 1; int32 since_removed = 9; }";
 
 /// One thing that happens. Numbers pick among what there is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Step {
     what: What,
     pick: u8,
@@ -51,6 +51,14 @@ struct Step {
     flag: bool,
     /// As many messages as the method has.
     exact: bool,
+}
+
+/// On one line, so that a history that fails is not cut short where it is told.
+impl std::fmt::Debug for Step {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { what, pick, other, bytes, flag, exact } = self;
+        write!(to, "step({what:?}, {pick}, {other}, {bytes}, {flag}, {exact})")
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,16 @@ const PAIRINGS: [(usize, bool, bool); 6] = [
 ];
 
 fn pairing(host: usize, opaque_server: bool, opaque_client: bool) -> (World, App, App) {
-    let mut world = World::new();
+    pairing_within(Limits::default(), host, opaque_server, opaque_client)
+}
+
+fn pairing_within(
+    limits: Limits,
+    host: usize,
+    opaque_server: bool,
+    opaque_client: bool,
+) -> (World, App, App) {
+    let mut world = World::with_limits(limits);
     let target = if host == 0 { None } else { TARGET };
     let server = match opaque_server {
         true => world.attach_opaque(host, None, true),
@@ -263,6 +272,58 @@ fn a_wrong_number_of_messages_is_refused() {
         world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
         assert!(matches!(server.take()[..], [.., Completion::Cancelled { .. }]));
         assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+/// What waits for the end of its direction would keep the window to itself, and a second message would wait for it, and
+/// the end behind that.
+#[test]
+fn one_message_too_many_is_refused_however_large_the_first_is() {
+    let window = 64 << 10;
+    for host in [0, 1] {
+        for first in [window - 5_000, window - 10, window, 3 * window] {
+            let limits = || Limits { stream_window_bytes: window as u32, ..Limits::default() };
+            let (mut world, mut server, mut client) = pairing_within(limits(), host, true, false);
+            let payload = world.message(&mut client, b"ask");
+            let call = client.call(0, Some(payload), true);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let delivered = server.take_call();
+            world.submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+            for bytes in [first, 6_000] {
+                let reply = world.message(&mut server, &vec![7; bytes]);
+                world.submit(&server, message(&delivered, reply, false)).unwrap();
+                world.settle(&mut [&mut client, &mut server]);
+            }
+            world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, None))).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let outcome = client.take_finish();
+            assert_eq!(
+                (outcome.code, outcome.execution),
+                (Code::Unimplemented, Execution::Executed),
+                "{host} {first}"
+            );
+            world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+            assert_eq!(world.leftovers(), (0, 0), "{host} {first}");
+
+            let (mut world, mut server, mut client) = pairing_within(limits(), host, false, true);
+            let call = client.call(0, None, false);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            for bytes in [first, 6_000] {
+                let payload = world.message(&mut client, &vec![7; bytes]);
+                world.submit(&client, message(&call, payload, false)).unwrap();
+                world.settle(&mut [&mut client, &mut server]);
+            }
+            assert_eq!(server.take(), [], "no handler sees it");
+            let ends = client.take().into_iter().find_map(|completion| match completion {
+                Completion::Finish(finish) => Some(finish),
+                _ => None,
+            });
+            let outcome = ends.unwrap_or_else(|| panic!("{host} {first}: it waits"));
+            assert_eq!((outcome.code, outcome.execution), (Code::Unimplemented, Execution::NotExecuted));
+            world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+            assert_eq!(world.leftovers(), (0, 0), "{host} {first}");
+        }
     }
 }
 
