@@ -1,7 +1,7 @@
 //! States of engines that were handed over.
 
 use std::sync::{Arc, LazyLock};
-use trunkline_engine::{BindRequest, BoundSchema, Engine, Exported, Limits};
+use trunkline_engine::{BindRequest, BoundSchema, Engine, Exported, Limits, export_state, take_over};
 use trunkline_schema::Schema;
 
 const PROTO: &str = "syntax = \"proto3\"; package f; message M { string a = 1; } \
@@ -17,7 +17,7 @@ static EXPORTED: LazyLock<Exported> = LazyLock::new(|| {
     let request =
         BindRequest { schema: Some(&schema), serves: &["f.S".to_owned()], calls: &calls, permitted: &[] };
     engine.bind(session, &request).expect("it defines all of it");
-    engine.export().expect("it can be written")
+    export_state(&engine).expect("it can be written")
 });
 
 fn fresh() -> Engine {
@@ -26,9 +26,9 @@ fn fresh() -> Engine {
 
 /// A state is read or refused; what is read can be looked at and written again.
 pub fn state(bytes: &[u8]) {
-    if let Ok(engine) = fresh().take_over(bytes, &EXPORTED.schemas) {
+    if let Ok(engine) = take_over(fresh(), bytes, &EXPORTED.schemas) {
         std::hint::black_box(engine.snapshot());
-        engine.export().expect("what was read can be written");
+        export_state(&engine).expect("what was read can be written");
     }
 }
 

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, Entry, is_answer, is_headers, message_bytes};
 use trunkline_call::{CallId, Instant, Steps, TimerTable};
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_policy::{Module, PolicyError, PolicyRow};
+use trunkline_policy::{ExportedModule, Module, PolicyError, PolicyRow};
 use trunkline_telemetry::Telemetry;
 
 /// What one turn of the host lends the engine: the time, and the heaps.
@@ -189,6 +189,11 @@ impl Engine {
         self.sessions.find(key).map_or("", |session| &session.identity)
     }
 
+    /// The name of a session's application, with its process.
+    pub fn label_of(&self, key: SessionKey) -> String {
+        self.sessions.find(key).map_or_else(String::new, |session| session.label.clone())
+    }
+
     /// Says in which control group a session's process is.
     pub fn note_cgroup(&mut self, key: SessionKey, cgroup: &str) {
         if let Some(session) = self.sessions.find_mut(key) {
@@ -276,8 +281,8 @@ impl Engine {
     }
 
     /// Of the services that were handed over, no others have endpoints from now on than those the configuration names.
-    /// To be called between [`Engine::take_over`] and [`Engine::go_on_elsewhere`], once it has named all: what nothing
-    /// has any more is forgotten, and its connections are closed.
+    /// To be called between [`take_over`](crate::take_over) and [`go_on_elsewhere`](crate::go_on_elsewhere), once it
+    /// has named all: what nothing has any more is forgotten, and its connections are closed.
     pub fn keep_services(&mut self, is_configured: impl Fn(&str) -> bool) {
         self.clusters.retain_services(&self.remotes, is_configured);
         self.binder().find_unbound();
@@ -499,6 +504,17 @@ impl Engine {
     /// The policies at work, in order, with their figures.
     pub fn policy_rows(&self) -> Vec<PolicyRow> {
         self.admission.rows()
+    }
+
+    /// The states of all modules, for a daemon that takes over from this one, and why some are not among them.
+    pub fn export_modules(&self) -> (Vec<ExportedModule>, Vec<PolicyError>) {
+        self.admission.export_modules()
+    }
+
+    /// Hands the states of another daemon's modules to those of this one, before its first call; returns which of them
+    /// did not take theirs.
+    pub fn import_modules(&mut self, exported: &[ExportedModule]) -> Vec<PolicyError> {
+        self.admission.import_modules(exported)
     }
 
     /// Policies that do not fit a method bound since they were applied, for the host to log. Those methods' calls are

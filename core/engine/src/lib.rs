@@ -173,7 +173,11 @@ pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Turn};
 pub use gateway_client::{CallRights, CallRule, GatewaySettings};
 pub use grpc::{GrpcLeft, GrpcSettings, PeerIdentity};
-pub use handover::{Brought, Exported, HandoverError, LeftOutReason, LeftOutSession};
+pub use handover::{
+    Brought, Exported, HandoverError, LeftOutReason, LeftOutSession, STATE_VERSION, export_state,
+    go_on_elsewhere, hold_own_services, leave_grpc, left_out_connections, left_out_sessions, schemas_in_use,
+    shards_needed, stay_with_grpc, take_over,
+};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::StateParts;

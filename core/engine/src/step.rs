@@ -9,6 +9,7 @@ use crate::call::{Calls, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
 use crate::ends::EndOfCall;
 use crate::engine::{Engine, Turn};
+use crate::handover::settle_awaited;
 use crate::host_numbers::NUMBERS_AT_ONCE;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::served_later::settle_unserved;
@@ -52,7 +53,7 @@ impl Engine {
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),
                 Due::Offers => self.shards.telling.go_on(),
-                Due::Awaited => self.settle_awaited(turn),
+                Due::Awaited => settle_awaited(self, turn),
                 Due::Assemblies(peer) => self.look_at_assemblies(turn, peer),
                 Due::Sweep(peer) => self.sweep_grpc(turn, peer),
                 Due::Starved => self.shards.look_after_starved(),

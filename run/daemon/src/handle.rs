@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use trunkline_call::TimerTable;
-use trunkline_engine::{Engine, ServiceState, SessionKey};
+use trunkline_engine::{Engine, ServiceState, SessionKey, take_over};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
 use trunkline_net::{Buffers, Interest, Poller};
@@ -549,7 +549,7 @@ fn make_engine(
         // The other daemon had fewer shards.
         return Ok(engine);
     }
-    let taken = engine.take_over(&inherited.state, &inherited.schemas);
+    let taken = take_over(engine, &inherited.state, &inherited.schemas);
     Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)
 }
 

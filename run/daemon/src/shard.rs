@@ -30,7 +30,8 @@ use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{
     BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, PeerKey, SessionKey, ShardIndex,
-    Stays, Turn, adopt_session, ask_to_redial, release_session, take_crossing_peer, take_partner,
+    Stays, Turn, adopt_session, ask_to_redial, hold_own_services, leave_grpc, release_session,
+    schemas_in_use, stay_with_grpc, take_crossing_peer, take_partner,
 };
 use trunkline_net::{Buffers, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
@@ -200,11 +201,11 @@ impl Shard {
             }
             Command::Secure(keys) => self.tls = keys,
             Command::Sources { reply } => {
-                let schemas = self.engine.schemas_in_use();
+                let schemas = schemas_in_use(&self.engine);
                 let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
             }
             Command::LeaveGrpc { hold, reply } => drop(reply.send(self.leave_grpc(hold))),
-            Command::HoldOwnServices { reply } => drop(reply.send(self.engine.hold_own_services())),
+            Command::HoldOwnServices { reply } => drop(reply.send(hold_own_services(&mut self.engine))),
             Command::StayWithGrpc => self.stay_with_grpc(),
             Command::Stand(stand) => {
                 self.finish_reports();
@@ -284,7 +285,7 @@ impl Shard {
         if hold {
             self.hold_accepts();
         }
-        let mut left = self.engine.leave_grpc(hold);
+        let mut left = leave_grpc(&mut self.engine, hold);
         if hold {
             left.unfinished += self.pending.unsettled();
         }
@@ -294,7 +295,7 @@ impl Shard {
     /// The hand-over was in vain.
     fn stay_with_grpc(&mut self) {
         self.resume_accepts();
-        self.engine.stay_with_grpc(&mut Turn { now: now(), heaps: &mut self.heaps });
+        stay_with_grpc(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         self.pressing = true;
     }
 

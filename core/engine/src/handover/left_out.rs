@@ -99,8 +99,23 @@ impl LeftOut {
     }
 
     /// The connections that end, and why.
-    pub fn connections(&self) -> &[(PeerKey, String)] {
-        &self.peers
+    pub fn into_connections(self) -> Vec<(PeerKey, String)> {
+        self.peers
+    }
+
+    /// The sessions that end, to be told so.
+    pub fn sessions_told(&self, sessions: &SessionEnds) -> Vec<LeftOutSession> {
+        let told = sessions.iter().filter_map(|(key, session)| {
+            let reason = self.session(key)?.clone();
+            Some(LeftOutSession { session: key, label: session.label.clone(), reason })
+        });
+        told.collect()
+    }
+
+    /// The connections that end, by their labels, and why.
+    pub fn connections_told(&self, peers: &PeerEnds) -> Vec<(String, String)> {
+        let told = self.peers.iter();
+        told.filter_map(|(key, why)| Some((peers.find(*key)?.label.clone(), why.clone()))).collect()
     }
 
     fn note(&mut self, key: SessionKey, reason: &LeftOutReason) {

@@ -1,8 +1,8 @@
 //! An engine that goes on in another process.
 //!
 //! The state of an engine is plain data, so a daemon replaces itself without its calls noticing: the old process
-//! writes the state down at the end of a turn ([`Engine::export`]), the new one reads it into a fresh engine
-//! ([`Engine::take_over`]) and, once it is the only one, goes on ([`Engine::go_on_elsewhere`]). Exporting changes
+//! writes the state down at the end of a turn ([`export_state`]), the new one reads it into a fresh engine
+//! ([`take_over`]) and, once it is the only one, goes on ([`go_on_elsewhere`]). Exporting changes
 //! nothing: if the other does not come up, this engine goes on as if nothing had been.
 //!
 //! What is written is CBOR with the fields' names, under a version. Tables keep their slots and generations, so every
@@ -16,27 +16,33 @@
 //! * `left_out.rs` ends sessions and connections whose part does not hold together, or which use types that this
 //!   program does not take: everybody else goes on;
 //! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
-//! * `joint.rs` has the owners give and take up their parts, makes anew what follows from several of them, ends what
-//!   could not come along, and gives everything else a push, or goes on where it was.
+//! * `leaving.rs` is lent the owners that give their parts, `arriving.rs` those that take them up, `going_on.rs` those
+//!   who say how what could not come along ends;
+//! * `joint.rs` is what the host asks for: it lends the owners, does what they say in order, and gives everything else
+//!   a push, or goes on where it was.
 //!
 //! # What does not come along
 //! HTTP/2 exchanges (their connections live in a library of the old process; the host drains them first), and what
 //! balancers have learned. What telemetry has counted the host hands over beside the state. A call whose other end
 //! stayed behind ends as UNAVAILABLE, *unknown*, or is cancelled at its handler.
-//!
-//! [`Engine::export`]: crate::Engine::export
-//! [`Engine::take_over`]: crate::Engine::take_over
-//! [`Engine::go_on_elsewhere`]: crate::Engine::go_on_elsewhere
 
+mod arriving;
 pub(crate) mod awaited;
 pub(crate) mod entries;
 mod front;
+mod going_on;
 mod joint;
+mod leaving;
 pub(crate) mod left_out;
 mod sound;
 mod state;
 mod types;
 
-pub use joint::Brought;
+pub use going_on::Brought;
+pub(crate) use joint::settle_awaited;
+pub use joint::{
+    export_state, go_on_elsewhere, hold_own_services, leave_grpc, left_out_connections, left_out_sessions,
+    schemas_in_use, shards_needed, stay_with_grpc, take_over,
+};
 pub use left_out::{LeftOutReason, LeftOutSession};
-pub use state::{Exported, HandoverError};
+pub use state::{Exported, HandoverError, STATE_VERSION};

@@ -20,15 +20,13 @@ use std::sync::Arc;
 use trunkline_call::TimerTable;
 use trunkline_policy::{Policies, PoliciesState};
 
-/// Version of what is written. A reader that does not know it refuses ([`HandoverError::Version`]).
-pub(super) const STATE_VERSION: u32 = 2;
+/// Version of the state of an engine. A reader that does not know it refuses ([`HandoverError::Version`]).
+pub const STATE_VERSION: u32 = 2;
 /// That of a state in which somebody serves all of a service: earlier engines look for whoever does with each of its
 /// methods, and find nobody.
 const WHOLE_STATE_VERSION: u32 = 3;
 
-/// The state of an engine, to be read by [`Engine::take_over`].
-///
-/// [`Engine::take_over`]: crate::Engine::take_over
+/// The state of an engine, to be read by [`take_over`](super::take_over).
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// The state.

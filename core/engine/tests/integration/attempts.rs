@@ -5,7 +5,7 @@ use crate::world;
 
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, TraceParent};
-use trunkline_engine::Limits;
+use trunkline_engine::{Limits, export_state};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_telemetry::{Ask, Component, FlightRow, Side};
 use world::fleet::*;
@@ -300,7 +300,7 @@ fn requests_that_are_kept_are_handed_over_as_bytes() {
     let call = client.call(0, Some(payload), true);
     world.submit(&client, Submission::Call(call)).unwrap();
     world.settle(&mut [&mut client, &mut server]);
-    let state = world.hosts[0].engine.export().unwrap().state;
+    let state = export_state(&world.hosts[0].engine).unwrap().state;
     assert!((data.len()..data.len() + 20_000).contains(&state.len()), "{}", state.len());
     world.replace_engines();
     // What was kept is sent again, by the engine that has read it.

@@ -5,7 +5,7 @@ use crate::world;
 use std::sync::Arc;
 use trunkline_call::Code;
 use trunkline_call::entry::Submission;
-use trunkline_engine::{BindRequest, BoundSchema, Limits, SessionKey, Turn};
+use trunkline_engine::{BindRequest, BoundSchema, Limits, SessionKey, Turn, export_state};
 use trunkline_schema::Schema;
 use trunkline_telemetry::Ask;
 use world::{App, Host, PROTO, World, finish, release};
@@ -159,7 +159,7 @@ fn serve_and_leave(world: &mut World, numbers: std::ops::Range<usize>) {
 
 /// How many methods of those services an engine knows.
 fn wide_methods_known(world: &World, host: usize) -> usize {
-    let state = world.hosts[host].engine.export().unwrap().state;
+    let state = export_state(&world.hosts[host].engine).unwrap().state;
     let path = b"/wide.v1.S";
     state.windows(path.len()).filter(|bytes| bytes == path).count()
 }

@@ -5,7 +5,7 @@ use crate::world;
 
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
-use trunkline_engine::{GrpcSettings, Limits, Protocol, Turn};
+use trunkline_engine::{GrpcSettings, Limits, Protocol, Turn, leave_grpc, stay_with_grpc};
 use trunkline_grpc::compress::{Encoding, decompress};
 use trunkline_grpc::{Event, Reason, StreamTag};
 use trunkline_telemetry::{Ask, Coverage, Side};
@@ -558,7 +558,7 @@ fn held_calls_wait_in_line() {
         let mut scene = Scene::connected(100);
         let first = scene.call(0, b"1", Deadline::NONE);
         let tag = scene.world.webs[0].newest();
-        let left = scene.world.hosts[0].engine.leave_grpc(true);
+        let left = leave_grpc(&mut scene.world.hosts[0].engine, true);
         assert_eq!((left.unfinished, left.calls), (1, 1));
         let second = scene.call(0, b"2", Deadline::NONE);
         assert_eq!(
@@ -568,7 +568,7 @@ fn held_calls_wait_in_line() {
         );
         scene.respond(0, tag, b"a");
         assert_eq!(scene.conclude(first, Code::Ok).1, b"a");
-        assert_eq!(scene.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+        assert_eq!(leave_grpc(&mut scene.world.hosts[0].engine, true).unfinished, 0);
         if takes_over {
             scene.world.replace_engine(0);
             // The old connection does not come along.
@@ -577,7 +577,7 @@ fn held_calls_wait_in_line() {
             scene.ready(0, 100);
         } else {
             let (now, host) = (scene.world.now, &mut scene.world.hosts[0]);
-            host.engine.stay_with_grpc(&mut Turn { now, heaps: &mut host.heaps });
+            stay_with_grpc(&mut host.engine, &mut Turn { now, heaps: &mut host.heaps });
             scene.settle();
         }
         let tag = scene.world.webs[0].newest();

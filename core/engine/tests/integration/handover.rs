@@ -10,7 +10,8 @@ use trunkline_call::entry::{Completion, Finish, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
     BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, LeftOutReason,
-    Limits, PeerIdentity, SessionKey, Turn,
+    Limits, PeerIdentity, STATE_VERSION, SessionKey, Turn, export_state, go_on_elsewhere, hold_own_services,
+    leave_grpc, left_out_connections, left_out_sessions, stay_with_grpc, take_over,
 };
 use trunkline_grpc::{Event, StreamTag};
 use trunkline_schema::Schema;
@@ -212,11 +213,11 @@ fn whose_connection_did_not_come_along_hears_so() {
     let call = client.call(0, Some(payload), true);
     world.submit(&client, Submission::Call(call)).unwrap();
     world.settle(&mut [&mut client, &mut server]);
-    let exported = world.hosts[0].engine.export().unwrap();
-    let mut engine = fresh().take_over(&exported.state, &exported.schemas).unwrap();
+    let exported = export_state(&world.hosts[0].engine).unwrap();
+    let mut engine = take_over(fresh(), &exported.state, &exported.schemas).unwrap();
     let Host { engine: old, heaps } = &mut world.hosts[0];
     let brought = Brought { socket: &|_| false, memory: &|_| true };
-    engine.go_on_elsewhere(&mut Turn { now: world.now, heaps }, &brought);
+    go_on_elsewhere(&mut engine, &mut Turn { now: world.now, heaps }, &brought);
     *old = engine;
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(finished(&client), [Code::Unavailable]);
@@ -408,7 +409,7 @@ impl House {
 fn a_call_of_the_daemons_own_services_waits_for_their_successors() {
     let mut house = House::new();
     // It is asked, too, while nothing new is begun: nobody would be left to answer.
-    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+    assert_eq!(leave_grpc(&mut house.world.hosts[0].engine, true).unfinished, 0);
     house.ask();
     assert_eq!(house.calls_delivered(), 0);
     house.world.replace_engine_without(0, &[house.own.key]);
@@ -434,7 +435,7 @@ fn a_call_of_the_daemons_own_services_waits_through_several_hand_overs() {
     house.ask();
     for _ in 0..5 {
         house.world.advance(4_000_000_000);
-        house.world.hosts[0].engine.leave_grpc(true);
+        leave_grpc(&mut house.world.hosts[0].engine, true);
         house.ask();
         house.world.replace_engine(0);
     }
@@ -454,7 +455,7 @@ fn that_services_are_awaited_is_not_written_down() {
     house.ask();
     let engine = &mut house.world.hosts[0].engine;
     assert!(engine.next_timeout().is_some(), "the wait has an end");
-    let state = engine.export().unwrap().state;
+    let state = export_state(engine).unwrap().state;
     assert!(!state.windows(7).any(|word| word == b"Awaited"));
 }
 
@@ -462,9 +463,9 @@ fn that_services_are_awaited_is_not_written_down() {
 fn what_the_daemons_own_services_have_begun_is_waited_for() {
     let mut house = House::new();
     house.ask();
-    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 1);
+    assert_eq!(hold_own_services(&mut house.world.hosts[0].engine), 1);
     house.answer();
-    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 0);
+    assert_eq!(hold_own_services(&mut house.world.hosts[0].engine), 0);
     assert_eq!(finished(&house.client), [Code::Ok]);
 }
 
@@ -477,12 +478,12 @@ fn only_answers_that_are_not_there_are_waited_for() {
     house.world.request(web, StreamTag(1), ONCE, &[], false);
     house.world.body(web, StreamTag(1), &blob(b"how are you?"), true);
     house.settle();
-    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 1);
+    assert_eq!(hold_own_services(&mut house.world.hosts[0].engine), 1);
     house.world.request(web, StreamTag(3), ONCE, &[], false);
     house.world.body(web, StreamTag(3), &blob(b"and now?"), true);
     house.settle();
     house.answer();
-    assert_eq!((house.calls_delivered(), house.world.hosts[0].engine.hold_own_services()), (1, 0));
+    assert_eq!((house.calls_delivered(), hold_own_services(&mut house.world.hosts[0].engine)), (1, 0));
     house.answer();
 
     let mut house = House::new();
@@ -490,8 +491,8 @@ fn only_answers_that_are_not_there_are_waited_for() {
     (0..2).for_each(|_| house.ask());
     (0..2).for_each(|_| house.answer_with(&vec![7; 3 << 20]));
     assert_eq!(finished(&house.client), [Code::Ok], "the other answer has no room");
-    assert_eq!(house.world.hosts[0].engine.hold_own_services(), 0);
-    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+    assert_eq!(hold_own_services(&mut house.world.hosts[0].engine), 0);
+    assert_eq!(leave_grpc(&mut house.world.hosts[0].engine, true).unfinished, 0);
     // It lies in the heap of its service, which stays behind.
     house.world.replace_engine_without(0, &[house.own.key]);
     house.settle();
@@ -501,11 +502,11 @@ fn only_answers_that_are_not_there_are_waited_for() {
 #[test]
 fn after_a_hand_over_in_vain_the_daemons_own_services_go_on() {
     let mut house = House::new();
-    house.world.hosts[0].engine.leave_grpc(true);
+    leave_grpc(&mut house.world.hosts[0].engine, true);
     house.ask();
     assert_eq!(house.calls_delivered(), 0);
     let Host { engine, heaps } = &mut house.world.hosts[0];
-    engine.stay_with_grpc(&mut Turn { now: house.world.now, heaps });
+    stay_with_grpc(engine, &mut Turn { now: house.world.now, heaps });
     house.settle();
     house.answer();
     assert_eq!(finished(&house.client), [Code::Ok]);
@@ -555,7 +556,7 @@ fn grpc_clients_ask_the_daemons_own_services_to_the_end() {
     let mut house = House::new();
     let web = house.world.web(0);
     let (early, late) = (StreamTag(1), StreamTag(3));
-    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).calls, 0);
+    assert_eq!(leave_grpc(&mut house.world.hosts[0].engine, true).calls, 0);
     house.world.request(web, early, ONCE, &[], false);
     house.world.body(web, early, &blob(b"how are you?"), true);
     house.settle();
@@ -581,7 +582,7 @@ fn grpc_clients_of_every_shard_ask_the_daemons_own_services_to_the_end() {
     let mut house = House::of_shards(2);
     let (web, tag) = (house.world.web(2), StreamTag(1));
     for shard in [0, 2] {
-        assert_eq!(house.world.hosts[shard].engine.leave_grpc(true).calls, 0);
+        assert_eq!(leave_grpc(&mut house.world.hosts[shard].engine, true).calls, 0);
     }
     house.world.request(web, tag, ONCE, &[], false);
     house.world.body(web, tag, &blob(b"how are you?"), true);
@@ -674,20 +675,21 @@ fn busy() -> Exported {
         world.submit(&client, Submission::Call(call)).unwrap();
         world.step(&mut [&mut client, &mut server]);
     }
-    let exported = [world.hosts[0].engine.export().unwrap(), world.hosts[1].engine.export().unwrap()];
+    let exported =
+        [export_state(&world.hosts[0].engine).unwrap(), export_state(&world.hosts[1].engine).unwrap()];
     let [near, far] = exported;
     if far.state.len() > near.state.len() { far } else { near }
 }
 
 /// Takes a state over if it can be, and has the engine do what a host would have it do first.
 fn try_out(state: &[u8], schemas: &[Arc<BoundSchema>]) -> Result<(), HandoverError> {
-    let mut engine = fresh().take_over(state, schemas)?;
+    let mut engine = take_over(fresh(), state, schemas)?;
     let mut heaps = Nowhere;
     let mut turn = Turn { now: Instant(2_000_000), heaps: &mut heaps };
-    engine.go_on_elsewhere(&mut turn, &Brought { socket: &|_| true, memory: &|_| true });
+    go_on_elsewhere(&mut engine, &mut turn, &Brought { socket: &|_| true, memory: &|_| true });
     engine.handle_timeout(&mut turn);
     engine.snapshot();
-    engine.export().map(drop)
+    export_state(&engine).map(drop)
 }
 
 #[test]
@@ -696,7 +698,7 @@ fn another_version_is_refused_by_its_number() {
     try_out(&exported.state, &exported.schemas).unwrap();
     let mut other = exported.state.clone();
     // An array of two, whose first is the version: a small number is one byte.
-    assert_eq!(u32::from(other[1]), Engine::STATE_VERSION);
+    assert_eq!(u32::from(other[1]), STATE_VERSION);
     other[1] = 23;
     assert_eq!(try_out(&other, &exported.schemas), Err(HandoverError::Version(23)));
     assert_eq!(try_out(&exported.state, &[]), Err(HandoverError::Types));
@@ -708,7 +710,7 @@ fn another_version_is_refused_by_its_number() {
 fn a_session_that_contradicts_itself_is_left_out_alone() {
     let mut world = World::new();
     world.attach(0, PROTO, TARGET, false);
-    let exported = world.hosts[0].engine.export().unwrap();
+    let exported = export_state(&world.hosts[0].engine).unwrap();
     let name = b"answer_bytes";
     let at = exported.state.windows(name.len()).position(|word| word == name).unwrap() + name.len();
     let mut state = exported.state.clone();
@@ -716,8 +718,8 @@ fn a_session_that_contradicts_itself_is_left_out_alone() {
     // A number of eight bytes.
     state.splice(at..=at, [0x1b, 0x7f, 0, 0, 0, 0, 0, 0, 0]);
     try_out(&state, &exported.schemas).unwrap();
-    let engine = fresh().take_over(&state, &exported.schemas).unwrap();
-    let left_out = engine.left_out();
+    let engine = take_over(fresh(), &state, &exported.schemas).unwrap();
+    let left_out = left_out_sessions(&engine);
     assert_eq!(left_out.iter().map(|one| &*one.label).collect::<Vec<_>>(), ["app0"]);
     assert_eq!(left_out[0].reason, LeftOutReason::Unsound);
 }
@@ -729,13 +731,13 @@ fn nothing() -> Arc<BoundSchema> {
 
 /// Goes on with another state than the engine would write down.
 fn go_on_with(world: &mut World, host: usize, state: &[u8], schemas: &[Arc<BoundSchema>]) -> Vec<String> {
-    let mut engine = fresh().take_over(state, schemas).unwrap();
-    let sessions = engine.left_out().into_iter().map(|one| format!("{}: {}", one.label, one.reason));
-    let connections = engine.left_out_connections().into_iter().map(|(label, why)| format!("{label}: {why}"));
+    let mut engine = take_over(fresh(), state, schemas).unwrap();
+    let sessions = left_out_sessions(&engine).into_iter().map(|one| format!("{}: {}", one.label, one.reason));
+    let connections = left_out_connections(&engine).into_iter().map(|(label, why)| format!("{label}: {why}"));
     let left_out = sessions.chain(connections).collect();
     let Host { engine: old, heaps } = &mut world.hosts[host];
     let everything = Brought { socket: &|_| true, memory: &|_| true };
-    engine.go_on_elsewhere(&mut Turn { now: world.now, heaps }, &everything);
+    go_on_elsewhere(&mut engine, &mut Turn { now: world.now, heaps }, &everything);
     *old = engine;
     left_out
 }
@@ -757,7 +759,7 @@ fn a_session_whose_schema_is_refused_is_left_out_alone() {
         assert_eq!(server.inbox.len(), 1);
         server.inbox.clear();
 
-        let Exported { state, mut schemas } = world.hosts[0].engine.export().unwrap();
+        let Exported { state, mut schemas } = export_state(&world.hosts[0].engine).unwrap();
         for schema in schemas.iter_mut().filter(|schema| Arc::ptr_eq(schema, &refused.schema)) {
             *schema = nothing();
         }
@@ -794,7 +796,7 @@ fn a_connection_that_contradicts_itself_is_left_out_alone() {
         world.settle(&mut [&mut client, &mut server]);
         delivered(&mut server);
 
-        let Exported { mut state, schemas } = world.hosts[host].engine.export().unwrap();
+        let Exported { mut state, schemas } = export_state(&world.hosts[host].engine).unwrap();
         let name = b"assembling_bytes";
         let at = state.windows(name.len()).position(|word| word == name).unwrap() + name.len();
         assert_eq!(state[at], 0);

@@ -5,7 +5,7 @@ use crate::world;
 
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
-use trunkline_engine::{Engine, Limits, ShardIndex, Stays, Turn, release_session};
+use trunkline_engine::{Limits, ShardIndex, Stays, Turn, export_state, release_session, shards_needed};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason, StreamTag};
 use trunkline_policy::{Chain, Definition, Side};
@@ -372,9 +372,8 @@ fn a_call_that_came_back_needs_a_second_shard() {
     world.crossings_max = usize::MAX;
     world.settle(&mut [&mut client, &mut server]);
     let delivered = take(&mut world, &mut server).0[0];
-    let needed = |world: &World| {
-        Engine::shards_needed(&world.hosts[SHARDS[0]].engine.export().unwrap().state).unwrap()
-    };
+    let needed =
+        |world: &World| shards_needed(&export_state(&world.hosts[SHARDS[0]].engine).unwrap().state).unwrap();
     assert_eq!(needed(&world), 2);
     end(&mut world, &server, delivered);
     world.settle(&mut [&mut client, &mut server]);

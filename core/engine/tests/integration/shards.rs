@@ -5,7 +5,10 @@ use crate::world;
 
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution};
-use trunkline_engine::{BindError, BindRequest, Engine, Limits, ShardIndex, has_crossings, join_shards};
+use trunkline_engine::{
+    BindError, BindRequest, Engine, Limits, ShardIndex, export_state, has_crossings, join_shards,
+    shards_needed, take_over,
+};
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use world::*;
 
@@ -399,8 +402,8 @@ fn a_shard_with_calls_stays() {
     let mut client = attach(&mut world, 4, false);
     let needed = |world: &World| {
         let needed = world.shards[0].iter().map(|place| {
-            let exported = world.hosts[*place].engine.export().unwrap();
-            Engine::shards_needed(&exported.state).unwrap()
+            let exported = export_state(&world.hosts[*place].engine).unwrap();
+            shards_needed(&exported.state).unwrap()
         });
         needed.max().unwrap()
     };
@@ -408,14 +411,14 @@ fn a_shard_with_calls_stays() {
     open(&mut world, &mut client, 10, Deadline::NONE);
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(needed(&world), 3);
-    let exported = world.hosts[0].engine.export().unwrap();
+    let exported = export_state(&world.hosts[0].engine).unwrap();
     let mut fewer = Engine::new(Limits::default(), "near", 1);
     join_shards(&mut fewer, ShardIndex(0), 2);
-    assert!(fewer.take_over(&exported.state, &exported.schemas).is_err());
+    assert!(take_over(fewer, &exported.state, &exported.schemas).is_err());
     echo(&mut world, &mut server);
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(needed(&world), 0);
-    assert_eq!(Engine::shards_needed(b"nothing"), None);
+    assert_eq!(shards_needed(b"nothing"), None);
 }
 
 #[test]

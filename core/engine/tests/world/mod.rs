@@ -15,8 +15,8 @@ use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metad
 use trunkline_engine::{
     BindRequest, BoundSchema, Brought, Crossing, CrossingBatch, Dialled, Engine, Heaps, Limits, MovedSession,
     PeerIdentity, PeerKey, Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn,
-    adopt_session, ask_to_redial, audit_crossings, handle_crossings, join_shards, next_crossings,
-    release_session, share_limits,
+    adopt_session, ask_to_redial, audit_crossings, export_state, go_on_elsewhere, handle_crossings,
+    join_shards, next_crossings, release_session, share_limits, take_over,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -330,7 +330,7 @@ impl World {
     /// The same, without the memory of these sessions.
     pub fn replace_engine_without(&mut self, host: usize, left_behind: &[SessionKey]) {
         let old = &mut self.hosts[host].engine;
-        let exported = old.export().unwrap();
+        let exported = export_state(old).unwrap();
         // Dialled, and neither carried nor refused yet: the host still has the order.
         while let Some(dial) = old.poll_dial() {
             drop(dial);
@@ -342,14 +342,14 @@ impl World {
         join_shards(&mut fresh, ShardIndex(host as u16 / 2), self.shards[0].len() as u16);
         share_limits(&mut fresh, &self.shared[host % 2]);
         fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
-        let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
+        let mut engine = take_over(fresh, &exported.state, &exported.schemas).unwrap();
         engine.keep_services(|_| self.keeps_services);
         let Host { engine: old, heaps } = &mut self.hosts[host];
         let ends = self.links.iter().flat_map(|link| link.hosts.into_iter().zip(link.ends));
         let carried: Vec<PeerKey> = ends.filter(|(at, _)| *at == host).map(|(_, end)| end).collect();
         let brought =
             Brought { socket: &|key| carried.contains(&key), memory: &|key| !left_behind.contains(&key) };
-        engine.go_on_elsewhere(&mut Turn { now: self.now, heaps }, &brought);
+        go_on_elsewhere(&mut engine, &mut Turn { now: self.now, heaps }, &brought);
         *old = engine;
     }
 

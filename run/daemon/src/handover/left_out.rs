@@ -5,12 +5,12 @@
 use super::arrive::{Inherited, InheritedShard};
 use crate::shard::Shard;
 use std::collections::HashMap;
-use trunkline_engine::{LeftOutReason, LeftOutSession, SessionKey};
+use trunkline_engine::{LeftOutReason, LeftOutSession, SessionKey, left_out_connections, left_out_sessions};
 
 impl InheritedShard {
     /// Whatever the engine does not go on with stays behind.
     pub fn leave_out(&mut self, shard: &Shard) {
-        for LeftOutSession { session, label, reason } in shard.engine.left_out() {
+        for LeftOutSession { session, label, reason } in left_out_sessions(&shard.engine) {
             let set = match &reason {
                 LeftOutReason::Schema { schema, .. } => self.refused.get(*schema).and_then(Option::as_deref),
                 LeftOutReason::Unsound => None,
@@ -21,7 +21,7 @@ impl InheritedShard {
             };
             self.leave_out_session(shard.index, session, &label, why);
         }
-        for (connection, reason) in shard.engine.left_out_connections() {
+        for (connection, reason) in left_out_connections(&shard.engine) {
             tracing::warn!(
                 shard = shard.index,
                 connection,

@@ -8,7 +8,7 @@ use crate::control::Control;
 use crate::shard::Shard;
 use rustix::fd::{AsFd, BorrowedFd};
 use serde_bytes::ByteBuf;
-use trunkline_engine::R2p2Port;
+use trunkline_engine::{R2p2Port, export_state};
 use trunkline_policy::encode_modules;
 use trunkline_shm::RingIndices;
 use trunkline_telemetry::{Ask, CallsAsk};
@@ -94,7 +94,7 @@ fn send_parts(shard: &Shard, channel: &Channel, known: &SentSets) -> Result<Move
     for (stream, first) in shard.pending.transferable() {
         channel.send(&Word::Pending { shard: index, first: first.to_vec() }, &[stream.as_fd()])?;
     }
-    let exported = shard.engine.export()?;
+    let exported = export_state(&shard.engine)?;
     let (mut sets, mut numbers) = (Vec::new(), Vec::new());
     for schema in &exported.schemas {
         let source = schema.source.as_ref().ok_or(LeaveError::Source)?;

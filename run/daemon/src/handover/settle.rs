@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use trunkline_call::Instant;
-use trunkline_engine::{Brought, Engine, SessionKey, Turn};
+use trunkline_engine::{Brought, SessionKey, Turn, go_on_elsewhere, shards_needed};
 use trunkline_net::{Endpoint, Interest, Listener, Stream};
 use trunkline_policy::{Chain, Definition, ModuleLoader, decode_modules};
 use trunkline_shm::{Bells, SessionError, SessionRegions, inherit_heaps, inherit_rings};
@@ -41,7 +41,7 @@ impl Inherited {
         };
         let last = (first_vacant..self.shards.len()).rev().find(lives);
         // A call that has ended there may not be known to be over.
-        let needed = self.shards.iter().map(|shard| Engine::shards_needed(&shard.state));
+        let needed = self.shards.iter().map(|shard| shards_needed(&shard.state));
         let needed = needed.map(|needed| needed.map_or(self.shards.len(), usize::from)).max().unwrap_or(0);
         last.map_or(first_vacant, |last| last + 1).max(needed).min(self.shards.len()).max(own)
     }
@@ -236,7 +236,7 @@ pub(crate) fn resume(shard: &mut Shard) {
     let (sockets, sessions) = (&shard.sockets, &shard.sessions);
     let memory: HashSet<SessionKey> = sessions.keys().into_iter().chain(shard.heaps.keys()).collect();
     let brought = Brought { socket: &|key| sockets.contains(key), memory: &|key| memory.contains(&key) };
-    shard.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut shard.heaps }, &brought);
+    go_on_elsewhere(&mut shard.engine, &mut Turn { now: now(), heaps: &mut shard.heaps }, &brought);
     shard.sockets.read_buffered_soon();
     shard.with_natives(NativeSockets::read_on);
     shard.let_out();

@@ -8,7 +8,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::time::Duration;
-use trunkline_engine::Engine;
+use trunkline_engine::STATE_VERSION;
 use trunkline_net::{Keys, Portable};
 use trunkline_shm::{
     BLOB_BYTES_MAX, BlockState, ControlError, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig,
@@ -18,7 +18,7 @@ use trunkline_telemetry::{CallHistory, Entry, ToldApart};
 use zeroize::Zeroizing;
 
 /// Version of these words and of the state they carry. A daemon hands over only to one that knows its version.
-pub const VERSION: u32 = 100 + Engine::STATE_VERSION;
+pub const VERSION: u32 = 100 + STATE_VERSION;
 
 /// Words up to this size travel in the packet, larger ones in a sealed memfd beside it.
 const PACKET_BYTES: usize = 32 << 10;

@@ -1,0 +1,96 @@
+//! What an engine writes down of itself, for another that goes on with it.
+
+use super::state::{Exported, HandoverError, StateWritten};
+use super::types::{Known, TypesState, Using};
+use crate::SessionKey;
+use crate::admission::AdmissionControl;
+use crate::call::Calls;
+use crate::cluster::Clusters;
+use crate::due::Due;
+use crate::grpc::GrpcEnds;
+use crate::handover::awaited::Awaited;
+use crate::limits::Limits;
+use crate::nested::Nested;
+use crate::owners::Owners;
+use crate::peers::PeerEnds;
+use crate::r2p2::R2p2;
+use crate::registry::{BoundSchema, Registry};
+use crate::remote::Remotes;
+use crate::sessions::SessionEnds;
+use crate::shard::ShardLinks;
+use std::sync::Arc;
+use trunkline_call::TimerTable;
+
+/// The owners whose state goes on elsewhere. Nothing of it changes here.
+pub(super) struct LeavingOwners<'e> {
+    pub sessions: &'e SessionEnds,
+    pub peers: &'e PeerEnds,
+    pub grpc: &'e GrpcEnds,
+    pub r2p2: &'e R2p2,
+    pub remotes: &'e Remotes,
+    pub clusters: &'e Clusters,
+    pub calls: &'e Calls,
+    pub nested: &'e Nested,
+    pub registry: &'e Registry,
+    pub shards: &'e ShardLinks,
+    pub owners: &'e Owners,
+    pub awaited: &'e Awaited,
+    pub admission: &'e AdmissionControl,
+    pub timers: &'e TimerTable<Due>,
+    pub limits: &'e Limits,
+    pub types_bound: u64,
+}
+
+impl<'e> LeavingOwners<'e> {
+    /// The schemas a state written now would name.
+    pub fn schemas(&self) -> Vec<Arc<BoundSchema>> {
+        let mut schemas = Vec::new();
+        for types in self.types().values() {
+            TypesState::of(types, &mut schemas);
+        }
+        schemas
+    }
+
+    /// Writes the state down.
+    ///
+    /// # Errors
+    /// [`HandoverError::Malformed`] if some of it cannot be written.
+    pub fn export(&self) -> Result<Exported, HandoverError> {
+        let mut schemas = Vec::new();
+        let types = self.types();
+        let ((peers, lent), sessions) = (self.peers.export(), self.sessions.export());
+        let leaving = StateWritten {
+            shards: self.shards,
+            types: types.values().map(|types| TypesState::of(types, &mut schemas)).collect(),
+            types_bound: self.types_bound,
+            stream_window_bytes: self.sessions.stream_window_told(self.limits.stream_window_bytes),
+            sessions: sessions.table,
+            peers,
+            lent,
+            calls: self.calls,
+            nested: self.nested,
+            registry: self.registry,
+            remotes: self.remotes,
+            clusters: self.clusters,
+            r2p2: self.r2p2,
+            timers: self.timers,
+            policies: self.admission.policies(),
+            retired: sessions.retired,
+            abandoned: sessions.abandoned,
+            owners_left: self.owners_left(),
+            grpc_generations: self.grpc.next_generations(),
+        };
+        Ok(Exported { state: leaving.write()?, schemas })
+    }
+
+    fn types(&self) -> Known {
+        let Self { sessions, registry, peers, calls, shards, .. } = *self;
+        Using { sessions, registry, peers, calls, shards }.in_use()
+    }
+
+    /// Whose the services are that wait for their successors.
+    fn owners_left(&self) -> Vec<(SessionKey, &'e str)> {
+        let left = self.awaited.those_who_left();
+        left.filter_map(|session| Some((session, self.owners.of_session(session)?))).collect()
+    }
+}
