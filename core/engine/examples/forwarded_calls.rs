@@ -44,7 +44,7 @@ impl Gateway {
         engine.configure_service("bench.v1.Bench", &["tcp://127.0.0.1:1".to_owned()]).unwrap();
         let client = CallRights { who: "somebody".into(), rules: [].into() };
         let (now, label) = (Instant(1_000_000), "tcp://127.0.0.1:2".to_owned());
-        let client = engine.accept_at_gateway(label, PeerIdentity::default(), client);
+        let client = engine.http().accept_at_gateway(label, PeerIdentity::default(), client);
         let of = |prefix: [u8; 5]| Bytes::from([&prefix[..], &vec![7; usize::from(prefix[4])]].concat());
         let (request, answer) = (of(REQUEST), of(ANSWER));
         Self { engine, now, client, server: None, streams: 0, request, answer, answered: 0 }
@@ -85,13 +85,13 @@ impl Gateway {
             let server = match dial.connection {
                 Dialled::Grpc(server) => server,
                 Dialled::Native(peer) => {
-                    self.engine.dialled_speaks_grpc(peer, PeerIdentity::default()).expect("it was dialled")
+                    self.engine.http().take_dialled(peer, PeerIdentity::default()).expect("it was dialled")
                 }
             };
             self.server = Some(server);
             self.tell(server, Event::Ready { streams_max: 1000 });
         }
-        let Some((connection, command)) = self.engine.poll_http() else { return false };
+        let Some((connection, command)) = self.engine.http().poll() else { return false };
         match command {
             Command::Data { stream, bytes, end } => {
                 self.tell(connection, Event::Sent { stream, bytes: bytes.len() });

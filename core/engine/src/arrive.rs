@@ -1,33 +1,201 @@
 //! What follows from what comes to the ends of calls.
 //!
 //! An end's owner is told what has come, finds the call it is for, and answers with a value ([`EndEvent`]); this has
-//! the call go on, or end. Calls in line for an endpoint go on here, too, when `reach.rs` says so. What the host brings
-//! comes in by `connections.rs`.
+//! the call go on, or end. Calls in line for an endpoint go on here, too, when `reach.rs` says so.
 
 use crate::assembly::Shape;
 use crate::attempts::response_begun;
 use crate::call::{Direction, Item, ServerEnd};
-use crate::called_paths::CalledPaths;
 use crate::due::Due;
 use crate::end_event::{EndEvent, GrpcOpening, LongMessage, ReleasedBlock};
 use crate::engine::{Engine, Turn};
-use crate::grpc::{GrpcEvents, GrpcOpenings, WebStream};
+use crate::grpc::WebStream;
 use crate::limits::STALLED;
 use crate::mirrors::discard_long_answer;
-use crate::peers::PeerEvents;
-use crate::r2p2_events::R2p2Events;
-use crate::reach::EndpointReach;
+use crate::peers::SentCall;
+use crate::r2p2_settings::R2p2Port;
 use crate::records::note_late_handler;
-use crate::remote::LaneIndex;
-use crate::sessions::SessionEntries;
+use crate::remote::{Dialled, LaneIndex};
 use crate::target::Target;
-use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
+use crate::{CallKey, GrpcKey, PeerFault, PeerKey, RemoteKey, SessionFault, SessionKey};
+use core::net::SocketAddrV4;
 use std::borrow::Cow;
-use trunkline_call::Fault;
-use trunkline_call::entry::Completion;
-use trunkline_native::Event;
+use trunkline_call::entry::{Completion, Entry, Submission};
+use trunkline_call::{Fault, Instant};
+use trunkline_grpc::Event as WebEvent;
+use trunkline_native::{Event, Input};
 
 impl Engine {
+    /// Takes one submission of a session.
+    ///
+    /// # Errors
+    /// [`SessionFault`] if the application broke the ABI; the host detaches it. Everything else ends in a completion.
+    pub fn handle_submission(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        raw: &Entry,
+    ) -> Result<(), SessionFault> {
+        self.sessions.discard_abandoned(turn.heaps);
+        let mut follows = EndEvent::Nothing;
+        let said = Submission::decode(raw);
+        self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
+        match follows {
+            // Half of all entries, and nothing is left of it to be thrown away.
+            EndEvent::Released(released) => self.go_on_released(turn, &released),
+            ref mut other => self.carry_out_event(turn, other),
+        }
+        self.go_on(turn);
+        Ok(())
+    }
+
+    /// Bytes of a connection, known to be there since `arrived` (before they were read, so that reading counts as stack
+    /// and not as wire). The read buffer begins with what [`resume`] put there.
+    ///
+    /// # Errors
+    /// [`PeerFault`] if the peer broke the protocol. The host transmits what is still queued (the reason, for the
+    /// peer), closes the socket and calls [`Engine::peer_lost`].
+    ///
+    /// [`resume`]: crate::NativeConnections::resume
+    pub fn handle_input(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: PeerKey,
+        arrived: Instant,
+        bytes: &[u8],
+    ) -> Result<(), PeerFault> {
+        self.arrived = arrived;
+        self.sessions.discard_abandoned(turn.heaps);
+        let mut input = Input::new(bytes);
+        loop {
+            let Some(peer) = self.peers.find_mut(key) else { return Ok(()) };
+            match peer.connection.handle_bytes(turn.now, &mut input) {
+                Ok(Some(event)) => self.take_peer_event(turn, key, event),
+                Ok(None) => break,
+                Err(error) => {
+                    peer.is_corrupted = error.is_corruption();
+                    let closed_for = peer.closed_for.take();
+                    self.peers.transmit(key);
+                    return Err(closed_for.unwrap_or_else(|| PeerFault(error.to_string())));
+                }
+            }
+        }
+        self.settle_peer(turn, key);
+        Ok(())
+    }
+
+    /// So many bytes, known to be there since `arrived`, were read into the memory that [`wanted`] named.
+    ///
+    /// [`wanted`]: crate::NativeConnections::wanted
+    pub fn placed(&mut self, turn: &mut Turn<'_>, key: PeerKey, arrived: Instant, bytes: usize) {
+        self.arrived = arrived;
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        if let Some(event) = peer.connection.placed(turn.now, bytes as u32) {
+            self.take_peer_event(turn, key, event);
+        }
+        self.settle_peer(turn, key);
+    }
+
+    /// The socket took so many of those bytes. The call whose request ended with the last of them, if one did.
+    pub fn transmitted(&mut self, turn: &mut Turn<'_>, key: PeerKey, bytes: usize) -> Option<SentCall> {
+        let last = self.peer_events().transmitted(key, bytes);
+        self.settle_peer(turn, key);
+        last
+    }
+
+    /// The connection is over: its calls end, those that never left as *not executed*.
+    pub fn peer_lost(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
+        self.lose_peer(turn, key, why, true);
+    }
+
+    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
+    pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
+        let Some((key, has_changed)) = self.remotes.looked_up(name, found, self.limits.endpoints) else {
+            return;
+        };
+        if has_changed {
+            self.clusters.regather(&self.remotes, key);
+            self.reach().forget_unwanted();
+        }
+        self.serve_line(turn, key);
+        for name in self.clusters.names_beside(&self.remotes, key) {
+            self.serve_line(turn, name);
+        }
+    }
+
+    /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
+    pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, connection: Dialled, why: &str) {
+        match connection {
+            Dialled::Native(key) => self.lose_peer(turn, key, why, false),
+            Dialled::Grpc(key) => self.grpc_lost(turn, key, why),
+        }
+    }
+
+    /// Takes a datagram, known to be there since `arrived`. It did not come before `came`: what is not known to be
+    /// younger may be a copy of a request that is over, and forgotten.
+    pub fn handle_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        port: R2p2Port,
+        (came, arrived): (Instant, Instant),
+        from: SocketAddrV4,
+        datagram: &[u8],
+    ) {
+        self.arrived = arrived;
+        self.sessions.discard_abandoned(turn.heaps);
+        self.r2p2.handle_datagram(turn.now, port, came, from, datagram);
+        self.take_r2p2_events(turn);
+        self.go_on(turn);
+    }
+
+    // LIFE: 12 gRPC
+    /// Takes in what happened on a connection, known since `arrived`.
+    ///
+    /// # Errors
+    /// [`PeerFault`] if the connection says what cannot be; the host closes it and calls [`Engine::grpc_lost`].
+    pub fn handle_http(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        arrived: Instant,
+        event: WebEvent,
+    ) -> Result<(), PeerFault> {
+        self.arrived = arrived;
+        self.sessions.discard_abandoned(turn.heaps);
+        let follows = match event {
+            WebEvent::Request { stream, head, end } => {
+                let at = WebStream { peer, tag: stream };
+                self.grpc_openings().handle_request(turn.now, at, &head, end)?
+            }
+            event => self.grpc_events().take(turn.now, peer, event),
+        };
+        if let Some(mut follows) = follows {
+            self.carry_out_event(turn, &mut follows);
+        }
+        self.go_on(turn);
+        Ok(())
+    }
+
+    /// The connection is over: calls made over it end, and so do calls that came from it.
+    pub fn grpc_lost(&mut self, turn: &mut Turn<'_>, key: GrpcKey, why: &str) {
+        let Some((calls, remote)) = self.grpc.handle_lost(key) else { return };
+        if remote.is_none() {
+            // Whose calls they were is known until they have ended: the access log names it.
+            calls.iter().for_each(|call| self.cancel(turn, *call));
+        }
+        let Some(lost) = self.grpc_events().remove(key, &calls) else { return };
+        self.note_host_left(turn.now, lost.number);
+        for (call, fault) in lost.made {
+            self.fail(turn, call, fault);
+        }
+        if let Some(remote) = remote
+            && self.reach().pooled_lost(turn.now, remote, key, why)
+        {
+            self.line_goes_on(turn, remote);
+        }
+        self.go_on(turn);
+    }
+
     pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
         self.r2p2.handle_timeout(turn.now);
         self.arrived = turn.now;
@@ -94,7 +262,10 @@ impl Engine {
             EndEvent::Room { call, direction } => self.unblock(turn, call, direction),
             EndEvent::Credit { call, direction, bytes } => self.credit_sender(call, direction, bytes),
             EndEvent::Line(remote) => self.serve_line(turn, remote),
-            EndEvent::LateHandler { call, session, cpu_ns } => note_late_handler(self, call, session, cpu_ns),
+            EndEvent::LateHandler { call, session, cpu_ns } => {
+                let ended = self.ended.take(call, session).filter(|_| !self.plant.unrecorded);
+                ended.into_iter().for_each(|it| note_late_handler(&mut self.telemetry, &it, cpu_ns));
+            }
             EndEvent::Ended { call, outcome } => self.end_as(turn, call, &outcome),
             EndEvent::Drains { session, answer } => {
                 self.withdraw(session);
@@ -405,99 +576,5 @@ impl Engine {
             self.remotes.goes_on(key);
             self.unblock(turn, key, Direction::Request);
         }
-    }
-
-    /// The owners that endpoints and connections to them concern.
-    pub(crate) fn reach(&mut self) -> EndpointReach<'_> {
-        let Self { remotes, peers, grpc, r2p2, timers, telemetry, host_numbers, .. } = self;
-        let Self { clusters, targets, calls, sessions, limits, .. } = self;
-        EndpointReach {
-            remotes,
-            peers,
-            grpc,
-            r2p2,
-            timers,
-            telemetry,
-            host_numbers,
-            clusters,
-            targets,
-            calls,
-            sessions,
-            limits,
-        }
-    }
-
-    /// The owners that know what a path stands for.
-    pub(crate) fn paths(&mut self) -> CalledPaths<'_> {
-        let Self { registry, telemetry, shards, owners, clusters, limits, .. } = self;
-        CalledPaths { registry, telemetry, shards, owners, clusters, limits }
-    }
-
-    #[inline(always)]
-    pub(crate) fn session_entries(&mut self) -> SessionEntries<'_> {
-        let Self { sessions, calls, workers, admission, held, invariants, registry, shards, limits, .. } =
-            self;
-        SessionEntries { sessions, calls, workers, admission, held, invariants, registry, shards, limits }
-    }
-
-    pub(crate) fn peer_events(&mut self) -> PeerEvents<'_> {
-        let Self { peers, calls, sessions, held, invariants, timers, host_numbers, grpc, .. } = self;
-        let Self { peer_rules, registry, telemetry, shards, owners, clusters, limits, arrived, .. } = self;
-        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
-        PeerEvents {
-            peers,
-            calls,
-            sessions,
-            held,
-            invariants,
-            timers,
-            host_numbers,
-            grpc,
-            peer_rules,
-            paths,
-            arrived: *arrived,
-        }
-    }
-
-    pub(crate) fn grpc_openings(&mut self) -> GrpcOpenings<'_> {
-        let Self { grpc, calls, gateway, admission, denied, types_bound, peers, peer_rules, .. } = self;
-        let Self { registry, telemetry, shards, owners, clusters, limits, arrived, .. } = self;
-        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
-        GrpcOpenings {
-            grpc,
-            calls,
-            gateway,
-            admission,
-            denied,
-            types_bound,
-            peers,
-            peer_rules,
-            paths,
-            arrived: *arrived,
-        }
-    }
-
-    pub(crate) fn grpc_events(&mut self) -> GrpcEvents<'_> {
-        let Self { grpc, calls, clusters, held, invariants, timers, limits_met, scratch, .. } = self;
-        let Self { peers, arrived, .. } = self;
-        GrpcEvents {
-            grpc,
-            calls,
-            clusters,
-            held,
-            invariants,
-            timers,
-            limits_met,
-            scratch,
-            peers,
-            arrived: *arrived,
-        }
-    }
-
-    fn r2p2_events(&mut self) -> R2p2Events<'_> {
-        let Self { r2p2, calls, remotes, scratch, peers, peer_rules, arrived, .. } = self;
-        let Self { registry, telemetry, shards, owners, clusters, limits, .. } = self;
-        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
-        R2p2Events { r2p2, calls, remotes, scratch, peers, peer_rules, paths, arrived: *arrived }
     }
 }

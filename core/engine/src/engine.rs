@@ -1,16 +1,20 @@
 //! The engine's state, and what the host may ask of it.
 
+use crate::SessionKey;
 use crate::admission::{AccessRecord, AdmissionControl};
 use crate::attempts::AttemptControl;
-use crate::bind::{BindError, BindRequest, Binder, Binding, Bound, Entered};
+use crate::bind::{BindError, Bound};
 use crate::bound_targets::BoundTargets;
-use crate::call::{Call, Calls};
+use crate::call::Calls;
+use crate::called_paths::CalledPaths;
 use crate::cluster::Clusters;
+use crate::connections::{HttpConnections, NativeConnections, OutgoingDatagrams};
 use crate::convert::Scratch;
 use crate::due::Due;
 use crate::ended::EndedCalls;
 use crate::gateway::Gateway;
-use crate::grpc::{GrpcEnds, GrpcSettings};
+use crate::gateway_client::GatewaySettings;
+use crate::grpc::{GrpcEnds, GrpcEvents, GrpcOpenings, GrpcSettings};
 use crate::handover::awaited::Awaited;
 use crate::handover::left_out::LeftOut;
 use crate::heaps::Heaps;
@@ -19,30 +23,31 @@ use crate::host_numbers::HostNumbers;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::nested::Nested;
-use crate::observe::{StateParts, StateTable};
+use crate::observe::{ObservedOwners, StateParts};
 use crate::operator::{DeniedChange, DeniedChanges};
 use crate::owners::Owners;
-use crate::peers::PeerEnds;
+use crate::peers::{PeerEnds, PeerEvents};
 use crate::plant::Plant;
 use crate::r2p2::R2p2;
+use crate::r2p2_events::R2p2Events;
+use crate::r2p2_settings::R2p2Settings;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::samples::{SampleCounts, SampleRule, Samples, TakenSample};
 use crate::services::ServiceState;
 use crate::session::{Session, ToldLimits};
-use crate::sessions::SessionEnds;
+use crate::sessions::{Outboxes, SessionEnds, SessionEntries, payer_of};
 use crate::shard::ShardLinks;
-use crate::snapshot::{RestOfState, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::spans::SpanIds;
 use crate::target::Target;
 use crate::unserved::UnservedCalls;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
-use crate::{PeerKey, SessionKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Entry, is_answer, is_headers, message_bytes};
-use trunkline_call::{CallId, Instant, Steps, TimerTable};
+use trunkline_call::entry::Entry;
+use trunkline_call::{Instant, Steps, TimerTable};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{ExportedModule, Module, PolicyError, PolicyRow};
 use trunkline_telemetry::Telemetry;
@@ -237,23 +242,6 @@ impl Engine {
         BoundSchema::each_once(called.chain(self.registry.types_served_by(key)))
     }
 
-    /// Gives a session numbers for methods. All of the request takes effect, or nothing.
-    ///
-    /// # Errors
-    /// [`BindError`] names what is missing or which limit is reached.
-    pub fn bind(&mut self, session: SessionKey, request: &BindRequest<'_>) -> Result<Binding, BindError> {
-        let wanted = self.binder().check(session, request)?;
-        let held = self.binder().hold_targets(session, request.calls);
-        if held.is_err() {
-            self.reach().forget_unwanted();
-        }
-        let Entered { binding, served } = self.binder().enter(session, request, wanted, held?)?;
-        if !request.serves.is_empty() {
-            self.serves_more(session, request.serves, &served);
-        }
-        Ok(binding)
-    }
-
     /// Says where calls to a service go that no session of this host serves. Replaces what was said before.
     ///
     /// # Errors
@@ -274,12 +262,6 @@ impl Engine {
         self.rebalance();
     }
 
-    /// What is said about balancing has changed.
-    pub(crate) fn rebalance(&mut self) {
-        let Self { clusters, admission, attempts, .. } = self;
-        clusters.configure(attempts.balancing(admission.chain()));
-    }
-
     /// Of the services that were handed over, no others have endpoints from now on than those the configuration names.
     /// To be called between [`take_over`](crate::take_over) and [`go_on_elsewhere`](crate::go_on_elsewhere), once it
     /// has named all: what nothing has any more is forgotten, and its connections are closed.
@@ -291,21 +273,25 @@ impl Engine {
     /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
     /// is its handler's answer. What a handler says to no effect is its own.
     pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
-        let own = self.shards.own();
-        let delivered = || self.sessions.delivered_to(&self.calls, own, session, CallId(raw[1]));
-        let call = is_answer(raw).then(delivered).flatten();
-        let has_effect = |call: &Call| {
-            let said = is_headers(raw) && call.response.introduced;
-            !(call.response.ended || said || self.limits.check_message(message_bytes(raw)).is_err())
-        };
-        let made = call.filter(|(_, call)| has_effect(call)).and_then(|(_, call)| call.maker());
-        made.map_or(session, |(maker, _)| maker)
+        let Self { sessions, calls, limits, shards, .. } = self;
+        payer_of(sessions, calls, limits, shards.own(), (session, raw))
     }
 
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
     pub fn configure_grpc(&mut self, settings: GrpcSettings) {
         self.remotes.speak_at_first(if settings.always { Speaks::Grpc } else { Speaks::Unknown });
         self.grpc.configure(settings);
+    }
+
+    /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
+    pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
+        self.r2p2.configure(now, settings, &self.limits);
+    }
+
+    /// How the gateway works; [`GatewaySettings::default`] until this is called. To be called before policies are
+    /// applied.
+    pub fn configure_gateway(&mut self, settings: GatewaySettings) {
+        self.gateway = Gateway::new(settings);
     }
 
     /// Takes randomness in, for what must not happen at the same moment on every host. Zero takes it out.
@@ -385,29 +371,30 @@ impl Engine {
         self.calls.is_empty()
     }
 
-    /// A session whose outbox has something.
-    pub fn poll_completing(&mut self) -> Option<SessionKey> {
-        self.sessions.poll_completing()
+    /// What sessions are to hear.
+    #[inline]
+    pub fn outboxes(&mut self) -> Outboxes<'_> {
+        Outboxes { sessions: &mut self.sessions }
     }
 
-    /// The session's next completion; the host takes as many as its ring has room for.
-    pub fn poll_completion(&mut self, session: SessionKey) -> Option<Completion> {
-        self.sessions.poll_completion(session)
+    /// The connections to other daemons.
+    #[inline]
+    pub fn native(&mut self) -> NativeConnections<'_> {
+        let Self { peers, calls, held, .. } = self;
+        NativeConnections { peers, calls, held }
     }
 
-    /// Puts the session back in line: its ring was full and its outbox is not empty.
-    pub fn completion_blocked(&mut self, session: SessionKey, completion: Completion) {
-        self.sessions.completion_blocked(session, completion);
+    /// The HTTP/2 connections.
+    #[inline]
+    pub fn http(&mut self) -> HttpConnections<'_> {
+        let draining = self.draining;
+        HttpConnections { reach: self.reach(), draining }
     }
 
-    /// Whether completions of this session wait.
-    pub fn has_completions(&self, session: SessionKey) -> bool {
-        self.sessions.has_completions(session)
-    }
-
-    /// Completions of this session that wait for room in its ring.
-    pub fn completions_waiting(&self, session: SessionKey) -> usize {
-        self.sessions.completions_waiting(session)
+    /// The datagrams that go out.
+    #[inline]
+    pub fn datagrams(&mut self) -> OutgoingDatagrams<'_> {
+        OutgoingDatagrams { r2p2: &mut self.r2p2 }
     }
 
     /// A session that is gone and whose heaps nobody reads any more.
@@ -420,19 +407,25 @@ impl Engine {
         self.remotes.poll_dial()
     }
 
+    /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
+    pub fn poll_lookup(&mut self) -> Option<Arc<str>> {
+        self.remotes.names.wanted.pop_front()
+    }
+
+    /// The next name that is to be looked up no more. To be asked for before [`Engine::poll_lookup`]: a name may come
+    /// again.
+    pub fn poll_name_forgotten(&mut self) -> Option<Arc<str>> {
+        self.remotes.names.forgotten.pop_front()
+    }
+
     /// An invariant of the engine that was found broken, each once: for the log. What it concerned was ended or set
     /// right.
     pub fn poll_broken_invariant(&mut self) -> Option<&'static str> {
         self.invariants.poll()
     }
 
-    /// A connection to be closed: nobody calls there any more. The host closes it and says so by
-    /// [`Engine::peer_lost`].
-    pub fn poll_unwanted(&mut self) -> Option<PeerKey> {
-        self.peers.poll_unwanted()
-    }
-
-    /// Whether something waits for [`Engine::poll_dial`], [`Engine::poll_transmitting`] or [`Engine::poll_lookup`].
+    /// Whether something waits for [`Engine::poll_dial`], [`NativeConnections::poll_transmitting`] or
+    /// [`Engine::poll_lookup`].
     pub fn has_to_connect_or_transmit(&self) -> bool {
         self.remotes.has_to_connect() || self.peers.has_to_transmit()
     }
@@ -468,37 +461,23 @@ impl Engine {
 
     /// Copies another part. `false`: that was all, and it can be [finished](StateParts::finish) elsewhere.
     pub fn copy_state(&self, now: Instant, parts: &mut StateParts) -> bool {
-        let (table, part) = parts.wanted();
-        let endpoint = |key| self.remotes.find(key).map(|remote| Arc::clone(&remote.endpoint));
-        let left = match table {
-            StateTable::Sessions => parts.add_sessions(self.sessions.snapshot(part)),
-            StateTable::Methods => parts.add_methods(self.registry.snapshot(part)),
-            StateTable::Remotes => parts.add_remotes(self.remotes.snapshot(part)),
-            StateTable::Clusters => parts.add_clusters(self.clusters.snapshot(now, &self.remotes, part)),
-            StateTable::Peers => parts.add_peers(self.peers.snapshot(endpoint, part)),
-            StateTable::Grpc => parts.add_grpc(self.grpc.snapshot(endpoint, part)),
-            StateTable::Rest => parts.add_rest(self.rest_of_state()),
-            StateTable::Done => None,
-        };
-        parts.go_on(left)
-    }
-
-    fn rest_of_state(&self) -> RestOfState {
-        let Self { attempts, r2p2, workers, unserved, shards, .. } = self;
-        RestOfState {
-            peers: r2p2.rows(self.remotes.over_r2p2()),
-            waiting: workers.waiting().into_iter().chain(unserved.waiting()).collect(),
-            memory: vec![
-                ("requests kept for further attempts", attempts.kept_bytes() as u64),
-                ("requests kept for R2P2", r2p2.made().0 as u64),
-                ("messages of R2P2 on their way", r2p2.held_bytes() as u64),
-                ("requests over R2P2 that have ended", r2p2.remembered_bytes() as u64),
-                ("calls waiting for a worker", workers.queued_bytes()),
-                ("calls waiting for a service", unserved.held_bytes()),
-                ("messages between shards", shards.bytes_under_way()),
-            ],
-            telemetry_bytes: self.telemetry.heap_bytes() as u64,
+        let Self { sessions, registry, remotes, clusters, peers, grpc, r2p2, .. } = self;
+        let Self { attempts, workers, unserved, shards, telemetry, .. } = self;
+        ObservedOwners {
+            sessions,
+            registry,
+            remotes,
+            clusters,
+            peers,
+            grpc,
+            r2p2,
+            attempts,
+            workers,
+            unserved,
+            shards,
+            telemetry,
         }
+        .copy(now, parts)
     }
 
     /// The policies at work, in order, with their figures.
@@ -543,21 +522,77 @@ impl Engine {
         self.admission.take_retired_modules()
     }
 
-    /// The owners that a request to bind concerns.
-    pub(crate) fn binder(&mut self) -> Binder<'_> {
-        Binder {
-            sessions: &mut self.sessions,
-            registry: &mut self.registry,
-            owners: &mut self.owners,
-            targets: &mut self.targets,
-            remotes: &mut self.remotes,
-            clusters: &mut self.clusters,
-            admission: &mut self.admission,
-            telemetry: &mut self.telemetry,
-            types_bound: &mut self.types_bound,
-            attempts: &self.attempts,
-            shards: &self.shards,
-            limits: &self.limits,
+    /// The owners that know what a path stands for.
+    pub(crate) fn paths(&mut self) -> CalledPaths<'_> {
+        let Self { registry, telemetry, shards, owners, clusters, limits, .. } = self;
+        CalledPaths { registry, telemetry, shards, owners, clusters, limits }
+    }
+
+    #[inline(always)]
+    pub(crate) fn session_entries(&mut self) -> SessionEntries<'_> {
+        let Self { sessions, calls, workers, admission, held, invariants, registry, shards, limits, .. } =
+            self;
+        SessionEntries { sessions, calls, workers, admission, held, invariants, registry, shards, limits }
+    }
+
+    pub(crate) fn peer_events(&mut self) -> PeerEvents<'_> {
+        let Self { peers, calls, sessions, held, invariants, timers, host_numbers, grpc, .. } = self;
+        let Self { peer_rules, registry, telemetry, shards, owners, clusters, limits, arrived, .. } = self;
+        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
+        PeerEvents {
+            peers,
+            calls,
+            sessions,
+            held,
+            invariants,
+            timers,
+            host_numbers,
+            grpc,
+            peer_rules,
+            paths,
+            arrived: *arrived,
         }
+    }
+
+    pub(crate) fn grpc_openings(&mut self) -> GrpcOpenings<'_> {
+        let Self { grpc, calls, gateway, admission, denied, types_bound, peers, peer_rules, .. } = self;
+        let Self { registry, telemetry, shards, owners, clusters, limits, arrived, .. } = self;
+        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
+        GrpcOpenings {
+            grpc,
+            calls,
+            gateway,
+            admission,
+            denied,
+            types_bound,
+            peers,
+            peer_rules,
+            paths,
+            arrived: *arrived,
+        }
+    }
+
+    pub(crate) fn grpc_events(&mut self) -> GrpcEvents<'_> {
+        let Self { grpc, calls, clusters, held, invariants, timers, limits_met, scratch, .. } = self;
+        let Self { peers, arrived, .. } = self;
+        GrpcEvents {
+            grpc,
+            calls,
+            clusters,
+            held,
+            invariants,
+            timers,
+            limits_met,
+            scratch,
+            peers,
+            arrived: *arrived,
+        }
+    }
+
+    pub(crate) fn r2p2_events(&mut self) -> R2p2Events<'_> {
+        let Self { r2p2, calls, remotes, scratch, peers, peer_rules, arrived, .. } = self;
+        let Self { registry, telemetry, shards, owners, clusters, limits, .. } = self;
+        let paths = CalledPaths { registry, telemetry, shards, owners, clusters, limits };
+        R2p2Events { r2p2, calls, remotes, scratch, peers, peer_rules, paths, arrived: *arrived }
     }
 }

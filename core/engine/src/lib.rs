@@ -32,8 +32,9 @@
 //!
 //! 1. `sessions/entries.rs` (entries of sessions), `peers/events.rs` (events of native connections), `grpc/events.rs`
 //!    and `grpc/openings.rs` (events of HTTP/2 connections) or `r2p2_events.rs` (requests and replies in datagrams)
-//!    turns what came in into an item; each says so by a value (`end_event.rs`), which `arrive.rs` carries
-//!    out, and the host brings what comes to `connections.rs`;
+//!    turns what came in into an item; the host brings it to `arrive.rs`, which
+//!    carries out what each says by a value (`end_event.rs`); connections come in, and what goes out is asked for, by
+//!    `connections.rs`;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet (`course.rs` says what that is), and picks the end it goes
 //!    to; `gather.rs` joins or splits what the two ends say in a different number of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
@@ -170,6 +171,7 @@ mod workers;
 
 pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
+pub use connections::{HttpConnections, NativeConnections, OutgoingDatagrams};
 pub use engine::{Engine, Turn};
 pub use gateway_client::{CallRights, CallRule, GatewaySettings};
 pub use grpc::{GrpcLeft, GrpcSettings, PeerIdentity};
@@ -191,6 +193,7 @@ pub use remote::{Dial, Dialled};
 pub use samples::{SampleAllowance, SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
 pub use session_fault::SessionFault;
+pub use sessions::Outboxes;
 pub use shard::{
     Crossing, CrossingBatch, MovedSession, ShardIndex, Stays, adopt_session, ask_to_redial, audit_crossings,
     handle_crossings, has_crossings, join_shards, next_crossings, park_crossing, release_session,

@@ -2,11 +2,40 @@
 //! Each owner says what there is of its own (`snapshot`); this puts the parts together.
 
 use crate::SessionKey;
-use crate::registry::service_of;
+use crate::attempts::AttemptControl;
+use crate::cluster::Clusters;
+use crate::grpc::GrpcEnds;
+use crate::peers::PeerEnds;
+use crate::r2p2::R2p2;
+use crate::registry::{Registry, service_of};
+use crate::remote::Remotes;
+use crate::sessions::SessionEnds;
+use crate::shard::ShardLinks;
 use crate::snapshot::{
     BalancedRow, PeerRow, RemoteRow, RestOfState, ServedMethod, ServiceRow, SessionRow, Snapshot, TableRows,
 };
+use crate::unserved::UnservedCalls;
+use crate::workers::Workers;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use trunkline_call::Instant;
+use trunkline_telemetry::Telemetry;
+
+/// The owners that have something to show.
+pub(crate) struct ObservedOwners<'e> {
+    pub sessions: &'e SessionEnds,
+    pub registry: &'e Registry,
+    pub remotes: &'e Remotes,
+    pub clusters: &'e Clusters,
+    pub peers: &'e PeerEnds,
+    pub grpc: &'e GrpcEnds,
+    pub r2p2: &'e R2p2,
+    pub attempts: &'e AttemptControl,
+    pub workers: &'e Workers,
+    pub unserved: &'e UnservedCalls,
+    pub shards: &'e ShardLinks,
+    pub telemetry: &'e Telemetry,
+}
 
 /// A snapshot under way. Calls are counted when it begins and connections last: an engine that takes no new calls and
 /// is found to have none has what it said to connections in their rows.
@@ -56,6 +85,43 @@ impl StateTable {
             Self::Peers => Self::Grpc,
             Self::Grpc => Self::Rest,
             Self::Rest | Self::Done => Self::Done,
+        }
+    }
+}
+
+impl ObservedOwners<'_> {
+    /// Copies another part. `false`: that was all.
+    pub fn copy(&self, now: Instant, parts: &mut StateParts) -> bool {
+        let (table, part) = parts.wanted();
+        let endpoint = |key| self.remotes.find(key).map(|remote| Arc::clone(&remote.endpoint));
+        let left = match table {
+            StateTable::Sessions => parts.add_sessions(self.sessions.snapshot(part)),
+            StateTable::Methods => parts.add_methods(self.registry.snapshot(part)),
+            StateTable::Remotes => parts.add_remotes(self.remotes.snapshot(part)),
+            StateTable::Clusters => parts.add_clusters(self.clusters.snapshot(now, self.remotes, part)),
+            StateTable::Peers => parts.add_peers(self.peers.snapshot(endpoint, part)),
+            StateTable::Grpc => parts.add_grpc(self.grpc.snapshot(endpoint, part)),
+            StateTable::Rest => parts.add_rest(self.rest()),
+            StateTable::Done => None,
+        };
+        parts.go_on(left)
+    }
+
+    fn rest(&self) -> RestOfState {
+        let Self { attempts, r2p2, workers, unserved, shards, .. } = self;
+        RestOfState {
+            peers: r2p2.rows(self.remotes.over_r2p2()),
+            waiting: workers.waiting().into_iter().chain(unserved.waiting()).collect(),
+            memory: vec![
+                ("requests kept for further attempts", attempts.kept_bytes() as u64),
+                ("requests kept for R2P2", r2p2.made().0 as u64),
+                ("messages of R2P2 on their way", r2p2.held_bytes() as u64),
+                ("requests over R2P2 that have ended", r2p2.remembered_bytes() as u64),
+                ("calls waiting for a worker", workers.queued_bytes()),
+                ("calls waiting for a service", unserved.held_bytes()),
+                ("messages between shards", shards.bytes_under_way()),
+            ],
+            telemetry_bytes: self.telemetry.heap_bytes() as u64,
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::nested::Nested;
 use crate::records::{CallBooks, CallRecorder, progress_of_attempts};
 use crate::sampled::{sample_answer, sample_request};
 use crate::shard::ShardStage;
-use crate::source::{made_for, source_of};
+use crate::source::made_for;
 use crate::wait_accounts::WaitAccounts;
 use crate::worker_places::WorkerPlaces;
 use crate::{CallKey, SessionKey};
@@ -286,7 +286,7 @@ impl Engine {
             Blocker::R2p2 => self.r2p2.line_up(key),
             Blocker::Share | Blocker::Stream => {}
             Blocker::Remote(remote) => {
-                let source = source_of(self, key);
+                let source = self.source_of(key);
                 self.remotes.line_up(remote, key, source);
             }
             Blocker::Shard(line) => self.shards.line_up(line, key, direction == Direction::Response),

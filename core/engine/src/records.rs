@@ -9,7 +9,6 @@ use crate::admission::{AdmissionControl, CallPolicies};
 use crate::call::{Call, Calls, ClientEnd, Direction};
 use crate::due::Due;
 use crate::ended::EndedCall;
-use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::peers::PeerEnds;
 use crate::plant::Plant;
@@ -244,12 +243,9 @@ pub(crate) fn awaited_handler(
 }
 
 /// A handler says what it took for a call that is over.
-pub(crate) fn note_late_handler(engine: &mut Engine, key: CallKey, session: SessionKey, cpu_ns: u64) {
-    if let Some(EndedCall { side, method, peer, code, .. }) = engine.ended.take(key, session)
-        && !engine.plant.unrecorded
-    {
-        engine.telemetry.note_failed_cpu((side, method, peer), code, cpu_ns);
-    }
+pub(crate) fn note_late_handler(telemetry: &mut Telemetry, ended: &EndedCall, cpu_ns: u64) {
+    let EndedCall { side, method, peer, code, .. } = *ended;
+    telemetry.note_failed_cpu((side, method, peer), code, cpu_ns);
 }
 
 /// Whether a call streams: as its types say, and if they are not known, as its messages do.

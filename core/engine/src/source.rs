@@ -5,7 +5,6 @@
 
 use crate::CallKey;
 use crate::call::{Call, Calls, ClientEnd};
-use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::held::source_of_peer;
 use crate::peers::PeerEnds;
@@ -73,12 +72,6 @@ pub(crate) fn made_for<'c>(calls: &'c Calls, call: &'c Call) -> Option<&'c Call>
         ClientEnd::Attempt { call, .. } => calls.find(call),
         _ => Some(call),
     }
-}
-
-/// The source of a call; nobody's if it or who made it has gone.
-pub(crate) fn source_of(engine: &Engine, key: CallKey) -> Arc<str> {
-    let Engine { calls, sessions, peers, grpc, .. } = engine;
-    CallSources { sessions, peers, grpc }.of_key(calls, key)
 }
 
 /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another

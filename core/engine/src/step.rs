@@ -3,6 +3,7 @@
 
 use crate::admission::{CallPolicies, ChainExchange, Denied};
 use crate::attempts::attempt_due;
+use crate::bind::{BindError, BindRequest, Binder, Binding, Entered};
 use crate::books::audit;
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::{Calls, ClientEnd, Direction, ServerEnd};
@@ -11,13 +12,16 @@ use crate::ends::EndOfCall;
 use crate::engine::{Engine, Turn};
 use crate::handover::settle_awaited;
 use crate::host_numbers::NUMBERS_AT_ONCE;
-use crate::registry::{MethodKey, MethodTypes};
+use crate::peers::PeerAnswers;
+use crate::reach::EndpointReach;
+use crate::registry::MethodTypes;
+use crate::routing::Routing;
 use crate::served_later::settle_unserved;
 use crate::session::Session;
 use crate::sessions::{LinesOf, PartedSession};
 use crate::shard::crossing::ShardSaid;
 use crate::shard::{self, ShardIndex};
-use crate::source::source_of;
+use crate::source::CallSources;
 use crate::unused_names::UnusedNames;
 use crate::workers::{GivenOut, Place};
 use crate::{CallKey, PeerKey, SessionKey};
@@ -29,9 +33,6 @@ use trunkline_telemetry::PeerIndex;
 /// So many sources whose first has to go on waiting are looked at when room is made, and others when it is made again:
 /// as long as the heap is full, somebody holds it and releases it.
 const SOURCES_LOOKED_MAX: usize = 64;
-
-/// Methods whose announcers are told at once when it has changed who serves them.
-const ANSWERED_AT_ONCE: usize = 8;
 
 /// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
 /// are. A deadline takes about a microsecond.
@@ -103,6 +104,23 @@ impl Engine {
         self.reach().forget_unwanted();
         self.forget_unused_names();
         self.go_on(turn);
+    }
+
+    /// Gives a session numbers for methods. All of the request takes effect, or nothing.
+    ///
+    /// # Errors
+    /// [`BindError`] names what is missing or which limit is reached.
+    pub fn bind(&mut self, session: SessionKey, request: &BindRequest<'_>) -> Result<Binding, BindError> {
+        let wanted = self.binder().check(session, request)?;
+        let held = self.binder().hold_targets(session, request.calls);
+        if held.is_err() {
+            self.reach().forget_unwanted();
+        }
+        let Entered { binding, served } = self.binder().enter(session, request, wanted, held?)?;
+        if !request.serves.is_empty() {
+            self.serves_more(session, request.serves, &served);
+        }
+        Ok(binding)
     }
 
     /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
@@ -188,6 +206,45 @@ impl Engine {
     /// The first count that does not agree.
     pub fn audit(&self) -> Result<(), String> {
         audit(self)
+    }
+
+    /// The owners that endpoints and connections to them concern.
+    #[inline]
+    pub(crate) fn reach(&mut self) -> EndpointReach<'_> {
+        let Self { remotes, peers, grpc, r2p2, timers, telemetry, host_numbers, .. } = self;
+        let Self { clusters, targets, calls, sessions, limits, .. } = self;
+        EndpointReach {
+            remotes,
+            peers,
+            grpc,
+            r2p2,
+            timers,
+            telemetry,
+            host_numbers,
+            clusters,
+            targets,
+            calls,
+            sessions,
+            limits,
+        }
+    }
+
+    /// The owners that a request to bind concerns.
+    pub(crate) fn binder(&mut self) -> Binder<'_> {
+        Binder {
+            sessions: &mut self.sessions,
+            registry: &mut self.registry,
+            owners: &mut self.owners,
+            targets: &mut self.targets,
+            remotes: &mut self.remotes,
+            clusters: &mut self.clusters,
+            admission: &mut self.admission,
+            telemetry: &mut self.telemetry,
+            types_bound: &mut self.types_bound,
+            attempts: &self.attempts,
+            shards: &self.shards,
+            limits: &self.limits,
+        }
     }
 
     /// Calls that waited for others to end go on.
@@ -337,9 +394,15 @@ impl Engine {
         });
     }
 
+    /// The source of a call; nobody's if it or who made it has gone.
+    pub(crate) fn source_of(&self, key: CallKey) -> Arc<str> {
+        let Self { calls, sessions, peers, grpc, .. } = self;
+        CallSources { sessions, peers, grpc }.of_key(calls, key)
+    }
+
     /// A call waits for a session's receive heap, in the line of its source.
     pub(crate) fn park(&mut self, key: CallKey, direction: Direction, session: SessionKey, lines: LinesOf) {
-        let source = source_of(self, key);
+        let source = self.source_of(key);
         self.sessions.park(session, lines, source, (key, direction));
     }
 
@@ -406,7 +469,7 @@ impl Engine {
     #[inline(never)]
     fn do_what_follows(&mut self, turn: &mut Turn<'_>) {
         self.end_nested(turn);
-        self.answer_next();
+        self.peer_answers().answer_next();
         self.serve_queues(turn);
         self.settle_grpc(turn);
         self.settle_r2p2(turn);
@@ -446,7 +509,7 @@ impl Engine {
         types: &[Arc<MethodTypes>],
     ) {
         shard::tell_bound(self, session, services, types);
-        self.answer_again(services);
+        self.peer_answers().changed(services);
         services.iter().for_each(|service| self.unserved.serve(service));
         if self.awaited.is_active() {
             // Due at once: whom calls wait for may be this one.
@@ -457,7 +520,7 @@ impl Engine {
     /// A session serves these no more, and nothing else; the names stay its user's for those who come after it.
     pub(crate) fn stop_serving(&mut self, session: SessionKey, services: &[impl AsRef<str>]) {
         self.workers.dismiss(session);
-        self.answer_again(services);
+        self.peer_answers().changed(services);
     }
 
     /// What nobody has a route to any more, and nobody serves, is forgotten: now and then, many at once.
@@ -495,36 +558,16 @@ impl Engine {
         .forget(wants_numbers);
     }
 
-    /// It has changed who serves these: peers that announced a method of one are told what holds now. A method
-    /// announced before its server came would otherwise stay on protobuf as long as the connection lives.
-    ///
-    /// Some at once, and the rest one after the other: peers may have announced many, and who serves what may change
-    /// often.
-    pub(crate) fn answer_again(&mut self, services: &[impl AsRef<str>]) {
-        services.iter().for_each(|service| self.peers.announcers.changed(service.as_ref()));
-        (0..ANSWERED_AT_ONCE).for_each(|_| self.answer_next());
+    /// The connections, and those who know what peers are to be told.
+    pub(crate) fn peer_answers(&mut self) -> PeerAnswers<'_> {
+        let Self { peers, registry, shards, owners, clusters, .. } = self;
+        PeerAnswers { peers, routing: Routing { registry, shards, owners, clusters } }
     }
 
-    /// All peers are told what holds now of all they have announced.
-    pub(crate) fn answer_all_again(&mut self) {
-        self.peers.announcers.all_changed();
-        self.answer_again(&[""; 0]);
-    }
-
-    /// Those who have announced the next method are told what holds now.
-    pub(crate) fn answer_next(&mut self) {
-        let Some((path, announcers)) = self.peers.announcers.next() else { return };
-        let answer = self.answer_to(&path);
-        for (peer, index) in announcers {
-            self.peers.answer(peer, index, answer.clone());
-            self.peers.transmit(peer);
-        }
-    }
-
-    /// The method at a path a peer announced, and the types to answer with.
-    pub(crate) fn answer_to(&self, path: &str) -> (Option<MethodKey>, Option<Arc<MethodTypes>>) {
-        let method = self.registry.key_of(path);
-        (method, method.and_then(|method| self.routing().types_agreed(method)))
+    /// What is said about balancing has changed.
+    pub(crate) fn rebalance(&mut self) {
+        let Self { clusters, admission, attempts, .. } = self;
+        clusters.configure(attempts.balancing(admission.chain()));
     }
 
     fn exchange_chain(

@@ -1142,7 +1142,7 @@ impl History {
             let next = host.engine.next_timeout();
             assert!(next.is_none_or(|at| at > self.world.now), "host {place}: its time never comes");
             // A connection that is gone may have been in line.
-            while host.engine.poll_transmitting().is_some() {}
+            while host.engine.native().poll_transmitting().is_some() {}
             assert!(!host.engine.has_to_connect_or_transmit(), "host {place} turns");
             for shard in (0..self.setting.shards).filter(|shard| *shard != place / 2) {
                 assert!(!has_crossings(&host.engine, ShardIndex(shard as u16)), "host {place} turns");

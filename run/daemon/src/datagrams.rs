@@ -109,10 +109,10 @@ impl UdpPorts {
     // LIFE: 11 R2P2
     /// Sends what the engine wants sent. What the kernel does not take is lost, as datagrams may be.
     pub fn send(&mut self, lent: &mut SocketWork<'_>) {
-        if lent.engine.sends_r2p2_requests() {
-            lent.engine.set_datagram_ages(now());
+        if lent.engine.datagrams().have_requests() {
+            lent.engine.datagrams().set_ages(now());
         }
-        while let Some((port, transmit)) = lent.engine.poll_datagram() {
+        while let Some((port, transmit)) = lent.engine.datagrams().poll() {
             self.out[port as usize].push(transmit);
         }
         for port in [R2p2Port::Client, R2p2Port::Server] {

@@ -105,7 +105,7 @@ impl HttpSockets {
     }
 
     fn take_commands_of(&mut self, engine: &mut Engine) {
-        while let Some((key, command)) = engine.poll_http() {
+        while let Some((key, command)) = engine.http().poll() {
             let Some(socket) = self.open.get_mut(&key) else { continue };
             socket.http.command(command);
             self.press(key);

@@ -483,7 +483,7 @@ impl Shard {
 
     fn begin_native(&mut self, peer: PeerKey, stream: Stream, first: &[u8], known: Option<UnidentifiedKey>) {
         give_rights(&mut self.engine, peer, &stream, &self.pending.call_rules);
-        self.engine.peer_connected(now(), peer);
+        self.engine.native().connected(now(), peer);
         self.with_natives(|natives, lent| natives.begin(lent, peer, stream, first, known));
     }
 
@@ -496,7 +496,7 @@ impl Shard {
         unidentified: Option<UnidentifiedKey>,
         place: Identified,
     ) {
-        let peer = self.engine.accept_peer(now(), label(&stream));
+        let peer = self.engine.native().accept(now(), label(&stream));
         let is_owed = place != Identified::Stays;
         if let Some(key) = unidentified.filter(|_| !is_owed) {
             self.pending.places.unidentified.begins(self.index, key, peer);
@@ -511,14 +511,14 @@ impl Shard {
     fn adopt_dialled(&mut self, stream: Stream, dial: Dial) {
         match (dial.connection, stream.alpn()) {
             (Dialled::Native(peer), Some(Alpn::H2)) => {
-                if let Some(key) = self.engine.dialled_speaks_grpc(peer, identity(&stream)) {
+                if let Some(key) = self.engine.http().take_dialled(peer, identity(&stream)) {
                     self.with_https(|https, lent| https.begin_client(lent, key, stream, dial.endpoint));
                 }
             }
             (Dialled::Native(_), None) if !dial.is_known => self.probe(stream, dial),
             (Dialled::Native(peer), _) => self.begin_native(peer, stream, &[], None),
             (Dialled::Grpc(key), _) => {
-                self.engine.grpc_identified(key, identity(&stream));
+                self.engine.http().identified(key, identity(&stream));
                 self.with_https(|https, lent| https.begin_client(lent, key, stream, dial.endpoint));
             }
         }

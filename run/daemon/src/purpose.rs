@@ -171,18 +171,18 @@ pub(crate) fn take_in(
 ) -> GrpcKey {
     match client {
         None => match stream.peer_credentials() {
-            Ok(None) => engine.accept_grpc(label(stream), identity(stream)),
+            Ok(None) => engine.http().accept(label(stream), identity(stream)),
             Ok(Some(user)) => {
                 let (label, identity) = of_user(user.uid);
-                engine.accept_user(label, identity, rights_of(rules, &user))
+                engine.http().accept_user(label, identity, rights_of(rules, &user))
             }
             // The kernel does not say who it is, and it has gone.
-            Err(_) => engine.accept_user(label(stream), identity(stream), nobody()),
+            Err(_) => engine.http().accept_user(label(stream), identity(stream), nobody()),
         },
-        Some(RestrictedClient::Operator(operator)) => engine.accept_operator(operator),
+        Some(RestrictedClient::Operator(operator)) => engine.http().accept_operator(operator),
         Some(RestrictedClient::Gateway(client)) => {
             let (label, identity, client) = client.into_parts(stream);
-            engine.accept_at_gateway(label, identity, client)
+            engine.http().accept_at_gateway(label, identity, client)
         }
     }
 }
@@ -192,9 +192,9 @@ pub(crate) fn take_in(
 pub(crate) fn give_rights(engine: &mut Engine, peer: PeerKey, stream: &Stream, rules: &[ServiceRule]) {
     match stream.peer_credentials() {
         Ok(None) => {}
-        Ok(Some(user)) => engine.peer_has_rights(peer, rights_of(rules, &user)),
+        Ok(Some(user)) => engine.native().has_rights(peer, rights_of(rules, &user)),
         // The kernel does not say who it is, and it has gone.
-        Err(_) => engine.peer_has_rights(peer, nobody()),
+        Err(_) => engine.native().has_rights(peer, nobody()),
     }
 }
 

@@ -145,7 +145,7 @@ impl NativeSockets {
         if let (Some((before, at)), Some((call, asked_before))) = (reported, asked)
             && before == asked_before
         {
-            engine.note_sent(call, Instant(at));
+            engine.native().note_sent(call, Instant(at));
         }
     }
 
@@ -214,14 +214,14 @@ impl NativeSockets {
         first: &[u8],
         unidentified: Option<UnidentifiedKey>,
     ) {
-        lent.engine.peer_identified(key, identity_of_daemon(&stream));
+        lent.engine.native().identified(key, identity_of_daemon(&stream));
         let interest = Interest::Read;
         if let Err(error) = lent.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
             tracing::error!(%error, "cannot watch a socket");
         }
         self.insert(key, stream, unidentified);
-        lent.engine.transmit(key);
-        let start = lent.engine.resume(key, &mut self.input);
+        lent.engine.native().transmit(key);
+        let start = lent.engine.native().resume(key, &mut self.input);
         self.input[start..start + first.len()].copy_from_slice(first);
         if !first.is_empty() {
             let seen = now();
@@ -261,13 +261,13 @@ impl NativeSockets {
 
     /// Lets out what connections have queued.
     pub fn transmit(&mut self, lent: &mut SocketWork<'_>) {
-        while let Some(key) = lent.engine.poll_unwanted() {
+        while let Some(key) = lent.engine.native().poll_unwanted() {
             self.lose(lent, key, "nobody here calls over it any more");
         }
         let (mut bulk, mut later) = (Vec::new(), Vec::new());
-        while let Some(key) = lent.engine.poll_transmitting() {
+        while let Some(key) = lent.engine.native().poll_transmitting() {
             // Nobody's small call waits for what others send at length.
-            match lent.engine.is_bulk(key) {
+            match lent.engine.native().is_bulk(key) {
                 true => bulk.push(key),
                 false => self.write_out(lent, key, &mut later),
             }
@@ -279,7 +279,7 @@ impl NativeSockets {
             }
         }
         for key in later {
-            lent.engine.transmit(key);
+            lent.engine.native().transmit(key);
             lent.left.is_pressing = true;
         }
     }
@@ -298,7 +298,7 @@ impl NativeSockets {
         if socket.state == State::Full {
             socket.state = State::Open;
             let _ = lent.poller.set_interest(&socket.stream, Token::Peer(key).to_poller(), Interest::Read);
-            lent.engine.transmit(key);
+            lent.engine.native().transmit(key);
         }
     }
 
@@ -346,7 +346,7 @@ impl NativeSockets {
         left: usize,
     ) -> Option<Result<Transfer, String>> {
         let socket = self.open.get_mut(&key)?;
-        let room = lent.engine.wanted(&mut *lent.heaps, key)?;
+        let room = lent.engine.native().wanted(&mut *lent.heaps, key)?;
         let seen = now();
         let room_bytes = room.len().min(left);
         let moved = socket.stream.read(&mut room[..room_bytes]).map_err(|e| e.to_string());
@@ -364,7 +364,7 @@ impl NativeSockets {
             return Ok(Transfer::NotReady);
         };
         let is_unidentified = socket.unidentified.is_some();
-        let start = lent.engine.resume(key, &mut self.input);
+        let start = lent.engine.native().resume(key, &mut self.input);
         let seen = now();
         let moved = socket.stream.read(&mut self.input[start..]).map_err(|e| e.to_string())?;
         let read = now();
@@ -383,7 +383,7 @@ impl NativeSockets {
     /// Whoever has greeted is no longer among the unidentified.
     fn note_greeting(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) {
         if let Some(socket) = self.open.get_mut(&key)
-            && lent.engine.has_greeted(key)
+            && lent.engine.native().has_greeted(key)
             && let Some(unidentified) = socket.unidentified.take()
         {
             lent.left.greeted.push((key, unidentified));
@@ -518,7 +518,7 @@ fn gather<'a>(
     key: PeerKey,
     bytes_max: usize,
 ) -> Vec<Chunk<'a>> {
-    let pieces = engine.poll_transmit(now(), key, bytes_max).take(GATHER_PIECES_MAX);
+    let pieces = engine.native().poll_transmit(now(), key, bytes_max).take(GATHER_PIECES_MAX);
     // A range outside its heap was refused when it was submitted, so every range is found; were it not, the connection
     // would stall instead of sending something else.
     let mut left = bytes_max;
@@ -546,7 +546,9 @@ fn gather<'a>(
 /// The same in memory of our own, to be encrypted.
 fn seal(engine: &mut Engine, heaps: &SessionHeaps, key: PeerKey, bytes_max: usize) -> Vec<u8> {
     let mut plain = Vec::new();
-    for piece in engine.poll_transmit(now(), key, bytes_max.min(SEALED_BYTES_MAX)).take(GATHER_PIECES_MAX) {
+    for piece in
+        engine.native().poll_transmit(now(), key, bytes_max.min(SEALED_BYTES_MAX)).take(GATHER_PIECES_MAX)
+    {
         match piece {
             Piece::Bytes(bytes) => plain.extend_from_slice(bytes),
             Piece::Shared { session, span } => {

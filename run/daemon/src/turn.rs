@@ -233,7 +233,7 @@ impl Shard {
                 self.tenants.wait(key);
                 return taken > 0;
             }
-            if self.engine.completions_waiting(key) >= COMPLETIONS_WAITING_MAX {
+            if self.engine.outboxes().waiting(key) >= COMPLETIONS_WAITING_MAX {
                 self.hold_back(key);
                 return taken > 0;
             }
@@ -499,7 +499,7 @@ impl Shard {
         for key in std::mem::take(&mut self.choked) {
             self.publish_session(key);
         }
-        while let Some(key) = self.engine.poll_completing() {
+        while let Some(key) = self.engine.outboxes().poll_session() {
             self.publish_session(key);
         }
     }
@@ -509,11 +509,11 @@ impl Shard {
         let _hop = tax_stage(TaxStage::SharedMemoryHop);
         let Some(rings) = self.sessions.find(key) else { return };
         let mut fault = None;
-        while let Some(completion) = self.engine.poll_completion(key) {
+        while let Some(completion) = self.engine.outboxes().poll(key) {
             match rings.completions.stage(&completion.encode()) {
                 Ok(()) => {}
                 Err(RingError::Full { .. }) => {
-                    self.engine.completion_blocked(key, completion);
+                    self.engine.outboxes().blocked(key, completion);
                     self.choked.push(key);
                     break;
                 }
@@ -526,7 +526,7 @@ impl Shard {
         if rings.completions.publish() {
             let _ = rings.peer_doorbell.ring();
         }
-        let has_read = self.engine.completions_waiting(key) <= COMPLETIONS_WAITING_MAX / 2;
+        let has_read = self.engine.outboxes().waiting(key) <= COMPLETIONS_WAITING_MAX / 2;
         if has_read && std::mem::take(&mut rings.is_held_back) {
             self.sessions.activate(key);
             self.pressing = true;

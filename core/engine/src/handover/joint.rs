@@ -144,7 +144,7 @@ pub(crate) fn settle_awaited(engine: &mut Engine, turn: &mut Turn<'_>) {
         registry.withdraw(session);
         owners.leave(session);
     }
-    engine.answer_again(&services);
+    engine.peer_answers().changed(&services);
     for key in engine.awaited.take_calls() {
         engine.begin_again(turn, key);
     }
@@ -167,7 +167,7 @@ fn lose_left_out(engine: &mut Engine, turn: &mut Turn<'_>) {
 /// Whoever waits for a connection, a session or an endpoint goes on, as far as there is room.
 fn push(engine: &mut Engine, turn: &mut Turn<'_>, peers: Vec<PeerKey>, sessions: Vec<SessionKey>) {
     for key in peers {
-        engine.transmit(key);
+        engine.peers.transmit(key);
         engine.unblock_peer(turn, key);
         engine.settle_peer(turn, key);
         engine.peer_events().look_at_messages_in_time(turn.now, key);
@@ -179,7 +179,7 @@ fn push(engine: &mut Engine, turn: &mut Turn<'_>, peers: Vec<PeerKey>, sessions:
         engine.serve_line(turn, key);
     }
     engine.sessions.line_up_all();
-    engine.answer_all_again();
+    engine.peer_answers().all_changed();
     engine.go_on(turn);
 }
 

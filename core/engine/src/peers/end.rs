@@ -8,7 +8,7 @@ use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
 use crate::peer::Announced;
 use crate::registry::MethodKey;
-use crate::source::{made_for, source_of};
+use crate::source::made_for;
 use crate::unproven::Whose;
 use crate::vouching::Maker;
 use crate::{CallKey, PeerKey};
@@ -243,7 +243,7 @@ fn announce_new(
         engine.reach().redial(now, peer);
         engine.peers.renewed(now, peer);
     }
-    let whose = Whose { client: (&*source_of(engine, key)).into(), service: Box::default() };
+    let whose = Whose { client: (&*engine.source_of(key)).into(), service: Box::default() };
     engine.peers.announce(peer, whose, method, path)
 }
 

@@ -14,7 +14,7 @@ use crate::records::lately;
 use crate::registry::Registry;
 use crate::session::{Route, delivered_by};
 use crate::session_fault::SessionFault;
-use crate::shard::ShardLinks;
+use crate::shard::{ShardIndex, ShardLinks};
 use crate::workers::Workers;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -387,4 +387,23 @@ fn claim(heaps: &dyn Heaps, session: SessionKey, payload: Option<Payload>) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry is
+/// its handler's answer. What a handler says to no effect is its own.
+pub(crate) fn payer_of(
+    sessions: &SessionEnds,
+    calls: &Calls,
+    limits: &Limits,
+    own: ShardIndex,
+    (session, raw): (SessionKey, &entry::Entry),
+) -> SessionKey {
+    let delivered = || sessions.delivered_to(calls, own, session, CallId(raw[1]));
+    let call = entry::is_answer(raw).then(delivered).flatten();
+    let has_effect = |call: &Call| {
+        let said = entry::is_headers(raw) && call.response.introduced;
+        !(call.response.ended || said || limits.check_message(entry::message_bytes(raw)).is_err())
+    };
+    let made = call.filter(|(_, call)| has_effect(call)).and_then(|(_, call)| call.maker());
+    made.map_or(session, |(maker, _)| maker)
 }

@@ -1,10 +1,8 @@
-//! The shard that is to serve a call, as its server end; and the call one speaks of that does.
+//! The shard that is to serve a call, as its server end.
 
-use super::crossing::{ShardIndex, ShardStage};
+use super::crossing::ShardStage;
 use super::links::ShardLinks;
-use crate::CallKey;
 use crate::call::{Call, ClientEnd, ServerEnd};
-use crate::engine::Engine;
 use crate::registry::Registry;
 use std::sync::Arc;
 
@@ -31,13 +29,4 @@ pub(crate) fn find_keeping(shards: &ShardLinks, registry: &Registry, call: &Call
     let serving = shards.sharing(call.method, path).find(|one| one.shard == kept_at)?;
     let types = Arc::clone(&serving.types);
     Some(ServerEnd::Shard { shard: kept_at, types, stage: ShardStage::Chosen, late: false })
-}
-
-/// A call made here, if it is at work there.
-#[inline]
-pub(super) fn made(engine: &mut Engine, there: ShardIndex, number: u64) -> Option<(CallKey, &mut Call)> {
-    let key = engine.shards.made_by(there, number);
-    let call = engine.calls.find_mut(key)?;
-    let is_there = matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there);
-    is_there.then_some((key, call))
 }

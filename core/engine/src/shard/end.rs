@@ -1,12 +1,11 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
 use super::batch::CrossingBatch;
-use super::chosen::made;
 use super::copies::{CrossingOwners, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
 use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
-use super::returned::returned;
+use super::returned::{made, returned};
 use super::whole::{handled_alone_by, leave};
 use super::{places, served};
 use crate::CallKey;
@@ -383,8 +382,8 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             let changed = served_elsewhere(engine, from, &offers);
             engine.workers.forget_asked(from.0);
             match changed {
-                Some(services) => engine.answer_again(&services),
-                None => engine.answer_all_again(),
+                Some(services) => engine.peer_answers().changed(&services),
+                None => engine.peer_answers().all_changed(),
             }
         }
         ShardSaid::Arrived => has_arrived(engine, from),

@@ -47,7 +47,7 @@ pub fn ask_to_redial(engine: &mut Engine, peer: PeerKey) -> bool {
         return false;
     }
     asked.connection.ask_to_redial();
-    engine.transmit(peer);
+    engine.peers.transmit(peer);
     true
 }
 

@@ -198,7 +198,7 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
         relate(engine, call, &now_is);
     }
     engine.sessions.line_up(key);
-    engine.answer_again(&services);
+    engine.peer_answers().changed(&services);
     // Before it is said that it is here.
     tell_offers(engine);
     engine.shards.push(from, ShardSaid::Arrived);

@@ -3,7 +3,7 @@
 //!
 //! Policies have judged such a call before it crossed, and do not again. What waits behind its opening stays behind it.
 
-use super::chosen::{find_shard, made};
+use super::chosen::find_shard;
 use super::crossing::{ShardIndex, ShardOpening, ShardStage};
 use super::offers::is_not_served;
 use crate::CallKey;
@@ -126,4 +126,13 @@ fn next_server(routing: Routing<'_>, call: &Call, is_whole: bool) -> Result<Serv
         }
         None => Err(routing.unserved(call.method)),
     }
+}
+
+/// A call made here, if it is at work there.
+#[inline]
+pub(super) fn made(engine: &mut Engine, there: ShardIndex, number: u64) -> Option<(CallKey, &mut Call)> {
+    let key = engine.shards.made_by(there, number);
+    let call = engine.calls.find_mut(key)?;
+    let is_there = matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there);
+    is_there.then_some((key, call))
 }

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Execution, Instant, Metadata};
-use trunkline_engine::{BoundSchema, Engine, GatewaySettings, GrpcSettings, Limits, R2p2Settings, Turn};
+use trunkline_engine::{BoundSchema, GatewaySettings, GrpcSettings, Limits, R2p2Settings, Turn};
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
@@ -854,7 +854,9 @@ fn rules_hold_for_users_of_this_host_who_come_elsewhere_than_to_the_gateway() {
     let mut scene = Scene::new();
     let mut server = scene.world.attach(0, PROTO, None, true);
     for (permits, code) in [(false, Code::PermissionDenied), (true, Code::Ok)] {
-        let web = scene.world.web_of_user(0, &[("world.Echo", permits)], Engine::accept_user);
+        let web = scene.world.web_of_user(0, &[("world.Echo", permits)], |engine, label, who, rights| {
+            engine.http().accept_user(label, who, rights)
+        });
         scene.world.request(web, ONE, ONCE, &[], false);
         scene.world.body(web, ONE, &blob(b"x"), true);
         scene.world.settle(&mut [&mut server]);

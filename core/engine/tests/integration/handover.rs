@@ -142,11 +142,11 @@ fn the_connection_to_a_target_goes_with_the_last_session_that_has_it() {
     world.detach(&client);
     let (engine, now) = (&mut world.hosts[0].engine, world.now);
     assert_eq!(engine.snapshot().remotes.len(), 1, "while the connection is there");
-    let peer = engine.poll_unwanted().expect("it is to be closed");
+    let peer = engine.native().poll_unwanted().expect("it is to be closed");
     let Host { engine, heaps } = &mut world.hosts[0];
     engine.peer_lost(&mut Turn { now, heaps }, peer, "nobody calls over it");
     assert_eq!(engine.snapshot().remotes.len(), 0);
-    assert_eq!(engine.poll_unwanted(), None);
+    assert_eq!(engine.native().poll_unwanted(), None);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn connections_of_http_2_that_stayed_behind_share_no_key_with_later_ones() {
     for _ in 0..3 {
         for _ in 0..3 {
             let engine = &mut world.hosts[0].engine;
-            let key = engine.accept_grpc("10.0.0.9:1".into(), PeerIdentity::default());
+            let key = engine.http().accept("10.0.0.9:1".into(), PeerIdentity::default());
             assert!(!seen.contains(&key), "{key:?}");
             seen.push(key);
         }

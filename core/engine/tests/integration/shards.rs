@@ -338,7 +338,7 @@ fn a_deadline_passes_although_the_other_shard_is_silent() {
     open(&mut world, &mut client, 10, at);
     let ended = |world: &mut World, client: &mut App| {
         let engine = &mut world.hosts[0].engine;
-        client.inbox.extend(std::iter::from_fn(|| engine.poll_completion(client.key)));
+        client.inbox.extend(std::iter::from_fn(|| engine.outboxes().poll(client.key)));
         client.take()
     };
     world.advance(1_000_000);

@@ -277,8 +277,8 @@ impl Steady {
     fn take_completions(&mut self, app: App) {
         self.completed.clear();
         let engine = &mut self.hosts[app.host].engine;
-        while engine.poll_completing().is_some() {}
-        while let Some(completion) = engine.poll_completion(app.key) {
+        while engine.outboxes().poll_session().is_some() {}
+        while let Some(completion) = engine.outboxes().poll(app.key) {
             self.completed.push(completion);
         }
     }
@@ -287,7 +287,7 @@ impl Steady {
     fn carry(&mut self) {
         while let Some(dial) = self.hosts[0].engine.poll_dial() {
             let Dialled::Native(near) = dial.connection else { panic!("only native here") };
-            let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
+            let far = self.hosts[1].engine.native().accept(self.now, "near".into());
             self.links.push([near, far]);
         }
         for link in 0..self.links.len() {
@@ -329,8 +329,8 @@ impl Steady {
     fn send(&mut self, host: usize, peer: PeerKey) {
         self.now = self.now.plus_ns(STEP_NS);
         let Host { engine, heaps } = &mut self.hosts[host];
-        while engine.poll_transmitting().is_some() {}
-        for piece in engine.poll_transmit(self.now, peer, 1 << 20) {
+        while engine.native().poll_transmitting().is_some() {}
+        for piece in engine.native().poll_transmit(self.now, peer, 1 << 20) {
             match piece {
                 Piece::Bytes(own) => self.pipe.extend_from_slice(own),
                 Piece::Shared { session, span } => assert!(heaps.seal(session, span, &mut self.pipe)),
@@ -344,7 +344,7 @@ impl Steady {
             return;
         }
         let Host { engine, heaps } = &mut self.hosts[host];
-        let start = engine.resume(peer, &mut self.read);
+        let start = engine.native().resume(peer, &mut self.read);
         let end = start + self.pipe.len();
         self.read[start..end].copy_from_slice(&self.pipe);
         self.pipe.clear();

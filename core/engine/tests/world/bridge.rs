@@ -24,7 +24,7 @@ impl World {
     /// A shard of the near host has dialled: the other host speaks gRPC.
     pub(super) fn build_bridge(&mut self, host: usize, near: GrpcKey) {
         let label = format!("tcp://10.0.1.{}:4711", self.bridges.len() + 1);
-        let far = self.hosts[1].engine.accept_grpc(label, PeerIdentity::default());
+        let far = self.hosts[1].engine.http().accept(label, PeerIdentity::default());
         let hosts = [host, 1];
         self.bridges.push(Bridge { hosts, ends: [near, far], pipes: Default::default(), up: true });
         self.happen(host, near, Event::Ready { streams_max: 100 });

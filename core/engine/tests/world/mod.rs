@@ -536,7 +536,7 @@ impl World {
     fn close_unwanted(&mut self) -> bool {
         let mut closed = false;
         for host in 0..self.hosts.len() {
-            while let Some(end) = self.hosts[host].engine.poll_unwanted() {
+            while let Some(end) = self.hosts[host].engine.native().poll_unwanted() {
                 let of_link =
                     |link: &Link| link.up && link.hosts.iter().zip(link.ends).any(|one| one == (&host, end));
                 if let Some(link) = self.links.iter().position(of_link) {
@@ -578,11 +578,11 @@ impl World {
                     engine.peer_lost(&mut turn, near, "closed")
                 }
                 Dialled::Native(near) => {
-                    engine.peer_connected(self.now, near);
-                    engine.peer_identified(near, self.identities[1].clone());
+                    engine.native().connected(self.now, near);
+                    engine.native().identified(near, self.identities[1].clone());
                     let acceptor = &mut self.hosts[self.accepts].engine;
-                    let far = acceptor.accept_peer(self.now, "near".into());
-                    acceptor.peer_identified(far, self.identities[0].clone());
+                    let far = acceptor.native().accept(self.now, "near".into());
+                    acceptor.native().identified(far, self.identities[0].clone());
                     self.links.push(Link {
                         hosts: [host, self.accepts],
                         ends: [near, far],
@@ -610,7 +610,7 @@ impl World {
     fn carry_datagrams(&mut self) -> bool {
         let mut moved = false;
         for host in 0..self.hosts.len() {
-            while let Some((port, transmit)) = self.hosts[host].engine.poll_datagram() {
+            while let Some((port, transmit)) = self.hosts[host].engine.datagrams().poll() {
                 moved = true;
                 let (from, bytes) = (udp_address(host, port), transmit.to_vec());
                 self.datagrams.push(bytes.clone());
@@ -651,11 +651,11 @@ impl World {
 
     fn send(&mut self, link: usize, side: usize) -> bool {
         let host = self.links[link].hosts[side];
-        while self.hosts[host].engine.poll_transmitting().is_some() {}
+        while self.hosts[host].engine.native().poll_transmitting().is_some() {}
         let Host { engine, heaps } = &mut self.hosts[host];
         let peer = self.links[link].ends[side];
         let mut bytes = Vec::new();
-        for piece in engine.poll_transmit(self.now, peer, 1 << 20) {
+        for piece in engine.native().poll_transmit(self.now, peer, 1 << 20) {
             match piece {
                 Piece::Bytes(own) => bytes.extend_from_slice(own),
                 Piece::Shared { session, span } => assert!(heaps.seal(session, span, &mut bytes)),
@@ -679,7 +679,7 @@ impl World {
             return false;
         }
         let Host { engine, heaps } = &mut self.hosts[host];
-        if let Some(room) = engine.wanted(heaps, peer) {
+        if let Some(room) = engine.native().wanted(heaps, peer) {
             let count = room.len().min(pipe.len()).min(self.piece_bytes);
             for (byte, from) in room.iter_mut().zip(pipe.drain(..count)) {
                 *byte = from;
@@ -688,7 +688,7 @@ impl World {
             return true;
         }
         let mut buffer = vec![0; 256 << 10];
-        let start = engine.resume(peer, &mut buffer);
+        let start = engine.native().resume(peer, &mut buffer);
         let count = pipe.len().min(self.piece_bytes).min(buffer.len() - start);
         for (byte, from) in buffer[start..].iter_mut().zip(pipe.drain(..count)) {
             *byte = from;
@@ -704,7 +704,8 @@ impl World {
     /// As in the daemon, only applications in line are asked for completions.
     fn complete(&mut self, apps: &mut [&mut App]) -> bool {
         for (host, Host { engine, .. }) in self.hosts.iter_mut().enumerate() {
-            self.in_line.extend(std::iter::from_fn(|| engine.poll_completing()).map(|key| (host, key)));
+            self.in_line
+                .extend(std::iter::from_fn(|| engine.outboxes().poll_session()).map(|key| (host, key)));
         }
         let mut moved = false;
         for app in apps {
@@ -712,7 +713,7 @@ impl World {
             let Some(place) = place else { continue };
             self.in_line.swap_remove(place);
             let engine = &mut self.hosts[app.host].engine;
-            while let Some(completion) = engine.poll_completion(app.key) {
+            while let Some(completion) = engine.outboxes().poll(app.key) {
                 app.inbox.push(completion);
                 moved = true;
             }

@@ -213,14 +213,16 @@ impl World {
 
     /// One that comes from this address.
     pub fn web_from(&mut self, host: usize, label: String) -> usize {
-        let key = self.hosts[host].engine.accept_grpc(label, PeerIdentity::default());
+        let key = self.hosts[host].engine.http().accept(label, PeerIdentity::default());
         self.webs.push(Web::new(host, key));
         self.webs.len() - 1
     }
 
     /// A gRPC client connects to a host's gateway, as somebody who may call what these rules say.
     pub fn web_at_gateway(&mut self, host: usize, rules: &[(&str, bool)]) -> usize {
-        self.web_of_user(host, rules, Engine::accept_at_gateway)
+        self.web_of_user(host, rules, |engine, label, who, rights| {
+            engine.http().accept_at_gateway(label, who, rights)
+        })
     }
 
     /// A client whose user is known, taken in one way or another.
@@ -356,7 +358,7 @@ impl World {
     pub(super) fn hear(&mut self) -> bool {
         let mut moved = false;
         for host in 0..self.hosts.len() {
-            while let Some((key, command)) = self.hosts[host].engine.poll_http() {
+            while let Some((key, command)) = self.hosts[host].engine.http().poll() {
                 moved = true;
                 let Some(command) = self.cross(host, key, command) else { continue };
                 let found = self.webs.iter_mut().find(|web| web.host == host && web.key == key && web.up);

@@ -180,7 +180,7 @@ fn inherit(
         };
         // One whose peer has gone meanwhile is lost when it is read.
         let Ok(mut stream) = inherited else { continue };
-        if !shard.engine.was_dialled(key) {
+        if !shard.engine.native().was_dialled(key) {
             shard.pending.hold_place(&mut stream);
         }
         give_rights(&mut shard.engine, key, &stream, &shard.pending.call_rules);
