@@ -59,7 +59,7 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     let holdings = holdings.chain(engine.sessions.iter().map(|(_, session)| &session.holding));
     let booked = holdings.map(Holding::booked_bytes).sum::<u64>();
     agree("bytes booked for sources", engine.held.booked().0 as usize, booked as usize)?;
-    let ended = engine.r2p2.made().1.map(|(call, _)| call).find(|call| engine.calls.find(*call).is_none());
+    let ended = engine.r2p2.made().1.map(|(call, _)| call).find(|call| !engine.calls.contains(*call));
     ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
 }
 
@@ -72,7 +72,7 @@ fn audit_shards(engine: &Engine) -> Result<(), String> {
     agree("bytes waiting for another shard", engine.shards.parked_bytes(), parked.sum())?;
     for shard in engine.shards.others() {
         let (served, made) = engine.shards.book(shard);
-        if let Some(call) = served.iter().find(|call| engine.calls.find(**call).is_none()) {
+        if let Some(call) = served.iter().find(|call| !engine.calls.contains(**call)) {
             return Err(format!("{shard:?}: {call:?} has ended and is kept"));
         }
         let is_there =
@@ -184,7 +184,7 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     if let Some(call) = its.find(is_unknown) {
         return Err(of(&format!("{call:?} is its and would outlive it")));
     }
-    match session.made.values().find(|call| engine.calls.find(**call).is_none()) {
+    match session.made.values().find(|call| !engine.calls.contains(**call)) {
         Some(call) => Err(of(&format!("{call:?} has ended and is kept"))),
         None => Ok(()),
     }

@@ -44,7 +44,7 @@ pub(crate) fn nest(calls: &mut Calls, parent: CallKey, child: CallKey) {
         return call.children.push(child);
     }
     let mut children = std::mem::take(&mut call.children);
-    children.retain(|child| calls.find(*child).is_some());
+    children.retain(|child| calls.contains(*child));
     if children.len() >= children.capacity() / 2 {
         children.reserve_exact(children.capacity().max(4));
     }

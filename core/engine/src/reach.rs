@@ -63,7 +63,7 @@ impl EndpointReach<'_> {
     /// Forgets endpoints that nobody has any more; connections there are closed first.
     pub fn forget_unwanted(&mut self) {
         let Self { targets, calls, remotes, .. } = self;
-        let is_there = |call| calls.find(call).is_some();
+        let is_there = |call| calls.contains(call);
         let connected = remotes.forget_unwanted(|key| targets.has(key), is_there);
         while let Some(target) = self.remotes.poll_forgotten() {
             self.r2p2.forget_target(target);

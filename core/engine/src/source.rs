@@ -28,7 +28,12 @@ impl CallSources<'_> {
     /// The source of a call; nobody's if it or who made it has gone.
     #[cold]
     pub fn of_key(&self, calls: &Calls, key: CallKey) -> Arc<str> {
-        let call = calls.find(key).and_then(|call| made_for(calls, call));
+        self.of_maker(made_for_key(calls, key))
+    }
+
+    /// The source of a call that somebody makes; nobody's if it has gone.
+    #[cold]
+    pub fn of_maker(&self, call: Option<&Call>) -> Arc<str> {
         call.map_or_else(|| "".into(), |call| self.of(call))
     }
 
@@ -74,10 +79,14 @@ pub(crate) fn made_for<'c>(calls: &'c Calls, call: &'c Call) -> Option<&'c Call>
     }
 }
 
+fn made_for_key(calls: &Calls, key: CallKey) -> Option<&Call> {
+    calls.find(key).and_then(|call| made_for(calls, call))
+}
+
 /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to another
 /// process, and is waited for.
 pub(crate) fn is_for_grpc_client(calls: &Calls, key: CallKey) -> bool {
-    calls.find(key).and_then(|call| made_for(calls, call)).is_some_and(Call::is_forwarded)
+    made_for_key(calls, key).is_some_and(Call::is_forwarded)
 }
 
 /// The source of a call from another shard.

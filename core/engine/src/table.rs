@@ -215,6 +215,29 @@ impl<T, S: Stored<T>> Table<T, S> {
         slot.value.as_mut().map(S::value_mut)
     }
 
+    /// Two values at once, each unless it is gone. Of one that is named twice the first.
+    #[inline]
+    pub(crate) fn get_disjoint_mut(&mut self, [one, other]: [Key<T>; 2]) -> [Option<&mut T>; 2] {
+        let slots = [one, other].map(Key::index);
+        if slots[0] == slots[1] || slots.iter().any(|slot| *slot >= self.slots.len()) {
+            return if self.contains(one) {
+                [self.find_mut(one), None]
+            } else {
+                [None, self.find_mut(other)]
+            };
+        }
+        match self.slots.get_disjoint_mut(slots) {
+            Ok([first, second]) => [first.of_key(one), second.of_key(other)],
+            Err(_) => [None, None],
+        }
+    }
+
+    /// Whether the value is there.
+    #[inline]
+    pub fn contains(&self, key: Key<T>) -> bool {
+        self.slots.get(key.index as usize).is_some_and(|slot| slot.generation == key.generation)
+    }
+
     /// Everything alive, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
@@ -262,6 +285,15 @@ impl<T, S: Stored<T>> Table<T, S> {
 impl<S> Slot<S> {
     fn is_live(&self) -> bool {
         self.generation & FREE == 0
+    }
+
+    /// The value, if this is its key.
+    fn of_key<T>(&mut self, key: Key<T>) -> Option<&mut T>
+    where
+        S: Stored<T>,
+    {
+        let value = self.value.as_mut().filter(|_| self.generation == key.generation)?;
+        Some(value.value_mut())
     }
 
     fn live<T>(&self) -> Option<&T>
@@ -387,6 +419,27 @@ mod tests {
         let third = after.insert("c");
         assert_eq!((after.find(second), after.find(third), after.len()), (None, Some(&"c"), 1));
         assert!(third != first && third.index() == first.index());
+    }
+
+    #[test]
+    fn two_values_are_had_at_once_and_one_only_once() {
+        let mut table = Table::new();
+        let [one, other, gone] = ["a", "b", "c"].map(|value| table.insert(value.to_owned()));
+        table.remove(gone);
+        for (keys, expected) in [
+            ([one, other], [Some("a"), Some("b")]),
+            ([other, one], [Some("b"), Some("a")]),
+            ([one, one], [Some("a"), None]),
+            ([gone, other], [None, Some("b")]),
+            ([one, gone], [Some("a"), None]),
+            ([Key::NOTHING, other], [None, Some("b")]),
+            ([one, Key::NOTHING], [Some("a"), None]),
+            ([gone, Key::NOTHING], [None, None]),
+        ] {
+            let found = table.get_disjoint_mut(keys).map(|value| value.map(|value| value.as_str()));
+            assert_eq!(found, expected, "{keys:?}");
+            assert_eq!(keys.map(|key| table.contains(key)), keys.map(|key| table.find(key).is_some()));
+        }
     }
 
     #[test]

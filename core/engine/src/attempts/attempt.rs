@@ -1,13 +1,13 @@
 //! One attempt of a call: a call of its own, made of the call it is for, whose place it may take.
 
-use super::call_attempts::KeptItem;
+use super::call_attempts::{CallAttempts, KeptItem};
 use super::control::{AttemptControl, AttemptEnd, NextAttempt};
+use crate::CallKey;
 use crate::call::{Call, Calls, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
 use crate::registry::Registry;
 use crate::spans::SpanIds;
 use crate::traced::span_of_attempt;
-use crate::{CallKey, RemoteKey};
 use std::borrow::Cow;
 use trunkline_call::{Code, Execution, Instant, TimerKey, TimerTable, TraceParent};
 use trunkline_grpc::Outcome;
@@ -35,9 +35,8 @@ impl AttemptOwners<'_> {
     /// One more attempt of a call.
     pub fn begin(&mut self, now: Instant, key: CallKey, counted: bool) -> Option<BegunAttempt> {
         let Self { calls, timers, spans, .. } = self;
-        let beside = |live| Some(calls.find(live)?.placed?.endpoint);
         let call = calls.find(key)?;
-        let mut attempt = attempt_of(key, call, beside, now)?;
+        let mut attempt = attempt_of(key, call, calls, now)?;
         let mut named = None;
         if let Some((ids, instead)) = span_of_attempt(spans, call) {
             (attempt.spans, named) = (Some(Box::new(ids)), instead);
@@ -66,12 +65,13 @@ impl AttemptOwners<'_> {
         trailers: &[u8],
     ) -> (NextAttempt, Execution) {
         let Self { calls, control, timers, .. } = self;
-        let ended =
-            calls.find_mut(attempt).map(|ended| (ended.handed_over, std::mem::take(&mut ended.tried)));
         let others_seen = calls.find(key).is_some_and(|call| is_seen_beside(calls, call, attempt));
-        let Some(call) = calls.find_mut(key) else { return (NextAttempt::Deliver, execution) };
+        let [Some(call), ended] = calls.get_disjoint_mut([key, attempt]) else {
+            return (NextAttempt::Deliver, execution);
+        };
         let mut next = NextAttempt::Deliver;
-        if let Some((handed_over, tried)) = ended {
+        if let Some(ended) = ended {
+            let (handed_over, tried) = (ended.handed_over, std::mem::take(&mut ended.tried));
             let mut end = AttemptEnd { attempt, handed_over, tried, code, execution, trailers };
             let (decided, dropped) = attempt_failed(call, control, now, &mut end);
             next = decided;
@@ -115,18 +115,17 @@ pub(crate) fn execution_so_far(calls: &Calls, call: &Call) -> Execution {
 /// Whether some attempt of a call beside this one may have been seen by a server.
 fn is_seen_beside(calls: &Calls, call: &Call, attempt: CallKey) -> bool {
     let Some(attempts) = call.attempts.as_deref() else { return false };
-    let mut others = attempts.live.iter().filter(|live| **live != attempt);
-    others.any(|live| calls.find(*live).is_some_and(|live| live.handed_over))
+    under_way(calls, attempts).any(|(live, other)| live != attempt && other.handed_over)
 }
 
-/// The call that is an attempt of this one, beside others that are under way at these endpoints; `None` if it may not
-/// have several.
-fn attempt_of(
-    key: CallKey,
-    call: &Call,
-    beside: impl Fn(CallKey) -> Option<RemoteKey>,
-    now: Instant,
-) -> Option<Call> {
+/// The attempts of a call that are under way.
+fn under_way<'c>(calls: &'c Calls, attempts: &'c CallAttempts) -> impl Iterator<Item = (CallKey, &'c Call)> {
+    attempts.live.iter().filter_map(|live| Some((*live, calls.find(*live)?)))
+}
+
+/// The call that is an attempt of this one, for another endpoint than the others that are under way; `None` if it may
+/// not have several.
+fn attempt_of(key: CallKey, call: &Call, calls: &Calls, now: Instant) -> Option<Call> {
     let (attempts, types) = (call.attempts.as_ref()?, call.sender_types(Direction::Request)?);
     let client = ClientEnd::Attempt { call: key, types };
     let server = ServerEnd::Cluster { cluster: attempts.cluster };
@@ -145,7 +144,8 @@ fn attempt_of(
     attempt.attempt_waited_ns = call.client_stamps.wait_ns.saturating_add(before_ns);
     attempt.client_stamps.wait_ns = attempt.attempt_waited_ns;
     attempt.tried.clone_from(&attempts.tried);
-    attempt.tried.extend(attempts.live.iter().filter_map(|live| beside(*live)));
+    let placed = under_way(calls, attempts).filter_map(|(_, other)| other.placed);
+    attempt.tried.extend(placed.map(|placed| placed.endpoint));
     Some(attempt)
 }
 

@@ -13,7 +13,7 @@ use crate::invariants::Invariants;
 use crate::peer::Offered;
 use crate::registry::{Called, service_of};
 use crate::sessions::SessionEnds;
-use crate::source::CallSources;
+use crate::source::{CallSources, made_for};
 use crate::target::Target;
 use crate::vouching::PeerRule;
 use crate::{CallKey, Heaps, PeerKey};
@@ -282,7 +282,7 @@ impl PeerEvents<'_> {
         let Self { peers, calls, sessions, held, grpc, paths, .. } = self;
         let place = match calls.find(key) {
             Some(call) => {
-                let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
+                let source = || CallSources { sessions, peers, grpc }.of_maker(made_for(calls, call));
                 sessions.place_for(heaps, (call, direction), (encoding, total), &shape, source)
             }
             None => AssemblyPlace::Private(Vec::new()),

@@ -31,6 +31,8 @@ use crate::engine::{Engine, Turn};
 use crate::held::Holding;
 use crate::registry::{MethodKey, MethodTypes, Registry};
 use crate::session::{Route, Session};
+use crate::sessions::SessionEnds;
+use crate::shard::ShardLinks;
 use crate::target::Target;
 use crate::wait_accounts::WaitAccounts;
 use crate::{CallKey, SessionKey};
@@ -127,9 +129,7 @@ pub fn release_session(
     let calls = engine.sessions.calls_of(&engine.calls, key);
     may_leave(engine, key, to, &calls)?;
     for call in &calls {
-        for direction in [Direction::Request, Direction::Response] {
-            privatize(engine, turn, key, *call, direction)?;
-        }
+        privatize(engine, turn, key, *call)?;
     }
     let (routes, services) = routes_of(engine, key);
     let mut parked = engine.sessions.find_mut(key).map_or_else(Vec::new, |session| {
@@ -249,31 +249,38 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
     if engine.shards.parked_bytes() + waiting_bytes > limit { Err(Stays::Full) } else { Ok(()) }
 }
 
-/// What waits of a session's messages in one direction of a call waits as a private copy, and its blocks go back.
-fn privatize(
-    engine: &mut Engine,
+/// What waits of a session's messages in a call waits as a private copy, and its blocks go back.
+fn privatize(engine: &mut Engine, turn: &Turn<'_>, session: SessionKey, key: CallKey) -> Result<(), Stays> {
+    let Engine { calls, shards, sessions, .. } = engine;
+    let Some(call) = calls.find_mut(key) else { return Ok(()) };
+    for direction in [Direction::Request, Direction::Response] {
+        privatize_half((shards, sessions), turn, session, (call, direction))?;
+    }
+    Ok(())
+}
+
+fn privatize_half(
+    (shards, sessions): (&mut ShardLinks, &mut SessionEnds),
     turn: &Turn<'_>,
     session: SessionKey,
-    key: CallKey,
-    direction: Direction,
+    (call, direction): (&mut Call, Direction),
 ) -> Result<(), Stays> {
-    let Some(call) = engine.calls.find_mut(key) else { return Ok(()) };
     let types = call.sender_types(direction);
     let form = types.as_ref().map(|types| types.of(direction));
-    let (from, payer) = (engine.shards.own(), Payer::Session(session));
+    let (from, payer) = (shards.own(), Payer::Session(session));
     let mut freed = Vec::new();
     let half = call.half(direction);
     for body in half.backlog.iter_mut().chain(half.gathered.as_deref_mut()).filter_map(Item::body_mut) {
         let Some((_, payload)) = body.lent().filter(|(of, _)| *of == session) else { continue };
         let mut bytes = Vec::new();
         let encoding = private(turn.heaps, form, body, &mut bytes).map_err(|_| Stays::Lent)?;
-        engine.shards.charge(payer, bytes.len() as u32);
+        shards.charge(payer, bytes.len() as u32);
         freed.push(payload.span);
         let (charged, compression) = (body.window_cost(), payload.compression);
         let copy = CrossedBody { bytes, encoding, compression, charged, from, payer };
         *body = Body::Crossed(Box::new(copy));
     }
-    freed.into_iter().for_each(|span| engine.sessions.give_back(session, span));
+    freed.into_iter().for_each(|span| sessions.give_back(session, span));
     Ok(())
 }
 

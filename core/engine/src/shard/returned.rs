@@ -15,6 +15,7 @@ use crate::limits::CROSSING;
 use crate::routing::Routing;
 use crate::served_later::wait_for_service;
 use crate::target::Target;
+use crate::wait_accounts::WaitAccounts;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::Fault;
@@ -35,9 +36,7 @@ pub(super) fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInde
 /// A call that policies have judged goes to whoever serves it by now, or waits; else it ends.
 pub(crate) fn go_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
     let is_whole = matches!(opening, Item::Open { end: true, .. });
-    let Some(call) = engine.calls.find(key) else { return engine.drop_item(opening) };
-    let next = next_server(engine.routing(), call, is_whole);
-    let behind = take_behind(engine, key);
+    let Some((next, behind)) = take_behind(engine, key, is_whole) else { return engine.drop_item(opening) };
     engine.leave_server(key);
     let goes = match next {
         Ok(server) => {
@@ -67,10 +66,18 @@ fn begin_anew(call: &mut Call) {
     (call.request.messages, call.request.bytes) = (0, 0);
 }
 
-/// What waits behind an opening; nobody pays for it now.
-fn take_behind(engine: &mut Engine, key: CallKey) -> Backlog {
-    let (calls, mut accounts) = engine.wait_accounts();
-    calls.find_mut(key).map(|call| accounts.take_backlog(key, call, WAY)).unwrap_or_default()
+/// Where a call goes that came back, and what waits behind its opening; nobody pays for that now.
+fn take_behind(
+    engine: &mut Engine,
+    key: CallKey,
+    is_whole: bool,
+) -> Option<(Result<ServerEnd, Fault>, Backlog)> {
+    let Engine { calls, registry, owners, clusters, sessions, peers, grpc, shards, .. } = engine;
+    let Engine { held, invariants, limits, .. } = engine;
+    let call = calls.find_mut(key)?;
+    let next = next_server(Routing { registry, shards, owners, clusters }, call, is_whole);
+    let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
+    Some((next, accounts.take_backlog(key, call, WAY)))
 }
 
 /// It waits there again, and whoever is to pay for it at the end it has by now does.
