@@ -64,8 +64,9 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// Bytes given by [`Command::Data`] have left: so many fewer are queued. Nothing is said of bytes that are dropped:
-    /// those of a stream that was reset, by either side, or cut off, and of one whose answer has ended (client role).
+    /// Bytes given by [`Command::Data`] are at the socket: so many fewer are queued. Nothing is said of bytes that are
+    /// dropped: those of a stream that was reset, by either side, or cut off, and of one whose answer has ended (client
+    /// role).
     Sent {
         /// On which stream.
         stream: StreamTag,
@@ -133,7 +134,8 @@ pub enum Command {
         /// The trailers.
         trailers: HeaderMap,
     },
-    /// End the body with trailers now; queued data is dropped (server role, behind the head).
+    /// End the body with trailers now; queued data is dropped (server role, behind the head). Where some of it is on
+    /// its way to a socket that takes nothing, the stream is reset (CANCEL), for nothing else drops that.
     CutOff {
         /// Which stream.
         stream: StreamTag,

@@ -14,14 +14,14 @@ use super::unwritten::Unwritten;
 use super::wire::{Buffers, Wire};
 use crate::{Interest, LingeringClose, Stream};
 use bytes::Bytes;
-use http::{Request, request};
+use http::{HeaderMap, Request, request};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Waker;
 use trunkline_call::Instant;
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
 
-/// Time for the peer to acknowledge GOAWAY once no stream is open.
+/// Time for the peer to acknowledge GOAWAY once no stream is open: all that was said on them is at the socket.
 const LEAVING_NS_MAX: u64 = 20 * SECOND_NS;
 
 /// Ids are not used again (RFC 9113, section 5.1.1): a connection with no more than these left is to get no new
@@ -37,6 +37,9 @@ pub struct Http2 {
     pub(super) marks: Arc<Marks>,
     pub(super) waker: Waker,
     pub(super) streams: Streams,
+    /// Bytes given to h2 since it last had nothing more to write, and whether it has more than the outbox takes.
+    pub(super) given_bytes: usize,
+    pub(super) is_full: bool,
     pub(super) unwritten: Unwritten,
     /// Slots that are being looked at; kept for its memory.
     pub(super) marked: Vec<u32>,
@@ -174,7 +177,7 @@ impl Http2 {
                 self.queue(stream, bytes, end);
             }
             Command::Trailers { stream, trailers } => self.with(stream, |open| open.queue_trailers(trailers)),
-            Command::CutOff { stream, trailers } => self.with(stream, |open| open.cut_off(trailers)),
+            Command::CutOff { stream, trailers } => self.cut_off(stream, trailers),
             Command::Reset { stream, reason } => self.reset(stream, reason),
             Command::Release { stream, bytes } => self.release(stream, bytes),
             Command::GoAway => self.leave(),
@@ -242,6 +245,8 @@ impl Http2 {
             waker: marks.connection_waker(),
             marks,
             streams: Streams::default(),
+            given_bytes: 0,
+            is_full: false,
             unwritten: Unwritten::default(),
             marked: Vec::new(),
             untold: Vec::new(),
@@ -312,6 +317,15 @@ impl Http2 {
             self.resets_sent += u32::from(open.take_reset());
         }
         self.remove(slot);
+    }
+
+    /// What h2 has of a body it drops with the stream only, so that one of which something has not left is reset.
+    fn cut_off(&mut self, tag: StreamTag, trailers: HeaderMap) {
+        let Some(slot) = self.streams.slot_of(tag) else { return };
+        match self.streams.at(slot) {
+            Some((open, _)) if open.ahead_bytes > 0 => self.reset(tag, Reason::CANCEL),
+            _ => self.with(tag, |open| open.cut_off(trailers)),
+        }
     }
 
     fn release(&mut self, tag: StreamTag, bytes: usize) {

@@ -3,8 +3,8 @@
 use super::connection::{Ended, Fault, Http2, State};
 use super::keepalive::{Due, Ending};
 use super::link::Polled;
-use super::meter::{Flood, SeenGoAway, go_away};
-use super::stream::{OpenStream, Rest};
+use super::meter::{Flood, SeenGoAway, UNKNOWN_KIND, go_away};
+use super::stream::{GivenRoom, OpenStream, Rest};
 use super::wire::Buffers;
 use crate::Transfer;
 use crate::kernel_stamps::monotonic_ns;
@@ -21,6 +21,9 @@ const LOOKS_MAX: usize = 16;
 const WRITE_BYTES_PER_TURN: usize = 256 << 10;
 /// A write of so many bytes holds data: answers to as many pings as are tolerated are a twentieth of it.
 const MESSAGE_BYTES_MIN: usize = 1024;
+/// Bytes given to h2 before it is asked to write some: enough for many writes of the outbox. What its streams have
+/// beyond waits in their queues, where small pieces are put together and the end of a call drops them.
+const GIVEN_BYTES_MAX: usize = 1 << 20;
 /// What a GOAWAY for pings says, so that a client asks less often (gRFC A8).
 const TOO_MANY_PINGS: &str = "too_many_pings";
 
@@ -102,6 +105,12 @@ impl Http2 {
         if let Err(flood) = self.meter.handle_input(now, bytes) {
             self.fail(flood);
         }
+        // h2 bears a hundred empty ones in a connection's life, and says so by its end. Our limit is the meter's.
+        for at in &self.meter.blanks {
+            if let Some(kind) = bytes.len().checked_sub(*at) {
+                bytes[kind] = UNKNOWN_KIND;
+            }
+        }
         self.portions.handle_read(bytes.len(), self.meter.block_bytes);
         if let Some(unix_authority) = &mut self.unix_authority {
             unix_authority.handle_input(bytes);
@@ -130,6 +139,7 @@ impl Http2 {
             self.count_resets(now, events);
             self.count_pings(now, seen.pings);
             let written = self.write(&mut budget, events);
+            self.tell_left(now, events);
             if let Some(ended) = ended {
                 self.tell_hang_up(&ended, events);
                 return State::Over(ended);
@@ -166,6 +176,7 @@ impl Http2 {
                     return Some(ended);
                 }
                 self.digest(&events[before..]);
+                self.feed(events);
             }
             self.marks.take_streams(&mut self.marked);
             for index in 0..self.marked.len() {
@@ -216,12 +227,60 @@ impl Http2 {
         }
     }
 
+    /// Notes whether h2 has written all it can, and lets streams go on that waited for that, in turn.
+    fn feed(&mut self, events: &mut Vec<Event>) {
+        self.is_full = self.wire.boxes().is_blocked;
+        if !self.is_full {
+            self.given_bytes = 0;
+        }
+        while self.room().bytes > 0
+            && let Some(slot) = self.streams.poll_starved()
+        {
+            self.pump(slot, events);
+        }
+    }
+
+    fn room(&self) -> GivenRoom {
+        let bytes = if self.is_full { 0 } else { GIVEN_BYTES_MAX.saturating_sub(self.given_bytes) };
+        GivenRoom { bytes, stream_bytes: self.settings.send_ahead_bytes }
+    }
+
+    /// Tells whose bytes were written. A stream that has said all is over when the last of them was.
+    fn tell_left(&mut self, now: Instant, events: &mut Vec<Event>) {
+        let mut next = self.streams.poll_left();
+        if next.is_none() {
+            return;
+        }
+        let before = self.streams.len();
+        let was_marked = self.marks.is_marked();
+        let mut has_ended = !self.is_leaving && self.leaving.last_stream.is_none();
+        while let Some(slot) = next {
+            if let Some((open, _)) = self.streams.at(slot) {
+                let rest = open.tell_left(events);
+                has_ended &= open.has_ended();
+                self.settle(slot, rest);
+            }
+            next = self.streams.poll_left();
+        }
+        if self.streams.len() == before {
+            return;
+        }
+        self.count_calls(now);
+        if has_ended && !was_marked {
+            // h2 wants to be asked whether a connection that leaves has lost its last stream. This one does not leave.
+            self.marks.take_connection();
+        }
+    }
+
     fn pump(&mut self, slot: u32, events: &mut Vec<Event>) {
+        let room = self.room();
         let Some((open, waker)) = self.streams.at(slot) else { return };
         let mut cx = Context::from_waker(waker);
         let id = open.id;
-        let before = events.len();
-        let rest = open.pump(&mut cx, self.settings.send_ahead_bytes, self.leaving, events);
+        let (before, ahead_bytes) = (events.len(), open.ahead_bytes);
+        let rest = open.pump(&mut cx, room, self.leaving, events);
+        let given_bytes = open.ahead_bytes.saturating_sub(ahead_bytes);
+        self.given_bytes += given_bytes;
         if let Some(index) = self.suspects.iter().position(|of| *of == id)
             && refuse_trailers(&mut events[before..])
         {
@@ -229,6 +288,15 @@ impl Http2 {
         }
         self.resets_sent += u32::from(open.take_reset());
         self.joined_frames += open.take_joined();
+        let left = GivenRoom { bytes: room.bytes.saturating_sub(given_bytes), ..room };
+        if rest == Rest::Open && open.is_starved(left) {
+            self.streams.starve(slot);
+        }
+        self.settle(slot, rest);
+    }
+
+    /// Takes a stream out that is over.
+    fn settle(&mut self, slot: u32, rest: Rest) {
         match rest {
             Rest::Open => return,
             Rest::Over if self.link.is_server() => self.meter.handle_useful_stream(),
@@ -334,7 +402,9 @@ impl Http2 {
             let left = &boxes.outbox[sent..];
             match self.stream.write_vectored(&[IoSlice::new(left)]) {
                 Ok(Transfer::Bytes(bytes)) => {
-                    self.meter.handle_sent(&left[..bytes], &mut self.unwritten);
+                    let streams = &mut self.streams;
+                    let mut note_left = |id, bytes| streams.note_left(id, bytes);
+                    self.meter.handle_sent(&left[..bytes], &mut self.unwritten, &mut note_left);
                     sent += bytes;
                     while let Some(stream) = self.unwritten.poll_written() {
                         events.push(Event::Written { stream, at });

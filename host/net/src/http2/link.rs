@@ -64,7 +64,10 @@ impl Link {
             .reset_stream_duration(RESET_STREAM_TIME)
             // h2 counts over a connection's whole life, and among the rest what we cause ourselves by ending streams
             // early. What a peer causes is counted as its own resets are, and what waits to be said by the meter.
-            .max_local_error_reset_streams(None);
+            .max_local_error_reset_streams(None)
+            // The same: of small frames that come on streams we have reset h2 gives nothing back. Those of others are
+            // taken in the turn that brings them, and all are bounded by the windows and the meter.
+            .data_frame_budget(usize::MAX);
         Self::Shaking { handshake: Box::new(builder.handshake(wire)), is_leaving: false }
     }
 
@@ -78,7 +81,8 @@ impl Link {
             .max_send_buffer_size(settings.send_ahead_bytes)
             .max_concurrent_reset_streams(RESET_STREAMS_MAX)
             .reset_stream_duration(RESET_STREAM_TIME)
-            .max_local_error_reset_streams(None);
+            .max_local_error_reset_streams(None)
+            .data_frame_budget(usize::MAX);
         let handshake = pin!(builder.handshake(wire));
         let Poll::Ready(Ok((requests, mut connection))) =
             handshake.poll(&mut Context::from_waker(Waker::noop()))

@@ -22,6 +22,11 @@ const EARNED_BY_FRAME: u32 = 4;
 /// Bytes we send that earn one: a receiver may give credit for every quarter of a smallest frame.
 const BYTES_FOR_ONE: usize = 4096;
 
+/// Where in a head the frame's kind is.
+const KIND_AT: usize = 3;
+/// A kind nobody knows, which h2 passes over (RFC 9113, section 5.5).
+pub(super) const UNKNOWN_KIND: u8 = 0xff;
+
 const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
@@ -112,6 +117,8 @@ pub(super) struct Meter {
     owed: u32,
     unfinished_ns_max: u64,
     bytes_sent: usize,
+    /// Empty DATA frames in what was read last: where the frame's kind is, from the end.
+    pub blanks: Vec<usize>,
     /// Bytes of header blocks in what was read last.
     pub block_bytes: usize,
     seen: Seen,
@@ -162,6 +169,7 @@ impl Meter {
             owed: 0,
             unfinished_ns_max: settings.unfinished_ns_max,
             bytes_sent: 0,
+            blanks: Vec::new(),
             block_bytes: 0,
             seen: Seen::default(),
         }
@@ -170,6 +178,7 @@ impl Meter {
     /// Reads along.
     pub fn handle_input(&mut self, now: Instant, mut bytes: &[u8]) -> Result<(), Flood> {
         self.block_bytes = 0;
+        self.blanks.clear();
         skip(&mut bytes, &mut self.preface_left);
         while !bytes.is_empty() {
             if self.head_filled < HEAD_BYTES {
@@ -185,11 +194,17 @@ impl Meter {
     }
 
     /// Bytes of ours left: the peer will have to give credit for them. Some may be the last of a request.
-    pub fn handle_sent(&mut self, bytes: &[u8], unwritten: &mut Unwritten) {
+    /// `left`: whose body bytes they are.
+    pub fn handle_sent(
+        &mut self,
+        bytes: &[u8],
+        unwritten: &mut Unwritten,
+        left: &mut impl FnMut(u32, usize),
+    ) {
         self.bytes_sent += bytes.len();
         self.idle_frames.earn((self.bytes_sent / BYTES_FOR_ONE) as u32);
         self.bytes_sent %= BYTES_FOR_ONE;
-        let (frames, resets) = self.sending.follow(bytes, unwritten);
+        let (frames, resets) = self.sending.follow(bytes, unwritten, left);
         self.unanswered = self.unanswered.saturating_sub(frames);
         self.owed = self.owed.saturating_sub(resets);
     }
@@ -258,7 +273,16 @@ impl Meter {
             return Ok(());
         }
         self.payload_left = u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize;
+        if self.is_blank() {
+            self.blanks.push(bytes.len() + HEAD_BYTES - KIND_AT);
+        }
         self.count(now)
+    }
+
+    /// Whether the frame whose head is known is DATA that brings nothing, on a stream there is or was.
+    fn is_blank(&self) -> bool {
+        let is_empty = self.payload_left == 0 && self.head[4] & END_STREAM == 0;
+        is_empty && self.kind() == DATA && (1..=self.last_stream).contains(&self.stream())
     }
 
     fn take_payload(&mut self, bytes: &mut &[u8]) {
@@ -308,7 +332,7 @@ impl Meter {
         let is_empty = self.payload_left == 0;
         self.unanswered = self.unanswered.saturating_add(1);
         // Pings and settings are answered before the next frame is read, and nothing is said to what else there is.
-        self.owed += u32::from(matches!(self.kind(), DATA | HEADERS | PRIORITY));
+        self.owed += u32::from(matches!(self.kind(), DATA | HEADERS | PRIORITY) && !self.is_blank());
         match self.kind() {
             HEADERS | PUSH_PROMISE => {
                 self.in_block = flags & END_HEADERS == 0;
@@ -356,7 +380,7 @@ impl Meter {
     }
 
     fn kind(&self) -> u8 {
-        self.head[3]
+        self.head[KIND_AT]
     }
 
     fn stream(&self) -> u32 {
@@ -366,13 +390,18 @@ impl Meter {
 
 impl Sending {
     /// Frames whose heads end in these bytes, and how many of them are resets.
-    fn follow(&mut self, mut bytes: &[u8], unwritten: &mut Unwritten) -> (u32, u32) {
+    fn follow(
+        &mut self,
+        mut bytes: &[u8],
+        unwritten: &mut Unwritten,
+        left: &mut impl FnMut(u32, usize),
+    ) -> (u32, u32) {
         let (mut frames, mut resets) = (0, 0);
         loop {
             let before = self.skip;
             skip(&mut bytes, &mut self.skip);
-            if before > self.skip && !unwritten.is_empty() {
-                self.tell_left(before - self.skip, unwritten);
+            if before > self.skip {
+                self.tell_left(before - self.skip, unwritten, left);
             }
             let count = bytes.len().min(HEAD_BYTES - self.head_filled);
             self.head[self.head_filled..][..count].copy_from_slice(&bytes[..count]);
@@ -389,11 +418,14 @@ impl Sending {
     }
 
     /// So many bytes of the payload left of the frame whose head was last.
-    fn tell_left(&self, bytes: usize, unwritten: &mut Unwritten) {
+    fn tell_left(&self, bytes: usize, unwritten: &mut Unwritten, left: &mut impl FnMut(u32, usize)) {
         let [_, _, _, kind, flags, stream @ ..] = self.head;
         let stream = u32::from_be_bytes(stream) & !(1 << 31);
         match kind {
-            DATA => unwritten.handle_body(stream, bytes),
+            DATA => {
+                left(stream, bytes);
+                unwritten.handle_body(stream, bytes);
+            }
             HEADERS | CONTINUATION if flags & END_HEADERS != 0 && self.skip == 0 => {
                 unwritten.handle_head(stream);
             }
@@ -569,7 +601,7 @@ mod tests {
             random ^= random << 17;
             let (me, other) = if random & 1 == 0 { (0, 1) } else { (1, 0) };
             let sent = (ROOM_FRAMES - under_way[other]).min((random >> 8) % ROOM_FRAMES);
-            (0..sent).for_each(|_| ends[me].handle_sent(&message, &mut Unwritten::default()));
+            (0..sent).for_each(|_| ends[me].handle_sent(&message, &mut Unwritten::default(), &mut |_, _| ()));
             under_way[other] += sent;
             if ends[me].may_read() {
                 let count = under_way[me].min((random >> 32) % READ_FRAMES);
@@ -595,11 +627,12 @@ mod tests {
         let mut count = 0;
         while meter.may_read() {
             meter.handle_input(Instant(1), &late).unwrap();
-            data.chunks(100).for_each(|piece| meter.handle_sent(piece, &mut Unwritten::default()));
+            data.chunks(100)
+                .for_each(|piece| meter.handle_sent(piece, &mut Unwritten::default(), &mut |_, _| ()));
             count += 1;
         }
         assert_eq!((count, meter.unanswered), (OWED_FRAMES_MAX, 0));
-        reset.chunks(5).for_each(|piece| meter.handle_sent(piece, &mut Unwritten::default()));
+        reset.chunks(5).for_each(|piece| meter.handle_sent(piece, &mut Unwritten::default(), &mut |_, _| ()));
         assert!(meter.may_read(), "one of them was answered");
         meter.handle_input(Instant(1), &late).unwrap();
         assert!(!meter.may_read());
@@ -619,7 +652,7 @@ mod tests {
         assert!(is_calm(&mut meter, 150_000_000), "ten a second");
         meter.handle_input(Instant(0), &frame(HEADERS, END_HEADERS, 7, b"h")).unwrap();
         assert!(is_calm(&mut meter, 0) && is_calm(&mut meter, 0));
-        meter.handle_sent(&[0; BYTES_FOR_ONE], &mut Unwritten::default());
+        meter.handle_sent(&[0; BYTES_FOR_ONE], &mut Unwritten::default(), &mut |_, _| ());
         assert!(is_calm(&mut meter, 0));
         assert_eq!((meter.last_stream, meter.take_seen().pings), (7, 7));
     }

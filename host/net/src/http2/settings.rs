@@ -17,13 +17,15 @@ pub struct Http2Settings {
     /// Bytes of one header list, as RFC 9113 section 6.5.2 counts them. Four times what other gRPC libraries take, so
     /// that what they let through is not refused here.
     pub header_list_bytes_max: u32,
-    /// Bytes of one stream given to the connection ahead of the socket; the rest waits in the stream's own queue.
+    /// Bytes of one stream given to the connection ahead of the socket, and all of a connection have little more than a
+    /// mebibyte there; the rest waits in the stream's own queue.
     pub send_ahead_bytes: usize,
     /// Streams a peer may reset: a client that opens and resets makes us work for nothing (CVE-2023-44487). Burst and
     /// rate are those of nghttp2.
     pub resets: Rate,
     /// Frames that bring nothing forward (SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA and CONTINUATION, unknown
-    /// types). Frames that do bring something, and bytes we send, earn more of them.
+    /// types). (Of DATA that is all padding h2 takes a hundred in a connection's life, and nothing changes that.)
+    /// Frames that do bring something, and bytes we send, earn more of them.
     pub idle_frames: Rate,
     /// Longest time a frame or a header block may stay unfinished, and the time for the preface.
     pub unfinished_ns_max: u64,

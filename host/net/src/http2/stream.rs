@@ -26,6 +26,10 @@ pub(super) struct OpenStream {
     sending: Sending,
     queue: Queue,
     finish: Finish,
+    /// Bytes given to h2 that have not left.
+    pub ahead_bytes: usize,
+    /// Bytes that have left since that was last told.
+    left_bytes: usize,
     /// We have reset it, and nobody has asked about that.
     has_reset: bool,
     /// Frames that were told with the one before them, since this was last asked.
@@ -79,6 +83,15 @@ pub(super) enum Rest {
     Lost,
 }
 
+/// What a stream may give to h2 ahead of the socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenRoom {
+    /// Now, for its connection's sake.
+    pub bytes: usize,
+    /// Of it, at any time.
+    pub stream_bytes: usize,
+}
+
 /// What the peer said about ending the connection, as streams need it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaving {
@@ -114,6 +127,8 @@ impl OpenStream {
             sending,
             queue: Queue::default(),
             finish,
+            ahead_bytes: 0,
+            left_bytes: 0,
             has_reset: false,
             joined_frames: 0,
             flow: None,
@@ -195,11 +210,39 @@ impl OpenStream {
         self.rest()
     }
 
+    /// So many bytes of its body have left. Whether that is the first to be told.
+    pub fn note_left(&mut self, bytes: usize) -> bool {
+        // What h2 has of a stream that was begun anew in its place is none of it.
+        let bytes = bytes.min(self.ahead_bytes);
+        self.ahead_bytes -= bytes;
+        let is_first = self.left_bytes == 0;
+        self.left_bytes += bytes;
+        is_first && bytes > 0
+    }
+
+    /// Tells what has left.
+    pub fn tell_left(&mut self, events: &mut Vec<Event>) -> Rest {
+        if self.left_bytes > 0 {
+            events.push(Event::Sent { stream: self.tag, bytes: std::mem::take(&mut self.left_bytes) });
+        }
+        self.rest()
+    }
+
+    /// Whether it waits to give more to h2 than it may now.
+    pub fn is_starved(&self, room: GivenRoom) -> bool {
+        room.bytes == 0 && self.queue.bytes > 0 && matches!(self.sending, Sending::Body(_))
+    }
+
+    /// Whether both sides have said all.
+    pub fn has_ended(&self) -> bool {
+        matches!((&self.receiving, &self.finish), (Receiving::Ended, Finish::Done))
+    }
+
     /// Looks at both halves.
     pub fn pump(
         &mut self,
         cx: &mut Context<'_>,
-        ahead_bytes: usize,
+        room: GivenRoom,
         leaving: Leaving,
         events: &mut Vec<Event>,
     ) -> Rest {
@@ -207,8 +250,7 @@ impl OpenStream {
             Some(left) => self.pass_over(cx, left),
             None => self.receive(cx, events),
         };
-        let looked =
-            looked.and_then(|()| self.send(cx, ahead_bytes, events)).and_then(|()| self.look_for_reset(cx));
+        let looked = looked.and_then(|()| self.send(cx, room)).and_then(|()| self.look_for_reset(cx));
         match looked {
             Ok(()) => self.rest(),
             Err(error) => match self.reason_of(&error, leaving) {
@@ -221,10 +263,11 @@ impl OpenStream {
         }
     }
 
-    /// Whether a server has said all, or a client heard all and dealt with it.
+    /// Whether a server has said all and it has left, or a client heard all and dealt with it.
     fn rest(&mut self) -> Rest {
         let is_server = !self.is_own();
         let over = match (is_server, &self.receiving, &self.finish) {
+            (true, _, Finish::Done) if self.ahead_bytes > 0 => false,
             (true, Receiving::Body(_), Finish::Done) => self.refused.is_none_or(|left| left == 0),
             (true, _, Finish::Done) => true,
             (false, Receiving::Ended, _) => {
@@ -238,13 +281,15 @@ impl OpenStream {
 
     /// The answer is complete: what we still have to say, nobody wants to hear.
     fn stop_sending(&mut self) {
-        if let (Sending::Body(send), false) = (&mut self.sending, matches!(self.finish, Finish::Done)) {
+        let is_all_left = matches!(self.finish, Finish::Done) && self.ahead_bytes == 0;
+        if let (Sending::Body(send), false) = (&mut self.sending, is_all_left) {
             send.send_reset(h2::Reason::CANCEL);
             self.has_reset = true;
         }
         self.sending = Sending::Ended;
         self.finish = Finish::Done;
         self.queue = Queue::default();
+        self.ahead_bytes = 0;
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, events: &mut Vec<Event>) -> Result<(), h2::Error> {
@@ -324,25 +369,21 @@ impl OpenStream {
         Ok(())
     }
 
-    fn send(
-        &mut self,
-        cx: &mut Context<'_>,
-        ahead_bytes: usize,
-        events: &mut Vec<Event>,
-    ) -> Result<(), h2::Error> {
+    fn send(&mut self, cx: &mut Context<'_>, room: GivenRoom) -> Result<(), h2::Error> {
         let before = self.queue.bytes;
-        let sent = self.send_queue(cx, ahead_bytes);
-        if before > self.queue.bytes {
-            events.push(Event::Sent { stream: self.tag, bytes: before - self.queue.bytes });
-        }
+        let sent = self.send_queue(cx, room);
+        self.ahead_bytes += before - self.queue.bytes;
         sent
     }
 
-    fn send_queue(&mut self, cx: &mut Context<'_>, ahead_bytes: usize) -> Result<(), h2::Error> {
+    fn send_queue(&mut self, cx: &mut Context<'_>, mut room: GivenRoom) -> Result<(), h2::Error> {
         let Sending::Body(send) = &mut self.sending else { return Ok(()) };
         while self.queue.bytes > 0 {
-            send.reserve_capacity(self.queue.bytes.min(ahead_bytes));
-            let capacity = send.capacity();
+            if room.bytes == 0 {
+                return Ok(());
+            }
+            send.reserve_capacity(self.queue.bytes.min(room.stream_bytes));
+            let capacity = send.capacity().min(room.bytes);
             if capacity == 0 {
                 match send.poll_capacity(cx) {
                     Poll::Pending | Poll::Ready(None) => return Ok(()),
@@ -351,6 +392,7 @@ impl OpenStream {
                 continue;
             }
             let bytes = self.queue.take(capacity);
+            room.bytes -= bytes.len();
             let end = self.queue.bytes == 0 && matches!(self.finish, Finish::End);
             if end {
                 self.finish = Finish::Done;
@@ -368,7 +410,7 @@ impl OpenStream {
 
     /// Whether the peer has reset the stream. A client hears it where it waits for the answer.
     fn look_for_reset(&mut self, cx: &mut Context<'_>) -> Result<(), h2::Error> {
-        if self.is_own() || matches!(self.finish, Finish::Done) {
+        if self.is_own() || (matches!(self.finish, Finish::Done) && self.ahead_bytes == 0) {
             return Ok(());
         }
         let told = match &mut self.sending {

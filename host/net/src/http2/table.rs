@@ -2,6 +2,7 @@
 
 use super::marks::Marks;
 use super::stream::OpenStream;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use trunkline_grpc::{StreamTag, TagMap};
@@ -16,6 +17,12 @@ pub(super) struct Streams {
     free: Vec<u32>,
     /// Slots of streams we opened: their tags were chosen by somebody else.
     own: TagMap<u32>,
+    /// Slots by the number on the wire.
+    ids: TagMap<u32>,
+    /// Slots of streams that have more for h2 than it takes now, in the order in which they came; each once.
+    starved: VecDeque<u32>,
+    /// Slots of streams of which bytes have left, until that is told.
+    left: Vec<u32>,
     open: usize,
 }
 
@@ -24,6 +31,8 @@ struct Slot {
     /// Boxed, so that a connection at rest does not keep room for four of them.
     stream: Option<Box<OpenStream>>,
     uses: u32,
+    /// It is among those that are starved. Who has the slot then takes over the place in the line.
+    is_starved: bool,
     waker: Waker,
 }
 
@@ -38,7 +47,9 @@ impl Streams {
         let place = &mut self.slots[slot as usize];
         place.uses = place.uses.wrapping_add(1);
         let tag = StreamTag(u64::from(place.uses) << SLOT_BITS | u64::from(slot));
-        place.stream = Some(Box::new(make(tag)));
+        let stream = make(tag);
+        self.ids.insert(id_key(stream.id), slot);
+        place.stream = Some(Box::new(stream));
         (slot, tag)
     }
 
@@ -46,6 +57,7 @@ impl Streams {
     pub fn insert_own(&mut self, marks: &Arc<Marks>, stream: OpenStream) -> u32 {
         let slot = self.free_slot(marks);
         self.own.insert(stream.tag, slot);
+        self.ids.insert(id_key(stream.id), slot);
         self.slots[slot as usize].stream = Some(Box::new(stream));
         slot
     }
@@ -54,6 +66,7 @@ impl Streams {
     pub fn remove(&mut self, slot: u32) -> Option<u32> {
         let stream = self.slots.get_mut(slot as usize)?.stream.take()?;
         self.own.remove(&stream.tag);
+        self.ids.remove(&id_key(stream.id));
         self.free.push(slot);
         self.open -= 1;
         Some(stream.id)
@@ -75,6 +88,36 @@ impl Streams {
         Some((place.stream.as_deref_mut()?, &place.waker))
     }
 
+    /// A stream has more for h2 than it takes now.
+    pub fn starve(&mut self, slot: u32) {
+        let place = &mut self.slots[slot as usize];
+        if !std::mem::replace(&mut place.is_starved, true) {
+            self.starved.push_back(slot);
+        }
+    }
+
+    /// The slot that has waited longest to give more to h2.
+    pub fn poll_starved(&mut self) -> Option<u32> {
+        let slot = self.starved.pop_front()?;
+        self.slots[slot as usize].is_starved = false;
+        Some(slot)
+    }
+
+    /// Bytes of a stream's body have left.
+    pub fn note_left(&mut self, id: u32, bytes: usize) {
+        if let Some(&slot) = self.ids.get(&id_key(id))
+            && let Some((open, _)) = self.at(slot)
+            && open.note_left(bytes)
+        {
+            self.left.push(slot);
+        }
+    }
+
+    /// A slot of whose stream bytes have left, each once.
+    pub fn poll_left(&mut self) -> Option<u32> {
+        self.left.pop()
+    }
+
     /// How many are open.
     pub fn len(&self) -> usize {
         self.open
@@ -84,8 +127,18 @@ impl Streams {
         self.open += 1;
         self.free.pop().unwrap_or_else(|| {
             let slot = self.slots.len() as u32;
-            self.slots.push(Slot { stream: None, uses: 0, waker: marks.stream_waker(slot) });
+            self.slots.push(Slot {
+                stream: None,
+                uses: 0,
+                is_starved: false,
+                waker: marks.stream_waker(slot),
+            });
             slot
         })
     }
+}
+
+/// A number on the wire as a key: what resists chosen keys is not needed, for they come in order.
+fn id_key(id: u32) -> StreamTag {
+    StreamTag(u64::from(id))
 }

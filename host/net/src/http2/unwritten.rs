@@ -63,6 +63,9 @@ impl Unwritten {
     }
 
     fn advance(&mut self, stream: u32, act: impl FnOnce(&mut Opening)) {
+        if self.requests.is_empty() {
+            return;
+        }
         let Some(opening) = self.requests.get_mut(&stream) else { return };
         act(opening);
         if opening.is_head_left && opening.message_left.unwrap_or(0) == 0 {

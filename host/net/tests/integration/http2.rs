@@ -71,7 +71,7 @@ fn a_unary_call() {
     until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
     assert_eq!(body_of(&client, stream).0, b"answer");
     let kinds: Vec<&str> = client.events.iter().map(kind).collect();
-    assert_eq!(kinds, ["sent", "written", "response", "data", "trailers"]);
+    assert_eq!(kinds, ["written", "sent", "response", "data", "trailers"]);
     assert_eq!(server.http.as_ref().unwrap().streams_open(), 0);
     client.command(Command::Release { stream, bytes: 6 });
     assert_eq!(client.http.as_ref().unwrap().streams_open(), 0, "all is released");

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use trunkline_call::Instant;
-use trunkline_grpc::{Command, Event, Reason};
+use trunkline_grpc::{Command, Event, Reason, StreamTag};
 use trunkline_net::{
     AgeSettings, Buffers, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State, Stream,
     Transfer,
@@ -116,6 +116,24 @@ impl Raw {
         (Reason(code), String::from_utf8_lossy(&payload[8..]).into_owned())
     }
 
+    /// Turns until so many requests have come; their streams.
+    fn requests(&mut self, count: usize) -> Vec<StreamTag> {
+        let until = Clock::now() + WATCHDOG;
+        loop {
+            let requests = self.events.iter().filter_map(|event| match event {
+                Event::Request { stream, .. } => Some(*stream),
+                _ => None,
+            });
+            let streams: Vec<_> = requests.collect();
+            if streams.len() == count {
+                return streams;
+            }
+            self.turn();
+            let came = streams.len();
+            assert!(self.over.is_none() && Clock::now() < until, "{came} of {count}, {:?}", self.over);
+        }
+    }
+
     /// Turns until the server has sent a frame of that kind.
     fn hears(&mut self, wanted: u8) {
         let until = Clock::now() + WATCHDOG;
@@ -178,7 +196,41 @@ fn empty_data_ends_in_calm() {
     let mut raw = Raw::new(Http2Settings::server());
     raw.say(&frame(HEADERS, END_HEADERS, 1, HEAD));
     raw.say(&times(2000, |_| frame(DATA, 0, 1, &[])));
-    assert_eq!(raw.goaway().0, Reason::ENHANCE_YOUR_CALM);
+    assert_eq!(raw.goaway(), (Reason::ENHANCE_YOUR_CALM, "too_many_idle_frames".into()));
+}
+
+/// Some stacks flush an empty frame now and then: no number of them ends a connection, as long as they are slow.
+#[test]
+fn empty_data_now_and_then_is_borne() {
+    let mut raw = Raw::new(Http2Settings::server());
+    raw.say(&frame(HEADERS, END_HEADERS, 1, HEAD));
+    for number in 1..=1500 {
+        raw.now = Instant(number * SECOND_NS / 10);
+        raw.say(&frame(DATA, 0, 1, &[]));
+        assert_eq!(raw.over, None, "at {number}");
+    }
+    raw.say(&frame(DATA, 0, 1, b"body"));
+    let until = Clock::now() + WATCHDOG;
+    while !raw.events.iter().any(|event| matches!(event, Event::Data { .. })) {
+        raw.turn();
+        assert!(raw.over.is_none() && Clock::now() < until, "{:?}", raw.over);
+    }
+    // No stream has been opened by that number.
+    raw.say(&frame(DATA, 0, 5, &[]));
+    assert_eq!(raw.goaway().0, Reason::PROTOCOL_ERROR);
+}
+
+/// What comes on a stream that was ended here costs its connection nothing, however many small frames that are.
+#[test]
+fn small_frames_on_streams_that_were_ended_are_borne() {
+    let mut raw = Raw::new(Http2Settings::server());
+    raw.say(&frame(HEADERS, END_HEADERS, 1, HEAD));
+    let stream = raw.requests(1)[0];
+    raw.server.as_mut().unwrap().command(Command::Reset { stream, reason: Reason::CANCEL });
+    raw.say(&frame(DATA, 0, 1, b"x").repeat(140_000));
+    assert_eq!(raw.over, None);
+    raw.say(&frame(HEADERS, END_HEADERS | END_STREAM, 3, HEAD));
+    raw.requests(2);
 }
 
 /// Opening and resetting at once, as in CVE-2023-44487.
@@ -343,6 +395,96 @@ fn a_window_that_never_opens_holds_little() {
         raw.turn();
     }
     assert!(raw.events.iter().all(|event| !matches!(event, Event::Sent { .. })), "nothing has left");
+}
+
+/// A server with so many requests of a client that takes everything and then does not read.
+fn unread(requests: u32) -> (Raw, Vec<StreamTag>) {
+    let mut raw = Raw::new(Http2Settings::server());
+    raw.say(&frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    raw.say(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+    raw.say(&times(requests, |number| frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, HEAD)));
+    let streams = raw.requests(requests as usize);
+    for stream in &streams {
+        let head = Command::Response { stream: *stream, head: response(), end: false };
+        raw.server.as_mut().unwrap().command(head);
+    }
+    (raw, streams)
+}
+
+/// A body of so many bytes, and what says whether its memory is still there.
+fn body(bytes: usize) -> (Bytes, std::sync::Weak<Vec<u8>>) {
+    struct Body(Arc<Vec<u8>>);
+    impl AsRef<[u8]> for Body {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let body = Arc::new(vec![7; bytes]);
+    let alive = Arc::downgrade(&body);
+    (Bytes::from_owner(Body(body)), alive)
+}
+
+/// What is told as sent is at the socket, however large the windows are: until then somebody answers for its memory.
+/// And what is cut off meanwhile leaves no memory behind, for a part of it may be all that keeps a large answer.
+#[test]
+fn what_no_socket_has_taken_has_not_left() {
+    let (mut raw, streams) = unread(200);
+    let (mut server, mut alive) = (raw.server.take().unwrap(), Vec::new());
+    for stream in &streams {
+        let (bytes, is_alive) = body(1 << 20);
+        alive.push(is_alive);
+        server.command(Command::Data { stream: *stream, bytes, end: false });
+    }
+    let (mut buffers, mut events) = (Buffers::new(), Vec::new());
+    (0..200).for_each(|_| _ = server.turn(Instant(0), &mut buffers, &mut events));
+    let sent: usize =
+        events.iter().map(|event| if let Event::Sent { bytes, .. } = event { *bytes } else { 0 }).sum();
+    // What a socket takes unread is some megabytes.
+    assert!(sent > 0 && sent < 20 << 20, "{sent}");
+    for stream in streams {
+        server.command(Command::CutOff { stream, trailers: trailers() });
+    }
+    (0..200).for_each(|_| _ = server.turn(Instant(0), &mut buffers, &mut events));
+    let alive = alive.iter().filter(|body| body.strong_count() > 0).count();
+    assert!(alive <= 1, "{alive} of 200 are kept");
+    assert_eq!(server.streams_open(), 0);
+}
+
+/// A stream is over when its last byte is at the socket, and a connection that leaves waits for that, however slowly
+/// its client reads. What the kernel has then still arrives.
+#[test]
+fn an_answer_to_a_slow_reader_comes_whole_though_its_connection_leaves() {
+    const ANSWER_BYTES: usize = 12 << 20;
+    let (mut raw, streams) = unread(1);
+    let (bytes, _) = body(ANSWER_BYTES);
+    let server = raw.server.as_mut().unwrap();
+    server.command(Command::Data { stream: streams[0], bytes, end: true });
+    server.command(Command::GoAway);
+    let until = Clock::now() + WATCHDOG;
+    while raw.heard.len() < ANSWER_BYTES {
+        let before = raw.heard.len();
+        raw.turn();
+        if raw.heard.len() > before {
+            raw.now = raw.now.plus_ns(SECOND_NS);
+        }
+        let heard = raw.heard.len();
+        assert!(!raw.closed && Clock::now() < until, "{heard} bytes, {:?}", raw.over);
+    }
+    let data = |heard: &[u8]| {
+        let all = frames(heard).into_iter().filter(|(kind, _)| *kind == DATA);
+        all.map(|(_, payload)| payload.len()).sum::<usize>()
+    };
+    // Frames have heads, so the last is still to come.
+    while data(&raw.heard) < ANSWER_BYTES {
+        raw.turn();
+        assert!(!raw.closed && Clock::now() < until);
+    }
+    assert_eq!(data(&raw.heard), ANSWER_BYTES);
+    while raw.over.is_none() {
+        raw.now = raw.now.plus_ns(SECOND_NS);
+        raw.turn();
+        assert!(Clock::now() < until, "it ends when it is left alone");
+    }
 }
 
 /// A frame, or a preface, that is begun and never ended.
