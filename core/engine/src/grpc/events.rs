@@ -7,6 +7,7 @@
 use super::ends::{GrpcEnds, HeldAccounts};
 use super::incoming::{EndedBody, NextMessage, body_of, of_cardinality, of_framing};
 use super::openings::target_of;
+use super::outgoing::SentOn;
 use super::stream::{Ending, WebStream};
 use crate::call::{Body, Call, Calls, Direction, Item, ServerEnd};
 use crate::cluster::Clusters;
@@ -253,6 +254,8 @@ impl GrpcEvents<'_> {
             return None;
         }
         let mut stream = grpc.drop_stream(&mut HeldAccounts { held, invariants }, at)?;
+        // What is sent again is kept here: its sender has it back now, for it hears nothing when that leaves.
+        let (_, credit) = stream.outgoing.give_up();
         let Some(replay) = stream.replay.take() else {
             let endpoint = grpc.find(at.peer).map_or_else(String::new, |peer| peer.label.clone());
             let fault = Fault::ConnectionLost { endpoint, executed: Execution::NotExecuted };
@@ -270,7 +273,7 @@ impl GrpcEvents<'_> {
         for item in items.into_iter().rev() {
             call.request.backlog.push_front(item);
         }
-        Some(EndEvent::Room { call: key, direction: Direction::Request })
+        Some(EndEvent::Sent(SentOn { call: key, direction: Direction::Request, credit, has_room: true }))
     }
 
     /// Takes a connection out that is over, whose streams had these calls.

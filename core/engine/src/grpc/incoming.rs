@@ -140,8 +140,9 @@ impl GrpcEnds {
         let stream = self.stream_mut(at)?;
         stream.incoming.answered = true;
         let call = stream.call?;
-        if let ResponseHead::Headers { encoding, .. } = &head {
-            stream.incoming.encoding = *encoding;
+        match &head {
+            ResponseHead::Headers { encoding, .. } => stream.incoming.encoding = *encoding,
+            ResponseHead::Ended(_) => stream.incoming.goes_on_unheard = !end,
         }
         Some(AnswerHead { call, head, refused })
     }
@@ -269,7 +270,7 @@ impl GrpcEnds {
     pub(super) fn unpack_counted(&self, packing: Packing, bytes: &[u8]) -> Result<Vec<u8>, FramingFault> {
         let bytes_max = self.limits.grpc_bytes_max() as usize;
         let plain = packing.unpack(bytes, bytes_max);
-        self.unpacking.charge(plain.as_ref().map_or(bytes_max, Vec::len));
+        self.unpacking.charge(bytes.len(), plain.as_ref().map_or(bytes_max, Vec::len));
         plain
     }
 

@@ -234,8 +234,8 @@ impl GrpcEnds {
         let Some(stream) = found.streams.get_mut(&at.tag) else { return };
         let (unreleased, held) = (std::mem::take(&mut stream.incoming.unreleased), stream.incoming.held());
         let made = found.remote.is_some();
-        let over = stream.outgoing.ended && (!made || stream.incoming.over);
-        let answered = made && stream.incoming.over;
+        let answered = made && stream.incoming.over && !stream.incoming.goes_on_unheard;
+        let over = stream.outgoing.ended && (!made || answered);
         let is_empty = stream.outgoing.queued_bytes == 0;
         stream.call = None;
         stream.incoming.discard();

@@ -55,8 +55,10 @@ pub(crate) struct Incoming {
     pub unpacks_later: bool,
     /// How it ended, until that has been told to the call.
     pub ended: Option<Ending>,
-    /// The peer sends nothing more.
+    /// The peer sends nothing more that is looked at.
     pub over: bool,
+    /// The head of an answer said all there is to hear, and did not end the stream.
+    pub goes_on_unheard: bool,
     /// Bytes in the deframer that were given back to the sender's window already, because their message may
     /// not fit in it.
     ahead: usize,
@@ -128,6 +130,7 @@ impl Incoming {
             unpacks_later: false,
             ended: None,
             over: false,
+            goes_on_unheard: false,
             ahead: 0,
             unreleased: 0,
             unfinished: false,

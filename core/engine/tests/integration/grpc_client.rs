@@ -386,6 +386,10 @@ fn answers_that_are_not_what_they_should_be() {
         let finish = scene.client.take_finish();
         assert_eq!((finish.code, finish.execution), (code, execution), "{what}: {}", scene.message(&finish));
         assert!(finish.payload.is_none(), "{what}");
+        if matches!(what, "HTTP 404" | "not gRPC") {
+            // Its stream has not ended, and would otherwise stay for as long as the server likes.
+            assert_eq!(scene.said(0, tag).reset, Some(Reason::CANCEL), "{what}");
+        }
         scene.submit(release(call.call, None, finish.metadata, 9));
         scene.nothing_left();
     }
@@ -633,6 +637,32 @@ fn what_is_not_whole_when_it_is_refused_goes_on_where_it_was() {
     scene.settle();
     scene.client.inbox.retain(|completion| !matches!(completion, Completion::Credit { .. }));
     scene.conclude(call, Code::Ok);
+    scene.nothing_left();
+}
+
+/// What had not left when it was refused takes nothing of its sender's window for good.
+#[test]
+fn what_is_sent_again_gives_its_credit_back() {
+    let mut scene = Scene::connected(100);
+    scene.world.webs[0].reads = false;
+    let call = scene.call(3, &[1; 20_000], Deadline::NONE);
+    let payload = scene.world.blob(&mut scene.client, &[2; 20_000]);
+    scene.submit(Submission::Message { call: call.call, payload, end: false, a1: Instant(5) });
+    assert!(scene.client.take().is_empty(), "nothing has left");
+    let first = scene.world.webs[0].newest();
+    scene.said(0, first);
+    scene.world.reset(0, first, Reason::REFUSED_STREAM);
+    scene.settle();
+    scene.world.webs[0].reads = true;
+    scene.settle();
+    let second = scene.world.webs[0].newest();
+    assert_eq!(scene.said(0, second).messages.len(), 2);
+    let credited = scene.client.take().into_iter().map(|completion| match completion {
+        Completion::Credit { bytes, .. } => bytes,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(credited.sum::<u32>(), 2 * payload.window_bytes(), "each once");
+    scene.submit(Submission::Cancel { call: call.call });
     scene.nothing_left();
 }
 
