@@ -50,7 +50,8 @@
 //! * Dropping a call, a stream or a receiver cancels it. A handler whose call is cancelled is dropped.
 //! * Calls a handler makes inherit its deadline, its cancellation and its trace context ([`Request::in_context`] where
 //!   work changes threads).
-//! * Full rings, full heaps and limits make callers wait, in order. Only what can never fit is refused, by name.
+//! * Full rings, full heaps and limits make callers wait, for rings and limits in order. Only what can never fit is
+//!   refused, by name.
 //! * A lost session fails its calls and nothing else: clients and servers attach anew by themselves, with back-off.
 //! * A forked child may call at once: it attaches anew, and cannot disturb its parent. Servers do not survive a fork.
 //! * A handler that panics ends its own call with INTERNAL.

@@ -46,7 +46,7 @@ fn a_child_attaches_anew_and_the_parents_calls_go_on() {
                 peer.finish(call.call, trunkline::Code::Ok, Some("child"));
                 peer
             });
-            assert_eq!(exit_code(pid), 0);
+            assert_eq!(exit_code(pid, || ()), 0);
             childs.into_iter().for_each(|mut peer| peer.settle());
         }
     }
@@ -64,7 +64,50 @@ fn a_child_attaches_anew_and_the_parents_calls_go_on() {
     );
 }
 
-fn exit_code(pid: i32) -> i32 {
+/// A call that waits to be made has its message in a heap the child does not have: there it ends, and says so.
+#[test]
+fn a_message_that_is_with_the_parent_is_not_sent_by_the_child() {
+    let place = Place::new();
+    let client = EchoClient::new(channel(&place.path()));
+    let mut first = client.say(Text::new("first"));
+    assert!(poll_once(&mut first).is_pending());
+    let mut peer = place.accept_with(support::small(), 1);
+    let until = Instant::now() + WATCHDOG;
+    let call = loop {
+        assert!(poll_once(&mut first).is_pending() && Instant::now() < until);
+        peer.answer_control();
+        if let Some(Submission::Call(call)) = peer.try_next() {
+            break call;
+        }
+    };
+    let mut second = client.say(Text::new("second"));
+    assert!(poll_once(&mut second).is_pending(), "one call is all there may be");
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            drop(first);
+            let ended = foreign(second);
+            let is_told = ended.is_err_and(|status| {
+                (status.code(), status.execution())
+                    == (trunkline::Code::Unavailable, trunkline::Execution::NotExecuted)
+            });
+            std::process::exit(i32::from(!is_told));
+        }
+        fork::Fork::Parent(pid) => {
+            let mut childs = place.accept();
+            assert_eq!(exit_code(pid, || _ = childs.answer_control()), 0);
+        }
+    }
+    peer.finish(call.call, trunkline::Code::Ok, Some("answered"));
+    assert_eq!(foreign(first).unwrap().view().text(), "answered");
+    let task = std::thread::spawn(move || foreign(second));
+    let call = peer.next_call();
+    assert_eq!(peer.text(call.payload), "second");
+    peer.finish(call.call, trunkline::Code::Ok, Some("too"));
+    assert_eq!(task.join().unwrap().unwrap().view().text(), "too");
+}
+
+/// When the child has ended; meanwhile this is done.
+fn exit_code(pid: i32, mut meanwhile: impl FnMut()) -> i32 {
     let until = Instant::now() + WATCHDOG;
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     loop {
@@ -73,6 +116,7 @@ fn exit_code(pid: i32) -> i32 {
             return status.exit_status().unwrap_or(-1);
         }
         assert!(Instant::now() < until, "the child does not end");
+        meanwhile();
         std::thread::yield_now();
     }
 }

@@ -1,7 +1,9 @@
 //! The thread behind a hub: attaches lanes, reads control sockets, listens for tasks of other executors, keeps timers.
 //!
 //! It exists once the first lane is used. It sleeps in `epoll` unless tasks of other executors wait for calls; then it
-//! waits as every waiter does: looks, yields, sleeps. Nothing it does blocks, so it delays nobody.
+//! waits as every waiter does: looks, yields, sleeps. Nothing it does blocks, so it delays nobody, but for one thing: a
+//! daemon that is stopped takes no connections, and beyond the 128 that wait for it each attempt to connect takes 5 s.
+//! Who waits for an attached session's timers or rings meanwhile, waits as long.
 
 use super::alone;
 use super::attach::{Greeted, Opened};
@@ -115,7 +117,10 @@ impl Reactor {
         };
         let any = !attach.is_empty() || !watch.is_empty();
         attach.into_iter().for_each(|lane| self.attach(lane));
-        watch.into_iter().for_each(|session| self.watch(session));
+        for session in watch {
+            self.watch(session);
+            self.read_unread(session);
+        }
         any
     }
 
@@ -358,6 +363,13 @@ impl Reactor {
         }
     }
 
+    /// Deals with what somebody who looked for a heap has read and left to this thread.
+    fn read_unread(&mut self, SessionId(token): SessionId) {
+        while self.members.get(&token).is_some_and(|member| member.session.has_unread()) {
+            self.read_control(token);
+        }
+    }
+
     fn add(&self, fd: BorrowedFd<'_>, data: u64, flags: epoll::EventFlags) {
         if let Err(error) = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(data), flags) {
             tracing::error!(%error, "cannot watch a descriptor");
@@ -373,11 +385,18 @@ fn remove(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that tasks' wakers, which are other people's code, neither end the reactor's thread nor lock it up.
+    //! Shows that tasks' wakers, which are other people's code, neither end the reactor's thread nor lock it up, and
+    //! that it hears what other threads have read for it.
     use super::*;
     use crate::kick::Kick;
-    use std::task::{Wake, Waker};
+    use crate::session::{Agreement, BindingId, Limits};
+    use prost::Message;
+    use std::future::Future;
+    use std::task::{Context, Poll, Wake, Waker};
     use trunkline_call::TimerKey;
+    use trunkline_call::entry::Span;
+    use trunkline_control::{Bound, CallMethod, Reply, decode_request};
+    use trunkline_shm::{ControlSocket, SessionConfig, create_session, open_session};
 
     fn handle() -> Arc<ReactorHandle> {
         ReactorHandle::new(Daemon::Embedded, start)
@@ -389,6 +408,36 @@ mod tests {
         fn wake(self: Arc<Self>) {
             panic!("not mine to wake");
         }
+    }
+
+    /// Whoever looks for a receive heap may read the answer to somebody's question, and then no descriptor tells of it.
+    #[test]
+    fn an_answer_that_another_thread_has_read_is_dealt_with() {
+        let handle = handle();
+        let mut reactor = Reactor::new(Arc::clone(&handle), Daemon::Embedded).unwrap();
+        let config = SessionConfig::default();
+        let (_daemon, fds) = create_session(&config).unwrap();
+        let end = open_session(fds, &config).unwrap();
+        let (socket, daemon) = ControlSocket::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let limits = Limits { calls_max: 1, window_bytes: 100, usual_bytes: 1 << 20, tells_callers: false };
+        let lane = Lane::of_calls(&"test".into());
+        reactor.join(1, Arc::clone(&lane), Opened { socket, end, limits });
+        let session = lane.session().unwrap();
+        let agreement = || Agreement { name: "a.B".into(), calls: vec![CallMethod::default()], set: None };
+        let mut asked = std::pin::pin!(session.agree(BindingId(1), agreement));
+        let mut poll = || asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+
+        let mut packet = Vec::new();
+        daemon.recv(&mut packet, 1).unwrap();
+        let (tag, _) = decode_request(&packet).unwrap();
+        let bound = Bound { calls: vec![7], ..Bound::default() };
+        let answer = Reply { tag, kind: Some(reply::Kind::Bound(bound)) }.encode_to_vec();
+        daemon.send(&answer, &[]).unwrap();
+        assert!(session.received_block(Span { offset: 1, len: 1 }).is_err(), "there is no such heap");
+        reactor.obey();
+        assert_eq!(poll(), Poll::Ready(Ok(())));
     }
 
     #[test]

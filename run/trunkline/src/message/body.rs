@@ -3,6 +3,7 @@
 use super::built::{Built, never, too_large};
 use super::received::Received;
 use super::space::{Full, SendExtent};
+use crate::refusals::unavailable;
 use crate::session::{Session, Written};
 use std::sync::{Arc, OnceLock};
 use trunkline_call::Status;
@@ -76,6 +77,7 @@ impl<M: Message> Sendable for Body<M> {
     fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), NotPlaced> {
         let placed = match self {
             Self::Built(built) if built.lies_in(session) => return Ok(()),
+            Self::Built(built) if built.is_foreign() => return Err(foreign()),
             Self::Owned(message, _) => write(session, message, wanted_bytes)?,
             Self::Built(built) => copy(session, built.bytes())?,
             Self::Received(received) => copy(session, received.bytes())?,
@@ -169,6 +171,11 @@ fn write<M: Message>(session: &Arc<Session>, message: &M, wanted_bytes: u32) -> 
 
 fn copy<M: Message>(session: &Arc<Session>, bytes: &[u8]) -> Result<Built<M>, NotPlaced> {
     Built::copy(session, bytes).map_err(|full| not_placed(session, full))
+}
+
+/// A message that lies in the heap of the process this one was forked from.
+pub(super) fn foreign() -> NotPlaced {
+    NotPlaced::Never(unavailable("its message is with the process that this one was forked from"))
 }
 
 pub(super) fn not_placed(session: &Session, Full { wanted_bytes }: Full) -> NotPlaced {

@@ -25,7 +25,7 @@ impl<M: Message> Built<M> {
         M::view(self.bytes())
     }
 
-    /// Its bytes in linear form, header included.
+    /// Its bytes in linear form, header included. Empty in a forked child: they are its parent's.
     pub fn bytes(&self) -> &[u8] {
         self.extent.bytes().get(..self.len).unwrap_or_default()
     }
@@ -54,6 +54,11 @@ impl<M: Message> Built<M> {
 
     pub(crate) fn lies_in(&self, session: &Arc<Session>) -> bool {
         self.extent.lies_in(session)
+    }
+
+    /// Whether it was built by the process this one was forked from, and so cannot be read here.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.extent.is_foreign()
     }
 
     /// The block, to be sent through the session it lies in.

@@ -1,6 +1,6 @@
 //! A message whose type no generated Rust code knows: protobuf, or linear where its types are read at run time.
 
-use super::body::{NotPlaced, Sendable, not_placed};
+use super::body::{NotPlaced, Sendable, foreign, not_placed};
 use super::space::{Full, SendExtent};
 use crate::session::{Session, Written};
 use bytes::Bytes;
@@ -51,6 +51,7 @@ impl Sendable for Raw {
     fn place(&mut self, session: &Arc<Session>, _wanted_bytes: u32) -> Result<(), NotPlaced> {
         let placed = match &self.place {
             Place::Heap(own, Some(_)) if Arc::ptr_eq(own, session) => return Ok(()),
+            Place::Heap(own, Some(_)) if own.is_foreign() => return Err(foreign()),
             Place::Heap(_, Some(written)) => {
                 let bytes = written.block.bytes().get(..written.len as usize).unwrap_or_default();
                 write(session, bytes, written.encoding)?

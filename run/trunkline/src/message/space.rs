@@ -41,6 +41,11 @@ impl SendExtent {
         Ok(Self(Kind::Heap { session: Arc::clone(session), block: Some(block) }))
     }
 
+    /// Whether what it has is another process's: this one was forked, and its parent's memory is not here.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(&self.0, Kind::Heap { session, .. } if session.is_foreign())
+    }
+
     /// Memory of this process.
     pub(crate) fn local() -> Self {
         Self(Kind::Local(AlignedBuf::new()))
@@ -99,6 +104,7 @@ impl SendExtent {
 impl Extent for SendExtent {
     fn bytes(&self) -> &[u8] {
         match &self.0 {
+            Kind::Heap { .. } if self.is_foreign() => &[],
             Kind::Heap { block, .. } => block.as_ref().map_or(&[], Block::bytes),
             Kind::Local(buffer) => buffer.bytes(),
         }

@@ -245,6 +245,9 @@ impl CallTable {
     pub(super) fn remove(&mut self, call: CallId, effects: &mut Effects) -> Option<CallState> {
         self.wake_both(call, effects);
         let state = self.calls.remove(&call)?;
+        if state.waits_for_share {
+            self.share.stop_waiting(call);
+        }
         self.share_more(state.under_way_bytes(self.window_bytes), effects);
         if !self.deadlines.is_empty() {
             self.deadlines.remove(&call);

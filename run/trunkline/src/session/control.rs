@@ -116,6 +116,12 @@ impl Session {
         Ok(Some(()))
     }
 
+    /// For the listener: whether a packet waits that the socket does not tell of, because somebody who looked for a
+    /// heap has read it.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.link.has_unread()
+    }
+
     /// For the listener, when the session is over.
     pub(crate) fn close_control(&self) {
         self.link.close();

@@ -104,6 +104,11 @@ impl ControlLink {
         Ok(PacketRead::Now { bare })
     }
 
+    /// Whether a packet that was read before waits for the listener.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.lock().is_empty()
+    }
+
     /// Reads the socket until a heap is there, or nothing more is. Tells whether anything was read: then the listener
     /// is to look for packets that are its own.
     pub(super) fn look_for_heap(&self, number: u32) -> bool {

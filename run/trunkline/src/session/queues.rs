@@ -39,9 +39,10 @@ pub(super) struct WaitQueues {
     foreign: u32,
 }
 
-/// First come, first served: whoever finds others waiting joins the end, so that a large message is not overtaken by
-/// small ones for ever. One freed place wakes one waiter, and a waiter that leaves (served or not) passes its turn
-/// on, so that one event is enough when it made space for several.
+/// First come, first served: whoever finds others waiting for leave to call or for the ring joins the end. Of the send
+/// heap that is true of those who wait only: who finds a block there takes it, so that large messages may wait long in
+/// a heap that small ones keep full. One freed place wakes one waiter, and a waiter that leaves (served or not) passes
+/// its turn on, so that one event is enough when it made space for several.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiting: VecDeque<Waiting>,

@@ -192,6 +192,10 @@ impl Session {
 
     /// A block was dropped without being sent: somebody may wait for it.
     pub(crate) fn block_given_back(&self) {
+        // In a forked child the block is its parent's, and so may be the heap's lock.
+        if self.guard.is_foreign() {
+            return;
+        }
         if self.send_heap.touched_bytes() >= TRIM_BYTES {
             self.trim_later();
         }

@@ -16,7 +16,7 @@ const STREAMS_QUARTERS: u64 = 3;
 pub(super) struct StreamShare {
     bytes_max: u64,
     bytes: u64,
-    /// Streams that may send by their window and wait for others to be read. Bounded by the calls.
+    /// Streams that may send by their window and wait for others to be read. As many as there are of those at most.
     waiting: Vec<CallId>,
 }
 
@@ -49,6 +49,11 @@ impl StreamShare {
     /// A stream waits until others have less under way.
     pub(super) fn wait(&mut self, call: CallId) {
         self.waiting.push(call);
+    }
+
+    /// It is over.
+    pub(super) fn stop_waiting(&mut self, call: CallId) {
+        self.waiting.retain(|waiting| *waiting != call);
     }
 }
 
@@ -100,5 +105,8 @@ mod tests {
         assert_eq!(share.release(0), []);
         assert_eq!(share.release(share.bytes), [CallId(7)]);
         assert!(share.admits(held[0]) && share.release(1).is_empty());
+        (0..3).for_each(|call| share.wait(CallId(call)));
+        share.stop_waiting(CallId(1));
+        assert_eq!(share.release(1), [CallId(0), CallId(2)], "what is over does not wait");
     }
 }
