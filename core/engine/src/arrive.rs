@@ -10,6 +10,7 @@ use crate::due::Due;
 use crate::end_event::{EndEvent, GrpcOpening, LongMessage, ReleasedBlock};
 use crate::engine::{Engine, Turn};
 use crate::grpc::WebStream;
+use crate::in_line::SOURCES_LOOKED_MAX;
 use crate::limits::STALLED;
 use crate::mirrors::discard_long_answer;
 use crate::peers::SentCall;
@@ -205,9 +206,17 @@ impl Engine {
     /// Answers requests whose calls are over, and lets calls go on that waited for others to end.
     pub(crate) fn settle_r2p2(&mut self, turn: &mut Turn<'_>) {
         self.r2p2.answer_unanswered(turn.now);
-        while let Some(call) = self.r2p2.next_unblocked(self.limits.connection_queue_bytes) {
-            self.unblock(turn, call, Direction::Request);
+        if !self.r2p2.made.begin_round() {
+            return;
         }
+        let mut looked = 0;
+        while looked < SOURCES_LOOKED_MAX
+            && let Some(call) = self.r2p2.made.next_in_line()
+        {
+            self.unblock(turn, call, Direction::Request);
+            looked += usize::from(self.r2p2.made.waits_again(call));
+        }
+        self.r2p2.made.end_round(looked == SOURCES_LOOKED_MAX);
     }
 
     /// Does what both ports have to tell.

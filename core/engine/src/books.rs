@@ -51,16 +51,34 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     if waiting < engine.unserved.len() {
         return Err(format!("{} calls wait for services, {waiting} know it", engine.unserved.len()));
     }
-    let (made_bytes, made) = engine.r2p2.made();
-    agree("R2P2 request bytes", made_bytes, made.map(|(_, bytes)| bytes).sum())?;
+    let made = &engine.r2p2.made;
+    agree("R2P2 request bytes", made.bytes() as usize, made.each().map(|(_, _, bytes)| bytes).sum())?;
+    for (remote, _, _) in engine.remotes.over_r2p2() {
+        let there = engine.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
+        let each = made.each().filter(|(_, at, _)| *at == remote);
+        let bytes = there.map_or(0, |there| there.made.used());
+        agree("R2P2 request bytes of an endpoint", bytes as usize, each.map(|(.., bytes)| bytes).sum())?;
+    }
     audit_shards(engine)?;
     let (grpc, native) = (engine.grpc.iter(), engine.peers.iter());
     let holdings = grpc.map(|(_, peer)| &peer.holding).chain(native.map(|(_, peer)| &peer.holding));
     let holdings = holdings.chain(engine.sessions.iter().map(|(_, session)| &session.holding));
     let booked = holdings.map(Holding::booked_bytes).sum::<u64>();
     agree("bytes booked for sources", engine.held.booked().0 as usize, booked as usize)?;
-    let ended = engine.r2p2.made().1.map(|(call, _)| call).find(|call| !engine.calls.contains(*call));
+    let ended = made.each().map(|(call, ..)| call).find(|call| !engine.calls.contains(*call));
     ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
+}
+
+/// Entries in all lines of calls.
+pub(crate) fn entries_in_line(engine: &Engine) -> usize {
+    let Engine { peers, grpc, sessions, remotes, r2p2, shards, .. } = engine;
+    let native = peers.iter().map(|(_, peer)| peer.blocked.len());
+    let grpc = grpc.iter().map(|(_, peer)| peer.blocked.len());
+    let heaps = sessions.iter().map(|(_, session)| session.entries_in_line());
+    let endpoints = remotes.keys().into_iter().filter_map(|key| remotes.find(key));
+    let endpoints = endpoints.map(|remote| remote.waiting.len());
+    let all = native.chain(grpc).chain(heaps).chain(endpoints);
+    all.sum::<usize>() + r2p2.made.entries_in_line() + shards.entries_in_line()
 }
 
 fn audit_shards(engine: &Engine) -> Result<(), String> {

@@ -66,8 +66,8 @@ pub(crate) enum Blocker {
     Peer(PeerKey),
     /// Room in the gRPC connection's queue.
     Grpc(GrpcKey),
-    /// Requests over R2P2 to be answered.
-    R2p2,
+    /// Requests over R2P2 to be answered, of the call's source or there.
+    R2p2(RemoteKey),
     /// Room in the queue of the call's own stream: the connection names the call when there is.
     Stream,
     /// A connection to the endpoint.

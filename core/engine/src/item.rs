@@ -11,7 +11,7 @@ use trunkline_call::{Code, Encoding, Execution};
 use trunkline_message::HEADER_BYTES;
 
 /// The two directions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Direction {
     Request,
     Response,

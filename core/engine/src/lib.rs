@@ -12,10 +12,10 @@
 //! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
 //! connections to them (`connecting.rs`, `names.rs`, `r2p2_remote.rs`), `sessions/` (`session.rs` is one), `peers/`
 //! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each (`r2p2_messages.rs` has what is said over R2P2 as calls and
-//! items), `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom, `shared_room.rs` what one
+//! items, `r2p2_made.rs` what is kept of calls that are not answered), `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom, `shared_room.rs` what one
 //! source may have of a server's room (`source.rs`), `gateway.rs` what the gateway is told (`gateway_client.rs`) and
 //! knows of methods, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found
-//! broken. `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it.
+//! broken. `in_line.rs` has a call join the line of what blocks it (`call_line.rs`, `turn_lines.rs`). `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it.
 //!
 //! Above them [`Engine`] is made of owners, and the files that implement it join them. An owner may be lent the
 //! accounts that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and `r2p2.rs` the endpoints they
@@ -79,6 +79,7 @@ mod bound_targets;
 mod call;
 mod call_ends;
 mod call_facts;
+mod call_line;
 mod called_paths;
 mod callers;
 mod cluster;
@@ -103,6 +104,7 @@ mod handover;
 mod heaps;
 mod held;
 mod host_numbers;
+mod in_line;
 mod invariants;
 mod item;
 mod known_services;
@@ -127,6 +129,7 @@ mod plant;
 mod r2p2;
 mod r2p2_end;
 mod r2p2_events;
+mod r2p2_made;
 mod r2p2_messages;
 mod r2p2_remote;
 mod r2p2_settings;

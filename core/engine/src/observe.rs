@@ -114,7 +114,7 @@ impl ObservedOwners<'_> {
             waiting: workers.waiting().into_iter().chain(unserved.waiting()).collect(),
             memory: vec![
                 ("requests kept for further attempts", attempts.kept_bytes() as u64),
-                ("requests kept for R2P2", r2p2.made().0 as u64),
+                ("requests kept for R2P2", r2p2.made.bytes()),
                 ("messages of R2P2 on their way", r2p2.held_bytes() as u64),
                 ("requests over R2P2 that have ended", r2p2.remembered_bytes() as u64),
                 ("calls waiting for a worker", workers.queued_bytes()),

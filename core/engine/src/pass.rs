@@ -11,10 +11,12 @@ use crate::call_ends::ReleasedParts;
 use crate::course::{Course, ItemVerdict, Reshaping};
 use crate::due::Due;
 use crate::ends::{
-    Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, deliver_to_client, deliver_to_server,
+    ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, deliver_to_client, deliver_to_server,
 };
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, split};
+use crate::in_line::line_up;
+use crate::limits::STALLED;
 use crate::nested::Nested;
 use crate::records::{CallBooks, CallRecorder, progress_of_attempts};
 use crate::sampled::{sample_answer, sample_request};
@@ -24,7 +26,7 @@ use crate::wait_accounts::WaitAccounts;
 use crate::worker_places::WorkerPlaces;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
-use trunkline_call::{Code, Execution, Fault, Instant, Status};
+use trunkline_call::{Blame, Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 
 /// A deadline that is noticed so much later says that this host had no processor, and nothing of the server.
@@ -237,7 +239,7 @@ impl Engine {
     pub(crate) fn refused(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, why: Refusal) {
         match why {
             Refusal::Blocked(blocker) => {
-                self.line_up(way.key, way.direction, blocker);
+                line_up(self, way, blocker);
                 self.hold(turn, way, item, true);
             }
             Refusal::Fault(fault) => {
@@ -263,34 +265,6 @@ impl Engine {
         }
         sample_answer(self, turn, way.key, item);
         deliver_to_client(self, turn, way, item)
-    }
-
-    /// Joins the line of what blocks; whoever unblocks serves the line in order.
-    fn line_up(&mut self, key: CallKey, direction: Direction, blocker: Blocker) {
-        match blocker {
-            Blocker::Session(session) => {
-                self.park(key, direction, session, |session| &mut session.parked.room);
-            }
-            Blocker::Opening(session) => {
-                self.park(key, direction, session, |session| &mut session.parked.openings);
-            }
-            Blocker::Streams(session) => {
-                self.park(key, direction, session, |session| &mut session.parked_streams);
-            }
-            Blocker::Peer(peer) => {
-                if let Some(peer) = self.peers.find_mut(peer) {
-                    peer.blocked.push_back((key, direction));
-                }
-            }
-            Blocker::Grpc(peer) => self.grpc.line_up(peer, key, direction),
-            Blocker::R2p2 => self.r2p2.line_up(key),
-            Blocker::Share | Blocker::Stream => {}
-            Blocker::Remote(remote) => {
-                let source = self.source_of(key);
-                self.remotes.line_up(remote, key, source);
-            }
-            Blocker::Shard(line) => self.shards.line_up(line, key, direction == Direction::Response),
-        }
     }
 
     /// Has an item wait behind those that do, or `first` before them.
@@ -364,7 +338,18 @@ impl Engine {
         if made_for(&self.calls, call).is_some_and(Call::is_for_elsewhere) {
             status = self.peers.said_here(&status);
         }
+        if !is_of_server(&fault) {
+            self.excuse_server(turn.now, key);
+        }
         self.end(turn, key, &status);
+    }
+
+    /// How a call ends says nothing of the endpoint it was given.
+    fn excuse_server(&mut self, now: Instant, key: CallKey) {
+        let Self { calls, clusters, .. } = self;
+        if let Some(placed) = calls.find_mut(key).and_then(|call| call.leave_endpoint(None)) {
+            clusters.finished(now, placed, None, &[]);
+        }
     }
 
     /// The connection a call was to go on is not there any more.
@@ -402,7 +387,7 @@ impl Engine {
 
     /// The deadline of a call passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        let Self { calls, clusters, timers, .. } = self;
+        let Self { calls, timers, .. } = self;
         let Some(executed) = calls.find(key).map(|call| execution_so_far(calls, call)) else { return };
         let Some(call) = calls.find_mut(key) else { return };
         call.timer = None;
@@ -417,10 +402,8 @@ impl Engine {
         }
         if call.outcome.is_none() {
             let late_ns = call.deadline.instant().map_or(0, |at| turn.now.since_ns(at));
-            if late_ns > UNATTENDED_NS
-                && let Some(placed) = call.leave_endpoint(None)
-            {
-                clusters.finished(turn.now, placed, None, &[]);
+            if late_ns > UNATTENDED_NS {
+                self.excuse_server(turn.now, key);
             }
             self.fail(turn, key, Fault::DeadlinePassed { executed });
         }
@@ -599,4 +582,11 @@ impl Engine {
         waiting.into_iter().flatten().for_each(|mut item| self.drop_item(&mut item));
         server.release(self, key);
     }
+}
+
+/// Whether a fault may be that of the server a call was given to: not what its caller or an operator has asked for, as
+/// answers above a limit of the caller's are. A message that does not go on is.
+fn is_of_server(fault: &Fault) -> bool {
+    let is_stalled = matches!(fault, Fault::Limit { name, .. } if *name == STALLED);
+    is_stalled || !matches!(fault.blame(), Blame::Caller | Blame::Operator)
 }

@@ -1,6 +1,7 @@
 //! A connection to another daemon, and what is known of it.
 
 use crate::assembly::Assembly;
+use crate::call_line::CallLine;
 use crate::gateway_client::CallRights;
 use crate::grpc::PeerIdentity;
 use crate::held::{HELD_CALL_BYTES, HELD_METHOD_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
@@ -11,7 +12,6 @@ use crate::snapshot::{PeerRow, Protocol};
 use crate::unproven::Unproven;
 use crate::vouching::{CallersHeard, CallersSaid, PeerRule};
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
 use trunkline_call::{Execution, Fault, Instant, KeyedMap, Status};
@@ -75,7 +75,7 @@ pub struct Peer {
     #[serde(skip)]
     pub(crate) holding: Holding,
     /// Calls with an item that waits for room in the connection's queue.
-    pub(crate) blocked: VecDeque<(CallKey, Direction)>,
+    pub(crate) blocked: CallLine<(CallKey, Direction)>,
     /// Whoever dialled it was asked to dial another, once: its peer, or this side.
     #[serde(default)]
     pub(crate) is_asked_to_redial: bool,
@@ -190,7 +190,7 @@ impl Peer {
             missing_bytes: 0,
             is_looked_at: false,
             holding,
-            blocked: VecDeque::new(),
+            blocked: CallLine::default(),
             is_asked_to_redial: false,
             is_replaced: false,
             in_line: false,

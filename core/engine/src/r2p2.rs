@@ -8,6 +8,7 @@
 use crate::call::{Call, ServerEnd};
 use crate::convert::Scratch;
 use crate::limits::{Limits, R2P2_REPLY};
+use crate::r2p2_made::{CALLS_MADE, MadeCalls};
 use crate::r2p2_messages::{RequestRefused, as_protobuf, fault_of};
 use crate::r2p2_remote::Ungreeted;
 use crate::r2p2_settings::{R2p2Port, R2p2Settings};
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_call::{Code, Execution, Fault, Instant, KeyedMap, ServerStamps, Status};
 use trunkline_grpc::Outcome;
@@ -44,12 +45,8 @@ pub(crate) struct R2p2 {
     /// Calls of peers by the request they are, until they are answered.
     served: KeyedMap<RequestKey, Serving>,
     /// Calls made, until they are answered.
-    made: KeyedMap<CallKey, Made>,
-    /// Bytes of those.
-    #[serde(skip)]
-    made_bytes: usize,
-    /// Calls that wait for such bytes to become fewer.
-    blocked: VecDeque<CallKey>,
+    #[serde(flatten)]
+    pub made: MadeCalls,
     /// Requests whose calls are over and were never answered: nobody waits for them.
     unanswered: Vec<RequestKey>,
     /// Numbers of other hosts in reports.
@@ -63,8 +60,8 @@ pub(crate) struct R2p2State {
     client: Option<ClientState>,
     server: Option<ServerState>,
     served: KeyedMap<RequestKey, Serving>,
-    made: KeyedMap<CallKey, Made>,
-    blocked: VecDeque<CallKey>,
+    #[serde(flatten)]
+    made: MadeCalls,
     unanswered: Vec<RequestKey>,
 }
 
@@ -74,15 +71,6 @@ struct Serving {
     call: CallKey,
     /// Leading metadata of the handler, which leaves with the reply.
     headers: Option<ByteBuf>,
-}
-
-/// A call made.
-#[derive(Debug, Serialize, Deserialize)]
-struct Made {
-    bytes: usize,
-    /// The request if it is linear, and nothing if not: a server without its type gets it as protobuf.
-    #[serde(with = "trunkline_call::octets")]
-    linear: Bytes,
 }
 
 /// Another host, as reports tell hosts apart: servers by address, clients without their port.
@@ -187,7 +175,7 @@ impl R2p2 {
         }
         call.resent += 1;
         let target = remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
-        let name = self.send(now, limits, (key, call), target, again, false)?;
+        let name = self.send(now, limits, (key, call), target, again)?;
         call.server = ServerEnd::R2p2 { name, remote };
         Ok(())
     }
@@ -217,21 +205,11 @@ impl R2p2 {
     }
 
     /// A call made is over: nobody waits for its reply.
-    pub fn cancel(&mut self, call: CallKey, name: CallName) {
-        self.forget_made(call);
+    pub fn cancel(&mut self, remotes: &mut Remotes, call: CallKey, name: CallName) {
+        self.made.forget(remotes, call);
         if let Some(client) = &mut self.client {
             client.cancel(name);
         }
-    }
-
-    /// Whether no more may be sent until calls are answered, of which there may be so many bytes.
-    pub fn is_full(&self, bytes_max: usize) -> bool {
-        self.made_bytes >= bytes_max
-    }
-
-    /// A call waits for others to be answered.
-    pub fn line_up(&mut self, call: CallKey) {
-        self.blocked.push_back(call);
     }
 
     /// No new requests are taken.
@@ -239,11 +217,6 @@ impl R2p2 {
         if let Some(server) = &mut self.server {
             server.leave(now);
         }
-    }
-
-    /// Bytes of calls made, as they are counted, and of each.
-    pub fn made(&self) -> (usize, impl Iterator<Item = (CallKey, usize)>) {
-        (self.made_bytes, self.made.iter().map(|(call, made)| (*call, made.bytes)))
     }
 
     /// Calls made to an endpoint and not ended.
@@ -299,7 +272,7 @@ impl R2p2 {
         self.server.as_ref().map_or(0, Server::remembered_bytes)
     }
 
-    /// Sends a call's request, whose envelope is linear or not. What it is called there.
+    /// Sends a call's request. What it is called there.
     ///
     /// # Errors
     /// The limit at which it ends.
@@ -309,26 +282,18 @@ impl R2p2 {
         limits: &Limits,
         (key, call): (CallKey, &Call),
         target: SocketAddrV4,
-        envelope: Bytes,
-        is_linear: bool,
+        body: Bytes,
     ) -> Result<CallName, Fault> {
         let (class, sticky) = (call.choice.class.unwrap_or(0), call.choice.sticky == Some(true));
-        let (tag, deadline, body) = (key.to_bits(), call.deadline, envelope.clone());
+        let (tag, deadline) = (key.to_bits(), call.deadline);
         let new = NewCall { tag, target, sticky, class, deadline, body };
-        let name = self.client(limits).call(now, new).map_err(|refused| match refused {
-            Refused::Calls { limit } => {
-                Fault::Limit { name: "calls in flight over R2P2 (fixed)", limit: limit as u64 }
-            }
+        self.client(limits).call(now, new).map_err(|refused| match refused {
+            Refused::Calls { limit } => Fault::Limit { name: CALLS_MADE, limit: limit as u64 },
             Refused::TooLong { limit, .. } => Fault::Limit {
                 name: "bytes of an R2P2 request (limits.message_bytes; less in the compatible mode)",
                 limit: limit as u64,
             },
-        })?;
-        let bytes = envelope.len();
-        self.forget_made(key);
-        self.made.insert(key, Made { bytes, linear: if is_linear { envelope } else { Bytes::new() } });
-        self.made_bytes += bytes;
-        Ok(name)
+        })
     }
 
     /// Sends a reply that says nothing of a handler. `false` if it is too long to be one, or there is no room for it:
@@ -404,13 +369,6 @@ impl R2p2 {
         }
         Ok(())
     }
-
-    /// A call made is over, or is made again. Its request if that was linear, and nothing if not.
-    pub fn forget_made(&mut self, call: CallKey) -> Bytes {
-        let Some(made) = self.made.remove(&call) else { return Bytes::new() };
-        self.made_bytes = self.made_bytes.saturating_sub(made.bytes);
-        made.linear
-    }
 }
 
 impl R2p2 {
@@ -425,9 +383,8 @@ impl R2p2 {
         if let (Some(server), Some(moved)) = (&mut self.server, state.server) {
             server.take_up(moved)?;
         }
-        (self.served, self.made) = (state.served, state.made);
-        (self.blocked, self.unanswered) = (state.blocked, state.unanswered);
-        self.made_bytes = self.made.values().map(|made| made.bytes).fold(0, usize::saturating_add);
+        (self.served, self.unanswered) = (state.served, state.unanswered);
+        self.made.take_up(state.made);
         Ok(())
     }
 
@@ -499,10 +456,10 @@ impl R2p2 {
         client.into_iter().chain(server).min()
     }
 
-    /// Whether a request is to be answered, or a call waits for others.
+    /// Whether a request is to be answered, or a call that waits for others may go on.
     #[inline]
     pub fn is_waited_for(&self) -> bool {
-        !self.unanswered.is_empty() || !self.blocked.is_empty()
+        !self.unanswered.is_empty() || self.made.may_go_on()
     }
 
     /// Answers requests whose calls are over.
@@ -512,11 +469,6 @@ impl R2p2 {
                 server.reply(now, key, Bytes::new(), None, Timing::default());
             }
         }
-    }
-
-    /// A call that waited for the bytes of others to become fewer than so many, and goes on.
-    pub fn next_unblocked(&mut self, bytes_max: usize) -> Option<CallKey> {
-        if self.made_bytes < bytes_max { self.blocked.pop_front() } else { None }
     }
 
     /// The number of another host in reports, where it gets one if it has none.

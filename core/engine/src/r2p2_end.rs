@@ -8,8 +8,11 @@ use crate::ends::{
     ServerSide,
 };
 use crate::engine::{Engine, Turn};
+use crate::r2p2_made::Made;
 use crate::r2p2_messages::streams_from_here;
+use crate::source::CallSources;
 use crate::{CallKey, RemoteKey};
+use bytes::Bytes;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault};
 use trunkline_grpc::Outcome;
@@ -26,7 +29,7 @@ impl Opens for DatagramTarget {
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let &Self { remote, waiting } = self;
-        let Engine { calls, remotes, r2p2, limits, .. } = &mut *engine;
+        let Engine { calls, remotes, r2p2, limits, sessions, peers, grpc, .. } = &mut *engine;
         if calls.find(key).is_some_and(streams_from_here) {
             return Err(Refusal::Fault(Fault::Streams { endpoint: remotes.label(remote) }));
         }
@@ -50,9 +53,11 @@ impl Opens for DatagramTarget {
             let why = "R2P2 carries one request, and the method was opened without it";
             return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
         };
-        if r2p2.is_full(limits.connection_queue_bytes) {
-            return Err(Refusal::Blocked(Blocker::R2p2));
+        let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
+        if !r2p2.made.has_room(known, limits.connection_queue_bytes, &source) {
+            return Err(Refusal::Blocked(Blocker::R2p2(remote)));
         }
+        r2p2.made.has_ids(&source).map_err(Refusal::Fault)?;
         request(engine, turn, (key, remote), metadata, body).map_err(Refusal::Fault)?;
         engine.drop_item(opening);
         Ok(())
@@ -75,7 +80,8 @@ impl EndOfCall for DatagramCall {
     fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
 
     fn release(&self, engine: &mut Engine, key: CallKey) {
-        engine.r2p2.cancel(key, self.name);
+        let Engine { r2p2, remotes, .. } = engine;
+        r2p2.cancel(remotes, key, self.name);
     }
 }
 
@@ -146,7 +152,7 @@ fn request(
     metadata: &[u8],
     body: &Body<'_>,
 ) -> Result<(), Fault> {
-    let Engine { r2p2, calls, remotes, scratch, registry, limits, .. } = engine;
+    let Engine { r2p2, calls, remotes, scratch, registry, limits, sessions, peers, grpc, .. } = engine;
     let call = calls.find_mut(key).ok_or(Fault::Ended)?;
     let types = call.types_sent(Direction::Request).ok_or_else(untyped)?;
     let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
@@ -166,10 +172,15 @@ fn request(
     let envelope =
         envelope.ok_or(Fault::Limit { name: "bytes of metadata of an R2P2 request (fixed)", limit })?;
     let target = remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
-    let name = r2p2.send(turn.now, limits, (key, call), target, envelope.into(), is_linear)?;
+    let envelope = Bytes::from(envelope);
+    let name = r2p2.send(turn.now, limits, (key, call), target, envelope.clone())?;
     (call.server, call.handed_over) = (ServerEnd::R2p2 { name, remote }, true);
     call.request.count(body.len());
     (call.client_stamps.d3, call.client_stamps.d4) = (turn.now, turn.now);
+    let bytes = envelope.len();
+    let made = Made { bytes, remote, linear: if is_linear { envelope } else { Bytes::new() } };
+    let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
+    r2p2.made.note((key, remotes.r2p2_mut(remote)), made, limits.connection_queue_bytes, &source);
     Ok(())
 }
 

@@ -60,7 +60,7 @@ impl R2p2Events<'_> {
                 {
                     known.fell_silent();
                 }
-                r2p2.forget_made(key);
+                r2p2.made.forget(remotes, key);
                 let fault = fault_of_failure(*failure, remotes.label(remote));
                 Some(EndEvent::Failed { call: key, fault })
             }
@@ -80,7 +80,6 @@ impl R2p2Events<'_> {
         // One reply may end other calls, whose own is then nobody's.
         let call = calls.find_mut(key)?;
         let ServerEnd::R2p2 { remote, .. } = call.server else { return None };
-        let linear = r2p2.forget_made(key);
         let failed = |fault| Some(EndEvent::Failed { call: key, fault });
         let reply = match read_reply(body) {
             Ok(reply) => reply,
@@ -92,9 +91,11 @@ impl R2p2Events<'_> {
             known.has(call.method, reply.fingerprint);
         }
         if reply.is_unreadable {
+            let linear = r2p2.made.take_linear(key);
             let again = r2p2.send_again(now, paths.limits, (key, call), (remotes, remote), scratch, &linear);
             return again.err().and_then(failed);
         }
+        r2p2.made.forget(remotes, key);
         call.peer_index = r2p2.number(Named::Server(server), paths.telemetry);
         call.answer_begins(*arrived, now, trailer);
         Some(EndEvent::Answer { call: key, headers: reply.headers, finish: finish_of(&reply) })

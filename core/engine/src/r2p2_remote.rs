@@ -7,6 +7,7 @@
 //! of calls is greeted again.
 
 use crate::registry::MethodKey;
+use crate::shared_room::SharedRoom;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use trunkline_call::{Deadline, Instant, KeyedMap};
@@ -18,6 +19,9 @@ pub(crate) struct R2p2Remote {
     pub target: SocketAddrV4,
     greeting: Greeting,
     agreed: KeyedMap<MethodKey, Agreed>,
+    /// Bytes of requests there that are not answered.
+    #[serde(default)]
+    pub made: SharedRoom,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +63,12 @@ impl R2p2Remote {
             Some(port) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.parse().ok()?),
             None => address.parse().ok()?,
         };
-        Some(Self { target, greeting: Greeting::Wanted, agreed: KeyedMap::default() })
+        Some(Self {
+            target,
+            greeting: Greeting::Wanted,
+            agreed: KeyedMap::default(),
+            made: SharedRoom::default(),
+        })
     }
 
     /// Whether another process's knowledge is of this endpoint, and holds together.

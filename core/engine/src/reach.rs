@@ -185,7 +185,7 @@ impl EndpointReach<'_> {
             line.unwrap_or_default().into_iter().partition(|key| is_for_grpc_client(calls, *key));
         for key in waits {
             let source = CallSources { sessions, peers, grpc }.of_key(calls, key);
-            remotes.line_up(remote_key, key, source);
+            remotes.line_up(remote_key, key, source, |_| true);
         }
         goes
     }

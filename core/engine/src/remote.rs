@@ -374,9 +374,16 @@ impl Remotes {
         over_r2p2.for_each(|r2p2| r2p2.forget(&knows));
     }
 
-    /// A call of this source waits for a connection.
-    pub fn line_up(&mut self, remote: RemoteKey, call: CallKey, source: Arc<str>) {
+    /// A call of this source waits for a connection. `waits` says of those that do whether they still do.
+    pub fn line_up(
+        &mut self,
+        remote: RemoteKey,
+        call: CallKey,
+        source: Arc<str>,
+        waits: impl Fn(CallKey) -> bool,
+    ) {
         if let Some(remote) = self.table.find_mut(remote) {
+            remote.waiting.leave_if_over(waits);
             remote.waiting.push(source, call);
         }
     }

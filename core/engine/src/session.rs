@@ -288,7 +288,12 @@ impl Session {
     /// Whether calls wait for its receive heap.
     #[inline]
     pub(crate) fn has_parked(&self) -> bool {
-        self.parked.len() + self.parked_streams.len() > 0
+        self.entries_in_line() > 0
+    }
+
+    /// How many entries the lines of those have.
+    pub(crate) fn entries_in_line(&self) -> usize {
+        self.parked.len() + self.parked_streams.len()
     }
 
     /// Whether one more call may be delivered to it, of this source.

@@ -4,7 +4,7 @@
 use crate::admission::{CallPolicies, ChainExchange, Denied};
 use crate::attempts::attempt_due;
 use crate::bind::{BindError, BindRequest, Binder, Binding, Entered};
-use crate::books::audit;
+use crate::books::{audit, entries_in_line};
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::{Calls, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
@@ -12,6 +12,7 @@ use crate::ends::EndOfCall;
 use crate::engine::{Engine, Turn};
 use crate::handover::settle_awaited;
 use crate::host_numbers::NUMBERS_AT_ONCE;
+use crate::in_line::SOURCES_LOOKED_MAX;
 use crate::peers::PeerAnswers;
 use crate::reach::EndpointReach;
 use crate::registry::MethodTypes;
@@ -29,10 +30,6 @@ use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_policy::{Chain, Modules, Permits, PolicyError, Verdict};
 use trunkline_telemetry::PeerIndex;
-
-/// So many sources whose first has to go on waiting are looked at when room is made, and others when it is made again:
-/// as long as the heap is full, somebody holds it and releases it.
-const SOURCES_LOOKED_MAX: usize = 64;
 
 /// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
 /// are. A deadline takes about a microsecond.
@@ -200,6 +197,11 @@ impl Engine {
             .min()
     }
 
+    /// Entries in the lines of calls that wait for connections, R2P2, receive heaps and other shards: for tests.
+    pub fn entries_in_line(&self) -> usize {
+        entries_in_line(self)
+    }
+
     /// Holds every count against what it counts. Walks everything several times: for tests.
     ///
     /// # Errors
@@ -361,12 +363,9 @@ impl Engine {
 
     /// There is room on a connection: calls that wait for it go on, in order, until one has to wait again.
     pub(crate) fn unblock_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
-        while let Some((call, direction)) = self.peers.find_mut(key).and_then(|peer| peer.blocked.pop_front())
-        {
+        while let Some((call, direction)) = self.peers.find_mut(key).and_then(|peer| peer.blocked.pop()) {
             self.unblock(turn, call, direction);
-            let Some(peer) = self.peers.find_mut(key) else { return };
-            if peer.blocked.back() == Some(&(call, direction)) {
-                peer.blocked.rotate_right(1);
+            if self.peers.find_mut(key).is_none_or(|peer| peer.blocked.waits_again((call, direction))) {
                 return;
             }
         }
@@ -398,12 +397,6 @@ impl Engine {
     pub(crate) fn source_of(&self, key: CallKey) -> Arc<str> {
         let Self { calls, sessions, peers, grpc, .. } = self;
         CallSources { sessions, peers, grpc }.of_key(calls, key)
-    }
-
-    /// A call waits for a session's receive heap, in the line of its source.
-    pub(crate) fn park(&mut self, key: CallKey, direction: Direction, session: SessionKey, lines: LinesOf) {
-        let source = self.source_of(key);
-        self.sessions.park(session, lines, source, (key, direction));
     }
 
     /// Room was made in a session's receive heap: those who wait for it go on, streams last. Mostly nobody does.

@@ -3,13 +3,15 @@
 //! Whoever serves them goes on with the first of each source until it has to go on waiting. So what one source wants
 //! too much of, or too large a piece of, is in nobody else's way.
 
+use crate::call_line::{LineCheck, once};
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::sync::Arc;
 use trunkline_call::KeyedMap;
 
 /// Lines of those that wait. No more lines than there are entries.
 #[derive(Debug, serde::Deserialize)]
-#[serde(from = "VecDeque<E>", bound(deserialize = "E: serde::Deserialize<'de> + Copy + PartialEq"))]
+#[serde(from = "VecDeque<E>", bound(deserialize = "E: serde::Deserialize<'de> + Copy + Eq + Hash"))]
 pub(crate) struct TurnLines<E> {
     lines: KeyedMap<Arc<str>, VecDeque<E>>,
     /// The next first.
@@ -19,9 +21,10 @@ pub(crate) struct TurnLines<E> {
     /// Who has come last, and where to.
     last: Option<(Arc<str>, E)>,
     len: usize,
+    check: LineCheck,
 }
 
-impl<E: Copy + PartialEq> TurnLines<E> {
+impl<E: Copy + Eq + Hash> TurnLines<E> {
     /// Entries in them.
     pub fn len(&self) -> usize {
         self.len
@@ -83,11 +86,20 @@ impl<E: Copy + PartialEq> TurnLines<E> {
         self.lines.get(source).map_or(0, VecDeque::len)
     }
 
-    /// Those that are not to be kept leave.
+    /// Before one joins: those leave that do not wait any more, if the lines have doubled since they last did.
+    pub fn leave_if_over(&mut self, waits: impl Fn(E) -> bool) {
+        if self.check.is_due(self.len) {
+            self.retain(waits);
+            self.check.done(self.len);
+        }
+    }
+
+    /// Those that are not to be kept leave, and whoever stands there twice does so once.
     pub fn retain(&mut self, keeps: impl Fn(E) -> bool) {
         self.last = None;
+        let mut keeps = once(keeps);
         self.lines.retain(|_, line| {
-            line.retain(|entry| keeps(*entry));
+            line.retain(&mut keeps);
             !line.is_empty()
         });
         let Self { lines, turns, passed, .. } = self;
@@ -103,7 +115,7 @@ impl<E: Copy + PartialEq> TurnLines<E> {
 }
 
 /// Of another process nobody knows whose they are: they are one line.
-impl<E: Copy + PartialEq> From<VecDeque<E>> for TurnLines<E> {
+impl<E: Copy + Eq + Hash> From<VecDeque<E>> for TurnLines<E> {
     fn from(entries: VecDeque<E>) -> Self {
         let mut lines = Self::default();
         entries.into_iter().for_each(|entry| lines.push("".into(), entry));
@@ -111,7 +123,7 @@ impl<E: Copy + PartialEq> From<VecDeque<E>> for TurnLines<E> {
     }
 }
 
-impl<E: serde::Serialize + Copy + PartialEq> serde::Serialize for TurnLines<E> {
+impl<E: serde::Serialize + Copy + Eq + Hash> serde::Serialize for TurnLines<E> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.entries())
     }
@@ -125,6 +137,7 @@ impl<E> Default for TurnLines<E> {
             passed: VecDeque::new(),
             last: None,
             len: 0,
+            check: LineCheck::default(),
         }
     }
 }

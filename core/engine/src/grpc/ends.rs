@@ -214,10 +214,15 @@ impl GrpcEnds {
         self.touch(key);
     }
 
-    /// A call waits for room in a connection's queue.
-    pub fn line_up(&mut self, key: GrpcKey, call: CallKey, direction: Direction) {
+    /// A call waits for room in a connection's queue. `waits` says of those that do whether they still do.
+    pub fn line_up(
+        &mut self,
+        key: GrpcKey,
+        entry: (CallKey, Direction),
+        waits: impl Fn((CallKey, Direction)) -> bool,
+    ) {
         if let Some(peer) = self.peers.find_mut(key) {
-            peer.blocked.push_back((call, direction));
+            peer.blocked.push(entry, waits);
         }
     }
 
@@ -263,7 +268,7 @@ impl GrpcEnds {
         if self.peers.find(key)?.blocked.is_empty() || !self.has_room(held, key) {
             return None;
         }
-        self.peers.find_mut(key)?.blocked.pop_front()
+        self.peers.find_mut(key)?.blocked.pop()
     }
 
     /// Closes a connection that is left and has nothing to do. The endpoint it was dialled for.

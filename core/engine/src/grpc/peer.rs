@@ -1,6 +1,7 @@
 //! A connection to a peer that speaks gRPC, and what is known of it.
 
 use super::stream::GrpcStream;
+use crate::call_line::CallLine;
 use crate::gateway_client::CallRights;
 use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
 use crate::item::Direction;
@@ -60,7 +61,7 @@ pub struct GrpcPeer {
     /// Streams whose next message waits to be unpacked, each once. (Those that are over meanwhile are passed over.)
     pub(crate) unpacks: VecDeque<StreamTag>,
     /// Calls with an item that waits for room in the connection's queue.
-    pub(crate) blocked: VecDeque<(CallKey, Direction)>,
+    pub(crate) blocked: CallLine<(CallKey, Direction)>,
     /// Whether it is among those that are to be looked at, since they have changed.
     pub(crate) touched: bool,
     /// Its number in reports.
@@ -130,7 +131,7 @@ impl GrpcPeer {
             holding,
             sweep: None,
             unpacks: VecDeque::new(),
-            blocked: VecDeque::new(),
+            blocked: CallLine::default(),
             touched: false,
             telemetry,
         }

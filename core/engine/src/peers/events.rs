@@ -392,7 +392,7 @@ impl PeerEvents<'_> {
         held.leave(std::mem::take(&mut peer.holding));
         let is_unsent = |call: &Call| !call.handed_over && !matches!(call.server, ServerEnd::Peer { .. });
         let (mut unsent, mut begun) = (Vec::new(), Vec::new());
-        for (key, direction) in std::mem::take(&mut peer.blocked) {
+        for (key, direction) in peer.blocked.take() {
             let call = calls.find(key);
             if direction == Direction::Request && call.is_some_and(is_unsent) {
                 unsent.push(key);

@@ -10,6 +10,7 @@
 
 use super::by_slot::BySlot;
 use super::crossing::Payer;
+use crate::call_line::CallLine;
 use crate::held::{HELD_STEP_BYTES, HeldBudget, Holding};
 use crate::{CallKey, SessionKey};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -39,7 +40,7 @@ pub(crate) struct SenderAccount {
     #[serde(skip)]
     aside: u64,
     /// Calls that wait until some of it was used; `true` for a response.
-    pub blocked: VecDeque<(CallKey, bool)>,
+    pub blocked: CallLine<(CallKey, bool)>,
     /// What is booked for it. Booked anew after a hand-over, with what is charged next.
     #[serde(skip)]
     holding: Holding,
@@ -269,7 +270,7 @@ mod tests {
         for number in 2..5 {
             assert!(!charge(&mut accounts, number, 2 << 20), "{number}");
             assert!(!charge(&mut accounts, number, 2 << 20), "again");
-            accounts.of(payer(number)).blocked.push_back((Key::from_bits(1), false));
+            accounts.of(payer(number)).blocked.push((Key::from_bits(1), false), |_| true);
         }
         assert!(charge(&mut accounts, 5, 100 << 10), "what is small goes always");
         assert!(charge(&mut accounts, 11, 2 << 20), "another user's");

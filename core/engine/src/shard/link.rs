@@ -5,6 +5,7 @@ use super::by_slot::BySlot;
 use super::crossing::{Crossing, Payer, ShardFinish, ShardOpening, ShardSaid};
 use super::spares::Spares;
 use crate::CallKey;
+use crate::call_line::CallLine;
 use crate::registry::MethodKey;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ pub(super) struct ShardLink {
     #[serde(skip)]
     pub called: Option<(Arc<str>, MethodKey)>,
     /// Calls with an item that waits for room among those that go there; `true` for a response.
-    pub blocked: VecDeque<(CallKey, bool)>,
+    pub blocked: CallLine<(CallKey, bool)>,
     /// Its calls that are served here, by the number they have there.
     pub served: BySlot<CallKey>,
     /// Calls made here that are at work there.

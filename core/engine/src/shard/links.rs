@@ -11,6 +11,7 @@ use super::link::ShardLink;
 use super::majority::Majority;
 use super::spares::{SpareBodies, Spares};
 use super::telling::Telling;
+use crate::call_line::CallLine;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, PeerKey};
 use serde::{Deserialize, Serialize};
@@ -273,18 +274,27 @@ impl ShardLinks {
         self.link(from).into_iter().for_each(|link| link.called = Some((Arc::clone(path), method)));
     }
 
-    /// A call waits in a line.
-    pub fn line_up(&mut self, line: ShardLine, call: CallKey, back: bool) {
+    /// A call waits in a line. `waits` says of those that do whether they still do.
+    pub fn line_up(
+        &mut self,
+        line: ShardLine,
+        entry: (CallKey, bool),
+        waits: impl Fn((CallKey, bool)) -> bool,
+    ) {
         match line {
             ShardLine::Link(shard) => {
                 if let Some(link) = self.link(shard) {
-                    link.blocked.push_back((call, back));
+                    link.blocked.push(entry, waits);
                 }
             }
-            ShardLine::Sender(payer) => {
-                self.accounts.of(payer).blocked.push_back((call, back));
-            }
+            ShardLine::Sender(payer) => self.accounts.of(payer).blocked.push(entry, waits),
         }
+    }
+
+    /// Entries in all lines.
+    pub fn entries_in_line(&self) -> usize {
+        let of_links = self.links.iter().map(|link| link.blocked.len());
+        of_links.chain(self.accounts.iter().map(|(_, account)| account.blocked.len())).sum()
     }
 
     /// Lines in which somebody may go on.
@@ -299,7 +309,7 @@ impl ShardLinks {
 
     /// The first in a line.
     pub fn next_blocked(&mut self, line: ShardLine) -> Option<(CallKey, bool)> {
-        let next = self.blocked_in(line)?.pop_front();
+        let next = self.blocked_in(line)?.pop();
         if let (None, ShardLine::Sender(payer)) = (next, line)
             && self.accounts.find(payer).is_some_and(|account| account.bytes == 0)
         {
@@ -310,12 +320,7 @@ impl ShardLinks {
 
     /// Whether it is the last in the line by now: it has to wait on, and does so in front.
     pub fn is_blocked_again(&mut self, line: ShardLine, first: (CallKey, bool)) -> bool {
-        let Some(blocked) = self.blocked_in(line) else { return false };
-        let again = blocked.back() == Some(&first);
-        if again {
-            blocked.rotate_right(1);
-        }
-        again
+        self.blocked_in(line).is_some_and(|blocked| blocked.waits_again(first))
     }
 
     /// Bytes the daemon holds itself until they may cross, if so many more may be held.
@@ -492,7 +497,7 @@ impl ShardLinks {
         out.chain(self.inbox.iter().map(|(_, crossing)| crossing)).chain(self.deferred.iter())
     }
 
-    fn blocked_in(&mut self, line: ShardLine) -> Option<&mut VecDeque<(CallKey, bool)>> {
+    fn blocked_in(&mut self, line: ShardLine) -> Option<&mut CallLine<(CallKey, bool)>> {
         match line {
             ShardLine::Link(shard) => self.link(shard).map(|link| &mut link.blocked),
             ShardLine::Sender(payer) => self.accounts.find(payer).map(|account| &mut account.blocked),

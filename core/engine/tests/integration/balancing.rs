@@ -85,6 +85,17 @@ fn an_endpoint_is_not_ejected_for_what_this_host_slept_through() {
     }
 }
 
+/// What a caller's own limit ends is no fault of the server that answered.
+#[test]
+fn an_endpoint_is_not_ejected_for_answers_that_callers_do_not_take() {
+    let config = r#"{"methodConfig": [{"name": [{}], "maxResponseMessageBytes": 4}]}"#;
+    let mut fleet = Fleet::new(sound(4), config);
+    apply(&mut fleet, Definition { eject_after: Some(2), eject_ms: Some(10_000), ..balance() });
+    fleet.calls(40, MS);
+    fleet.rest();
+    assert_eq!((fleet.count(Code::ResourceExhausted), ejected(&mut fleet)), (40, vec![]));
+}
+
 #[test]
 fn outliers_of_a_service_config_are_left_out() {
     let config = r#"{"loadBalancingConfig": [{"outlier_detection_experimental": {"interval": "1s",

@@ -965,3 +965,35 @@ fn what_a_handler_says_to_no_effect_is_its_own_to_pay() {
     world.submit(&server, end(short)).unwrap();
     assert_eq!(payer(&world, &end(short)), key, "an end after the end");
 }
+
+/// Calls that end while they wait for room on a connection, or in a receive heap, are not kept in those lines.
+#[test]
+fn calls_that_end_in_line_are_not_kept_there() {
+    for over_a_connection in [true, false] {
+        let limits =
+            Limits { connection_queue_bytes: 100_000, bulk_body_bytes: 1 << 20, ..Limits::default() };
+        let mut world = World::with_limits(limits);
+        let serving = usize::from(over_a_connection);
+        let mut server = world.attach_sized(serving, PROTO, None, true, 64 << 10);
+        let mut client = world.attach(0, PROTO, TARGET.filter(|_| over_a_connection), false);
+        unary(&mut world, &mut client, &mut server, b"warm");
+        for link in &mut world.links {
+            link.up = false;
+        }
+        for round in 0..1000 {
+            let payload = world.blob(&mut client, &vec![1; 20_000]);
+            let deadline = if round < 20 { Deadline::NONE } else { Deadline::at(world.now.plus_ns(1000)) };
+            let call = Call { deadline, ..client.call(0, Some(payload), true) };
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.advance(2000);
+            world.settle(&mut [&mut client, &mut server]);
+            for completion in client.take() {
+                if let Completion::Finish(finish) = completion {
+                    world.submit(&client, release(finish.call, finish.payload, finish.metadata, 9)).unwrap();
+                }
+            }
+            assert!(world.entries_in_line() <= 200, "{round}: {}", world.entries_in_line());
+        }
+        assert!(world.entries_in_line() > 0);
+    }
+}

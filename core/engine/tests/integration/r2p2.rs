@@ -713,3 +713,86 @@ fn routers_are_told_class_and_sticky_of_a_call() {
     );
     scene.nothing_left();
 }
+
+/// Host 0 has two callers of different users; both hosts serve.
+fn two_users(limits: Limits) -> (World, [App; 2], [App; 2]) {
+    let mut scene = Scene::within(limits, PROTO, PROTO, Mode::Offer);
+    let settings = R2p2Settings { serves: true, ..R2p2Settings::default() };
+    scene.world.hosts[0].engine.configure_r2p2(scene.world.now, settings.clone());
+    scene.world.r2p2[0] = settings;
+    // Nothing sent before it began is on its way.
+    scene.world.advance(60_000 * MS);
+    let here = scene.world.attach(0, PROTO, None, true);
+    let other = scene.world.attach(0, PROTO, TARGET, false);
+    let Scene { mut world, client, server } = scene;
+    for (app, user) in [(&client, "uid:1"), (&other, "uid:2")] {
+        world.hosts[0].engine.identify(app.key, user, "");
+    }
+    (world, [client, other], [here, server])
+}
+
+fn submit(world: &mut World, app: &mut App, route: usize, bytes: usize, deadline: Deadline) -> Call {
+    let payload = world.message(app, &vec![7; bytes]);
+    let call = Call { deadline, ..app.call(route, Some(payload), true) };
+    world.submit(app, Submission::Call(call)).unwrap();
+    call
+}
+
+/// A user whose calls nobody answers fills what may be kept for it, and leaves room to others: at another endpoint, and
+/// at the same.
+#[test]
+fn requests_nobody_answers_hold_up_no_others_calls() {
+    let limits = Limits { connection_queue_bytes: 64 << 10, ..Limits::default() };
+    let (mut world, [mut greedy, mut good], [mut here, mut server]) = two_users(limits);
+    let calls = [(ONCE.to_owned(), Some("r2p2://10.0.0.1:8000".to_owned()))];
+    world.bind(&mut good, &[], &calls);
+    let all = |world: &mut World, apps: [&mut App; 4]| world.settle(&mut apps.map(|app| app));
+    for _ in 0..200 {
+        submit(&mut world, &mut greedy, 0, 1000, Deadline::NONE);
+        all(&mut world, [&mut greedy, &mut good, &mut here, &mut server]);
+    }
+    let delivered = server.take();
+    assert!((60..=80).contains(&delivered.len()), "{} of the greedy one", delivered.len());
+    // By another endpoint, and by the same.
+    let elsewhere = good.routes.len() - 1;
+    for route in [elsewhere, 0] {
+        submit(&mut world, &mut good, route, 10, Deadline::NONE);
+        all(&mut world, [&mut greedy, &mut good, &mut here, &mut server]);
+    }
+    let said = good.take();
+    assert_eq!((here.take().len(), server.take().len()), (1, 1), "{said:?}");
+    // What waits goes on as what is out is answered, in order.
+    let mut waiting = delivered;
+    let mut answered = 0;
+    while let Some(Completion::Call(call)) = waiting.pop() {
+        let read = release(call.call, call.payload, call.metadata, 0);
+        world.submit(&server, read).unwrap();
+        world.submit(&server, Submission::Finish(finish(call.call, Code::Aborted, None))).unwrap();
+        all(&mut world, [&mut greedy, &mut good, &mut here, &mut server]);
+        waiting.append(&mut server.take());
+        waiting.retain(|completion| matches!(completion, Completion::Call(_)));
+        answered += 1;
+    }
+    assert_eq!(answered, 200);
+    assert_eq!(world.entries_in_line(), 0);
+}
+
+/// Calls that end while they wait for others to be answered leave the line.
+#[test]
+fn calls_that_end_in_line_are_not_kept_there() {
+    let limits = Limits { connection_queue_bytes: 4 << 10, ..Limits::default() };
+    let (mut world, [mut greedy, mut good], [mut here, mut server]) = two_users(limits);
+    for round in 0..1000 {
+        let deadline = if round < 10 { Deadline::NONE } else { Deadline::at(world.now.plus_ns(MS)) };
+        submit(&mut world, &mut greedy, 0, 1000, deadline);
+        world.advance(2 * MS);
+        world.settle(&mut [&mut greedy, &mut good, &mut here, &mut server]);
+        for completion in greedy.take() {
+            if let Completion::Finish(finish) = completion {
+                world.submit(&greedy, release(finish.call, finish.payload, finish.metadata, 9)).unwrap();
+            }
+        }
+        assert!(world.entries_in_line() <= 100, "{round}");
+    }
+    assert!(world.entries_in_line() > 0);
+}

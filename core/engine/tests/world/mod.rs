@@ -450,6 +450,11 @@ impl World {
         }
     }
 
+    /// Entries in lines of calls, of all engines.
+    pub fn entries_in_line(&self) -> usize {
+        self.hosts.iter().map(|host| host.engine.entries_in_line()).sum()
+    }
+
     /// Holds every count of the engines against what it counts, unless there is too much to count at every step.
     pub fn audit(&self) {
         if self.leftovers().0 > 1_000 {
