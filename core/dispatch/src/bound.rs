@@ -12,6 +12,8 @@ pub enum Bound {
 impl Bound {
     /// Largest. At this the policy is join-shortest-queue.
     pub const MAX: u32 = 65_536;
+    /// Largest below that: loads from here on are not told apart.
+    pub const FIXED_MAX: u32 = 1024;
     /// Before anything is measured; the paper's choice for services of some microseconds.
     pub const DEFAULT: u32 = 3;
     /// Largest that is chosen by measuring: the paper uses 20 for services below a microsecond.

@@ -13,7 +13,8 @@ use trunkline_call::Instant;
 pub struct Settings {
     /// How a worker is picked.
     pub policy: Policy,
-    /// Requests that may wait here. Also the most a sticky request's worker may have outstanding.
+    /// Requests of one source that may wait here; of all together five eighths more. Also the most a sticky request's
+    /// worker may have outstanding.
     pub queue_max: usize,
     /// Longest time one may wait.
     pub delay_ns_max: u64,
@@ -65,6 +66,16 @@ const SECOND_QUEUE_MIN: usize = 2;
 /// A request goes into stock only behind one that is expected to end within so many mean services: services without
 /// memory always do, whoever has outlived most of the others does not.
 const STOCK_SERVICES: f64 = 1.5;
+
+/// Room in the queue by source, as calls that wait in a daemon have it: dynamic thresholds (Choudhury and Hahne, IEEE/ACM
+/// Transactions on Networking 6(2), 1998). A source may have so many times what is free.
+const FREE_TIMES: usize = 2;
+/// Such parts of the queue's length are there for other sources than one that has all of it, and for those that have
+/// nothing.
+const OTHERS_PART: usize = 2;
+const NEWCOMERS_PART: usize = 8;
+/// So large a part is anybody's, and not told apart.
+const ANYBODYS_PART: usize = 4;
 
 /// What becomes of a new request.
 #[derive(Debug, PartialEq, Eq)]
@@ -189,10 +200,11 @@ impl<T> Dispatcher<T> {
             self.pool.take(worker, now);
             return Verdict::To(worker, item);
         }
-        if self.queues.len() >= self.settings.queue_max {
+        let source = source();
+        if !self.has_room_to_wait(source) {
             return Verdict::Refused(item, Refusal::QueueFull);
         }
-        Verdict::Waits(self.queues.push(now, class, source(), item))
+        Verdict::Waits(self.queues.push(now, class, source, item))
     }
 
     /// Takes back a request that waits, if it still does. It costs the same wherever it stands.
@@ -320,6 +332,19 @@ impl<T> Dispatcher<T> {
         let behind = service_ns > 0.0 && waited_ns as f64 > if self.behind { old_ns / 2.0 } else { old_ns };
         self.stirred |= behind && !self.behind;
         self.behind = behind;
+    }
+
+    /// Whether one more request of a source may wait. Alone it may have all of [`Settings::queue_max`]; beside it there
+    /// is half as much for others, of which each may have twice what is free, and an eighth for those that have nothing.
+    fn has_room_to_wait(&self, source: u64) -> bool {
+        let (queued, max) = (self.queues.len(), self.settings.queue_max);
+        if queued < max / ANYBODYS_PART {
+            return true;
+        }
+        let (for_all, held) = (max.saturating_add(max / OTHERS_PART), self.queues.len_of_source(source));
+        let free = for_all.saturating_sub(queued);
+        let is_new = held == 0 && queued < for_all.saturating_add(max / NEWCOMERS_PART);
+        free > 0 && held < free.saturating_mul(FREE_TIMES) || is_new
     }
 
     fn submit_sticky(&mut self, now: Instant, class: Class, key: u64, item: T) -> Verdict<T> {

@@ -75,6 +75,8 @@ struct Source {
     turn: u64,
     /// What waits of it, in each class of which something does.
     lines: Vec<(Class, List)>,
+    /// How much that is.
+    len: usize,
 }
 
 impl SourceLines {
@@ -98,6 +100,11 @@ impl SourceLines {
 
     pub fn len_of(&self, class: Class) -> usize {
         self.classes[class.index()].len
+    }
+
+    /// How much of a source waits.
+    pub fn len_of_source(&self, source: u64) -> usize {
+        self.by_number.get(&source).map_or(0, |source| self.sources[*source as usize].len)
     }
 
     /// Something of this source waits from now on.
@@ -129,6 +136,7 @@ impl SourceLines {
         of.all.push(&mut self.nodes, at, |node| &mut node.of_class);
         entered.lines[line].1.push(&mut self.nodes, at, |node| &mut node.of_line);
         of.len += 1;
+        entered.len += 1;
         self.waiting |= 1 << class.index();
         (at, WaitingKey { at, number: self.numbers })
     }
@@ -145,6 +153,7 @@ impl SourceLines {
         let (left, of) = (&mut self.sources[source as usize], &mut self.classes[class.index()]);
         of.all.remove(&mut self.nodes, at, |node| &mut node.of_class);
         of.len -= 1;
+        left.len -= 1;
         self.waiting &= !(u32::from(of.len == 0) << class.index());
         if let Some(line) = left.lines.iter().position(|(of, _)| *of == class) {
             left.lines[line].1.remove(&mut self.nodes, at, |node| &mut node.of_line);
@@ -240,7 +249,7 @@ impl SourceLines {
                 at
             }
             None => {
-                self.sources.push(Source { number, turn: self.turns, lines: Vec::new() });
+                self.sources.push(Source { number, turn: self.turns, lines: Vec::new(), len: 0 });
                 (self.sources.len() - 1) as u32
             }
         };

@@ -43,9 +43,8 @@ impl FromStr for Policy {
             _ => {
                 let number =
                     text.strip_prefix("jbsq(").and_then(|rest| rest.strip_suffix(')')).ok_or_else(unknown)?;
-                let bound =
-                    number.parse().ok().filter(|n| (1..=Bound::MAX).contains(n)).ok_or_else(unknown)?;
-                Self::Bounded(Bound::Fixed(bound))
+                let is_bound = |n: &u32| (1..=Bound::FIXED_MAX).contains(n) || *n == Bound::MAX;
+                Self::Bounded(Bound::Fixed(number.parse().ok().filter(is_bound).ok_or_else(unknown)?))
             }
         })
     }
@@ -66,7 +65,7 @@ impl fmt::Display for Policy {
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let max = Bound::MAX;
+        let max = Bound::FIXED_MAX;
         write!(
             f,
             "policy is {:?}: write random, round-robin, power-of-two, jsq, jbsq, or jbsq(n), n from 1 to {max}",
@@ -84,10 +83,19 @@ mod tests {
 
     #[test]
     fn names() {
-        for name in ["random", "round-robin", "power-of-two", "jsq", "jbsq(auto)", "jbsq(1)", "jbsq(20)"] {
+        for name in [
+            "random",
+            "round-robin",
+            "power-of-two",
+            "jsq",
+            "jbsq(auto)",
+            "jbsq(1)",
+            "jbsq(1024)",
+            "jbsq(65536)",
+        ] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }
-        for name in ["", "jbsq(0)", "jbsq(65537)", "jbsq(x)", "JSQ"] {
+        for name in ["", "jbsq(0)", "jbsq(1025)", "jbsq(65535)", "jbsq(65537)", "jbsq(x)", "JSQ"] {
             let said = name.parse::<Policy>().unwrap_err().to_string();
             assert!(said.contains("jbsq(n)"), "{said}");
         }

@@ -1,5 +1,6 @@
 //! The workers, by load.
 
+use crate::bound::Bound;
 use trunkline_call::Instant;
 
 /// Classes a pool tells apart. A request of a higher class counts as class 0.
@@ -68,7 +69,7 @@ struct Group {
 }
 
 /// The load from which on all count as equal: there is a list for each, and workers say themselves what they have.
-const LEVEL_MAX: usize = 1024;
+const LEVEL_MAX: usize = Bound::FIXED_MAX as usize;
 
 impl Class {
     /// The class of a number.
@@ -296,6 +297,13 @@ impl Pool {
 
     /// Moves workers between the groups until each reservation has its number, or only one shared worker is left.
     fn share_out(&mut self) {
+        for index in 0..self.reservations.len() {
+            let group = index + 1;
+            // Those that rested while others took their places.
+            while self.groups[group].members > self.reservations[index].workers {
+                self.regroup(group, 0);
+            }
+        }
         for index in 0..self.reservations.len() {
             let group = index + 1;
             while self.groups[group].members < self.reservations[index].workers && self.groups[0].members > 1

@@ -30,6 +30,11 @@ impl<T> Queues<T> {
         self.lines.len_of(class)
     }
 
+    /// How many of a source wait, in all classes.
+    pub fn len_of_source(&self, source: u64) -> usize {
+        self.lines.len_of_source(source)
+    }
+
     pub fn push(&mut self, now: Instant, class: Class, source: u64, item: T) -> WaitingKey {
         let (at, key) = self.lines.push(now, class, source);
         if self.items.len() <= at as usize {

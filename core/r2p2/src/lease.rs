@@ -9,7 +9,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use trunkline_call::{Instant, Keyed, KeyedMap, TimerKey, TimerTable};
-use trunkline_dispatch::WorkerKey;
+use trunkline_dispatch::{WaitingKey, WorkerKey};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(crate) struct Lease {
     number: u64,
     /// It is out for less than the longest lease, and this ends it.
     timer: Option<TimerKey>,
+    /// Where it waits, if it does.
+    pub waiting: Option<WaitingKey>,
 }
 
 /// In the place of a worker's address: there was none, and why is said in the place of its port.
@@ -106,7 +108,17 @@ struct Ending {
 
 impl Lease {
     fn new(state: State, since: Instant) -> Self {
-        Self { state, since, worker: None, key: None, waited_ns: 0, print: 0, number: 0, timer: None }
+        Self {
+            state,
+            since,
+            worker: None,
+            key: None,
+            waited_ns: 0,
+            print: 0,
+            number: 0,
+            timer: None,
+            waiting: None,
+        }
     }
 }
 
@@ -145,11 +157,11 @@ impl Leases {
         self.waited
     }
 
-    /// A request waits here, under that number.
-    pub fn queue(&mut self, now: Instant, key: RequestKey, print: u64) {
-        let number = self.waited;
+    /// A request waits here, under that number, and there in the dispatcher's queue.
+    pub fn queue(&mut self, now: Instant, key: RequestKey, print: u64, waiting: WaitingKey) {
+        let (number, waiting) = (self.waited, Some(waiting));
         self.waited += 1;
-        self.insert(key, Lease { print, number, ..Lease::new(State::Queued, now) });
+        self.insert(key, Lease { print, number, waiting, ..Lease::new(State::Queued, now) });
     }
 
     /// Whether the request that waits under this name is the one of that number, and not one that came for it.

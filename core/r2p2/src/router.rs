@@ -122,7 +122,7 @@ impl Router {
             identity: packet.extension.map(|extension| extension.identity),
         };
         if !is_request {
-            return self.handle_cancelled(key, datagram);
+            return self.handle_cancelled(now, key, &packet, datagram);
         }
         let part = match packet.extension.map(|extension| extension.part) {
             Some(Part::Request(part)) => Some(part),
@@ -167,6 +167,16 @@ impl Router {
         self.leases.find(&RequestKey { client, id: packet.header.id, identity })?.worker
     }
 
+    /// For the same host: whether a datagram that came to an address of a client's there is one to pass on to it: what
+    /// workers say to clients, from where workers are.
+    pub fn is_answer(&mut self, from: SocketAddrV4, datagram: &[u8]) -> bool {
+        let kind = Packet::parse(datagram, self.config.extended).map(|packet| packet.header.kind);
+        let is_said = matches!(kind, Ok(PacketType::Reply | PacketType::Ack | PacketType::Drop));
+        let passes = is_said && self.is_at_worker(*from.ip());
+        self.counters.stray += u64::from(!passes);
+        passes
+    }
+
     /// The next request to send on.
     pub fn poll_forward(&mut self) -> Option<Forward> {
         self.forwards.pop_front()
@@ -208,11 +218,21 @@ impl Router {
         [self.dispatcher.next_timeout(), attended, greeting].into_iter().flatten().min()
     }
 
-    /// A client nobody has answered yet gives up: told to the worker that has its request.
-    fn handle_cancelled(&mut self, key: RequestKey, datagram: &[u8]) {
-        match self.leases.find(&key).and_then(|lease| lease.worker) {
-            Some(to) => self.send_on(key, to, self.workers.takes_on_behalf(to), datagram.to_vec(), false),
-            None => self.counters.stray += 1,
+    /// A client nobody has answered yet gives up: told to the worker that has its request. One that waits goes to none.
+    fn handle_cancelled(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>, datagram: &[u8]) {
+        let part = packet.extension.map(|extension| extension.part);
+        let is_given_up = matches!(part, Some(Part::Drop { reason: Reason::Cancelled, .. }));
+        match self.leases.find(&key) {
+            Some(Lease { worker: Some(to), .. }) => {
+                self.send_on(key, to, self.workers.takes_on_behalf(to), datagram.to_vec(), false);
+            }
+            Some(Lease { state: State::Queued, waiting: Some(waiting), .. }) if is_given_up => {
+                self.dispatcher.withdraw(waiting);
+                self.leases.remove(&key);
+                self.leases.refuse(now, &key, Reason::Cancelled);
+                self.counters.dropped[Reason::Cancelled as usize] += 1;
+            }
+            _ => self.counters.stray += 1,
         }
     }
 
@@ -256,7 +276,7 @@ impl Router {
         let source = || u64::from(u32::from(*key.client.ip()));
         match self.dispatcher.submit_of(now, class, sticky, held, source) {
             Verdict::To(worker, held) => self.forward(now, worker, held, 0),
-            Verdict::Waits(_) => self.leases.queue(now, key, print),
+            Verdict::Waits(waiting) => self.leases.queue(now, key, print, waiting),
             Verdict::Refused(_, Refusal::QueueFull) => self.refuse(now, key, Reason::QueueFull, 0),
             Verdict::Refused(_, Refusal::NoWorker) => self.refuse(now, key, Reason::NoWorker, 0),
         }

@@ -235,6 +235,8 @@ impl Opener {
         if !is_at(to, own) || !is_at(own, to) || !is_at(from, said) {
             return Err(Unbelieved::Misdirected);
         }
+        // The clock has been set back: what is sent from now on is what is new.
+        self.since_us = self.since_us.min(unix_us);
         if sent_us < self.since_us || sent_us.abs_diff(unix_us) > SKEW_US {
             return Err(Unbelieved::Stale);
         }
@@ -406,6 +408,21 @@ mod tests {
         let mut opener = Opener::new(keys(&[1]), NOW);
         assert_eq!(open(&mut opener, NOW, &[MAGIC; 80]), Err(Unbelieved::Unsealed));
         assert_eq!(open(&mut opener, NOW, &[SEALED_MAGIC; SEAL_BYTES + 7]), Err(Unbelieved::Unsealed));
+    }
+
+    /// A process began with a clock that was ahead, and which has been set since.
+    #[test]
+    fn a_clock_that_is_set_back_makes_nobody_deaf() {
+        const HOUR: u64 = 3_600_000_000;
+        let (mut sealer, mut opener) = (Sealer::new(keys(&[1]), 7), Opener::new(keys(&[1]), NOW + HOUR));
+        let [long_before, before] = [SKEW_US + 1, 5].map(|us| sealed(&mut sealer, NOW - us));
+        let datagram = sealed(&mut sealer, NOW + 1);
+        assert!(open(&mut opener, NOW + 1, &datagram).is_ok());
+        assert_eq!(open(&mut opener, NOW + 1, &datagram), Err(Unbelieved::Replayed));
+        assert_eq!(open(&mut opener, NOW + 1, &long_before), Err(Unbelieved::Stale));
+        assert_eq!(open(&mut opener, NOW + 2, &before), Err(Unbelieved::Stale));
+        let next = sealed(&mut sealer, NOW + 2);
+        assert!(open(&mut opener, NOW + 2, &next).is_ok());
     }
 
     #[test]

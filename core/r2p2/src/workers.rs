@@ -34,6 +34,9 @@ pub(crate) struct Worker {
     pub served: u64,
     /// Places freed by its count whose leases are still out: these lapse without freeing another.
     pub ahead: u32,
+    /// Places freed by leases that ended by themselves, of whose requests its count has not told since: that it does
+    /// frees no other.
+    pub lapsed: u32,
     /// Requests it had when it was first heard of: from before this router began.
     pub adopted: u32,
     pub lapses: u32,

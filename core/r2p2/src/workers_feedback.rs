@@ -4,7 +4,7 @@ use crate::extension::{FeedbackPart, NO_REQUEST, Part};
 use crate::lease::Ended;
 use crate::packet::Packet;
 use crate::router::Router;
-use crate::router_config::OnBehalf;
+use crate::router_config::{OnBehalf, RouterConfig};
 use crate::served::RequestKey;
 use crate::wire::{FeedbackFor, PacketType};
 use crate::workers::{Worker, WorkerRow};
@@ -32,7 +32,7 @@ impl Router {
         }
         match packet.extension.map(|extension| (extension.identity, extension.part)) {
             Some((identity, Part::Feedback(part))) => {
-                let Some(worker) = self.know(now, from, &part) else {
+                let Some(worker) = self.know(now, from, &part, about == NO_REQUEST) else {
                     self.counters.feedback_foreign += 1;
                     return;
                 };
@@ -97,6 +97,7 @@ impl Router {
             epoch: 0,
             served: 0,
             ahead: 0,
+            lapsed: 0,
             adopted: 0,
             lapses: 0,
             rests_until: None,
@@ -127,6 +128,7 @@ impl Router {
             if key.is_extended() && worker.ahead > 0 {
                 worker.ahead -= 1;
             } else {
+                worker.lapsed += u32::from(key.is_extended());
                 self.dispatcher.release(worker.key);
             }
         }
@@ -175,7 +177,14 @@ impl Router {
     }
 
     /// Hears a worker of the extended mode: a new one joins if it may, one that began anew loses what it had.
-    fn know(&mut self, now: Instant, from: SocketAddrV4, part: &FeedbackPart) -> Option<WorkerKey> {
+    /// `joins`: it is about no request. Others may be late, of one that has left.
+    fn know(
+        &mut self,
+        now: Instant,
+        from: SocketAddrV4,
+        part: &FeedbackPart,
+        joins: bool,
+    ) -> Option<WorkerKey> {
         let began_anew = |worker: &mut Worker| worker.beat.is_some() && part.epoch != worker.epoch;
         let mut known = self.workers.key_of(from);
         if let Some(key) = known
@@ -188,7 +197,7 @@ impl Router {
             Some(key) => key,
             None => {
                 let full = self.workers.keys.len() >= self.config.workers_max;
-                if part.leaving || full || !self.may_join(from) {
+                if !joins || part.leaving || full || !self.may_join(from) {
                     return None;
                 }
                 self.join(from, part.slots.into())
@@ -217,6 +226,13 @@ impl Router {
         self.workers.beating += usize::from(is_first_beat);
         self.workers.look_by(gone_at);
         Some(key)
+    }
+
+    /// Whether a worker may be there. One that has left may still answer.
+    pub(crate) fn is_at_worker(&self, ip: Ipv4Addr) -> bool {
+        let RouterConfig { workers, join_from, .. } = &self.config;
+        workers.iter().any(|(address, _)| *address.ip() == ip)
+            || join_from.iter().any(|(network, bits)| is_within(ip, *network, *bits))
     }
 
     fn may_join(&self, from: SocketAddrV4) -> bool {
@@ -254,16 +270,27 @@ impl Router {
         match worker.ahead.checked_sub(1) {
             Some(left) if part.served <= worker.served => worker.ahead = left,
             _ => {
-                let had_ns = u64::from(part.queue_ns) + u64::from(part.service_ns);
-                let travel_ns = now.since_ns(lease.since).saturating_sub(had_ns);
                 let key = worker.key;
                 if part.served > worker.served {
                     worker.served += 1;
                     self.dispatcher.release(key);
                 }
-                self.dispatcher.note(travel_ns, part.service_ns.into());
+                let (travel_ns, service_ns) = self.times_of(now.since_ns(lease.since), part);
+                self.dispatcher.note(travel_ns, service_ns);
             }
         }
+    }
+
+    /// How long a request travelled and how long it was in work, of which word is here after so long. FEEDBACK cannot
+    /// say a time of 4.29 s or more: then it travelled for as long as others do.
+    fn times_of(&self, all_ns: u64, part: &FeedbackPart) -> (u64, u64) {
+        let (queue_ns, service_ns) = (u64::from(part.queue_ns), u64::from(part.service_ns));
+        if part.queue_ns < u32::MAX && part.service_ns < u32::MAX {
+            return (all_ns.saturating_sub(queue_ns + service_ns), service_ns);
+        }
+        let travel_ns = self.dispatcher.estimate().travel_ns() as u64;
+        let measured_ns = all_ns.saturating_sub(queue_ns + travel_ns);
+        (travel_ns, if part.service_ns < u32::MAX { service_ns } else { measured_ns.max(service_ns) })
     }
 
     /// FEEDBACK about a request nobody here has routed: perhaps one from before this router began.
@@ -284,7 +311,12 @@ impl Router {
         let Some(worker) = self.workers.by_key(key) else { return };
         let missed = part.served.saturating_sub(worker.served);
         worker.served = worker.served.max(part.served);
-        let places = missed.min(self.dispatcher.outstanding(key).unwrap_or(0).into()) as u32;
+        // Those whose lease had ended have no place any more.
+        let late = missed.min(worker.lapsed.into());
+        // The others among them are still in work: no more than it has.
+        let in_hand = part.taken.saturating_sub(part.served);
+        worker.lapsed = (u64::from(worker.lapsed) - late).min(in_hand) as u32;
+        let places = (missed - late).min(self.dispatcher.outstanding(key).unwrap_or(0).into()) as u32;
         worker.ahead += places;
         self.counters.recounted += u64::from(places);
         if places > 0 {
@@ -292,7 +324,7 @@ impl Router {
         }
         let idle = part.taken == part.served && worker.out == 0;
         if idle {
-            (worker.ahead, worker.adopted) = (0, 0);
+            (worker.ahead, worker.lapsed, worker.adopted) = (0, 0, 0);
             let left = self.dispatcher.outstanding(key).unwrap_or(0);
             if left > 0 {
                 self.dispatcher.release_many(key, left);

@@ -220,14 +220,18 @@ impl RouterProcess {
 
     /// Proxy mode: what a worker says to a client.
     fn take_answers(&mut self, flow: Token) {
-        let Self { data, way: Way::Proxy(proxy), batch, seals, own: [own, _], .. } = self else { return };
+        let Self { data, router, way: Way::Proxy(proxy), batch, seals, own: [own, _], .. } = self else {
+            return;
+        };
         let Some((socket, client)) = proxy.flow(flow) else { return };
         let at = proxy.address(flow);
         take_batches(socket, batch, |batch| {
             let mut answers = Vec::new();
             for (worker, datagram) in batch.iter() {
                 let Some(opened) = seals.open(at, worker, datagram).map(<[u8]>::to_vec) else { continue };
-                answers.push(seals.sealed(*own, client, &[&opened]));
+                if router.is_answer(worker, &opened) {
+                    answers.push(seals.sealed(*own, client, &[&opened]));
+                }
             }
             let out = answers.iter().map(|answer| Outgoing { to: client, pieces: [answer, &[]] });
             data.send(&out.collect::<Vec<_>>());

@@ -356,3 +356,31 @@ fn workers_are_kept_for_other_classes_from_one_moment_to_the_next() {
 fn workers_of(stuck: &[WorkerKey]) -> usize {
     stuck.iter().collect::<std::collections::HashSet<_>>().len()
 }
+
+/// Reserved workers that rest are replaced, and when they are back no class has more than it is to have.
+#[test]
+fn a_reservation_has_its_number_again_after_its_workers_have_rested() {
+    let reservations = vec![Reservation { class: Class::new(1), workers: 2 }];
+    let mut dispatcher = Dispatcher::new(Settings { reservations, ..settings(jbsq(1)) });
+    let workers = [1; 4].map(|slots| dispatcher.join(slots));
+    let is_reserved = |dispatcher: &mut Dispatcher<u32>| {
+        let given: Vec<WorkerKey> =
+            std::iter::from_fn(|| match dispatcher.submit(NOW, Class::new(0), None, 0) {
+                Verdict::To(worker, _) => Some(worker),
+                Verdict::Waits(ticket) => {
+                    dispatcher.withdraw(ticket);
+                    None
+                }
+                Verdict::Refused(..) => None,
+            })
+            .collect();
+        given.iter().for_each(|worker| dispatcher.release(*worker));
+        workers.into_iter().filter(|worker| !given.contains(worker)).collect::<Vec<_>>()
+    };
+    let reserved = is_reserved(&mut dispatcher);
+    assert_eq!(reserved.len(), 2);
+    for rests in [true, false] {
+        reserved.iter().for_each(|worker| dispatcher.rest(*worker, rests));
+    }
+    assert_eq!(is_reserved(&mut dispatcher).len(), 2);
+}

@@ -681,3 +681,220 @@ fn a_worker_that_claims_very_much_costs_what_another_does() {
         assert!(router.workers()[0].outstanding < 200);
     }
 }
+
+/// A router with one worker that beats, and as many extended requests as it is asked to make.
+struct Fed {
+    router: Router,
+    caller: Client,
+    now: trunkline_call::Instant,
+    /// Those sent on, in order: id and identity.
+    sent: Vec<(u16, Identity)>,
+    sent_at: Vec<trunkline_call::Instant>,
+    taken: u64,
+    served: u64,
+}
+
+const CALLER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 33_000);
+
+impl Fed {
+    fn new(policy: Picking, lease_ns: u64) -> Self {
+        let workers = vec![(worker(1), 1)];
+        let config = RouterConfig { workers, policy, lease_ns, delay_ns_max: 1000 * S, ..router_config() };
+        let (mut router, now) = (Router::new(config, START), START.plus_ns(S));
+        router.handle_feedback(now, worker(1), &beat());
+        let caller = Client::new(Arc::new(extended()), 1);
+        let (sent, sent_at) = Default::default();
+        Self { router, caller, now, sent, sent_at, taken: 0, served: 0 }
+    }
+
+    fn call(&mut self) -> CallName {
+        let (deadline, body) = (trunkline_call::Deadline::NONE, bytes::Bytes::from_static(b"abc"));
+        let target = address(ROUTER, 8000);
+        let new = NewCall { tag: 1, target, sticky: false, class: 0, deadline, body };
+        let name = self.caller.call(self.now, new).unwrap();
+        self.tell_router();
+        name
+    }
+
+    /// What the client has to say reaches the router, and what that sends on its worker.
+    fn tell_router(&mut self) {
+        while let Some(said) = self.caller.poll_transmit() {
+            self.router.handle_request(self.now, self.now, CALLER, &said.to_vec());
+        }
+        self.sends();
+    }
+
+    fn sends(&mut self) {
+        while let Some(forward) = self.router.poll_forward() {
+            let packet = Packet::parse(&forward.datagram, true).unwrap();
+            self.sent.push((packet.header.id, packet.extension.unwrap().identity));
+            self.sent_at.push(self.now);
+            self.taken += 1;
+        }
+    }
+
+    fn say(&mut self, about: FeedbackFor, identity: Identity, service_ns: u64) {
+        let part = FeedbackPart {
+            slots: 1,
+            leaving: false,
+            on_behalf: true,
+            queue_ns: 0,
+            service_ns: service_ns.min(u32::MAX.into()) as u32,
+            epoch: 7,
+            taken: self.taken,
+            served: self.served,
+        };
+        self.router.handle_feedback(self.now, worker(1), &feedback(part, identity, about));
+        self.sends();
+    }
+
+    /// The worker has done one of those sent on; FEEDBACK about it arrives, or is lost.
+    fn done(&mut self, which: usize, service_ns: u64, arrives: bool) {
+        self.served += 1;
+        let (id, identity) = self.sent[which];
+        let about = FeedbackFor { id, port: CALLER.port(), ip: (*CALLER.ip()).into() };
+        if arrives {
+            self.say(about, identity, service_ns);
+        }
+    }
+
+    /// Time passes; the worker says that it is there.
+    fn pass(&mut self, ns: u64) {
+        let until = self.now.plus_ns(ns);
+        while self.now < until {
+            self.now = self.now.plus_ns((100 * MS).min(until.since_ns(self.now)));
+            self.router.handle_timeout(self.now);
+            self.sends();
+            self.say(NO_REQUEST, Identity::default(), 0);
+        }
+    }
+
+    /// Sent on, and not done.
+    fn in_hand(&self) -> usize {
+        self.sent.len() - self.served as usize
+    }
+}
+
+/// A lease that ends by itself gives its place to the next. When its request is done after all, that is no second place.
+#[test]
+fn a_request_that_outlasts_its_lease_frees_one_place() {
+    let mut fed = Fed::new(Picking::Bounded(Bound::Fixed(1)), 1000 * MS);
+    for _ in 0..6 {
+        fed.call();
+    }
+    assert_eq!(fed.sent.len(), 1);
+    fed.pass(1050 * MS);
+    assert_eq!(fed.sent.len(), 2, "its lease has ended");
+    fed.pass(450 * MS);
+    fed.done(0, 1500 * MS, true);
+    assert_eq!(fed.sent.len(), 2, "its place is the second one's already");
+    for which in 1..4 {
+        fed.pass(10 * MS);
+        fed.done(which, 10 * MS, true);
+        assert_eq!((fed.sent.len(), fed.in_hand()), (which + 2, 1));
+    }
+    assert_eq!(fed.router.counters().recounted, 0, "no FEEDBACK was lost");
+    // The count still makes up for one that is.
+    fed.done(4, 10 * MS, false);
+    fed.pass(100 * MS);
+    assert_eq!((fed.router.counters().recounted, fed.in_hand()), (1, 1));
+}
+
+/// Whatever lapses, comes late or is lost, a worker has no more in hand than its bound and what has outlasted a lease.
+#[test]
+fn late_and_lost_feedback_lift_no_bound() {
+    for seed in 0..200 {
+        let mut random = trunkline_call::mix(seed);
+        let mut draw = |below: u64| {
+            random = trunkline_call::mix(random.wrapping_add(1));
+            random % below
+        };
+        let mut fed = Fed::new(Picking::Bounded(Bound::Fixed(2)), 1000 * MS);
+        for _ in 0..300 {
+            fed.call();
+        }
+        let mut open = Vec::new();
+        for _ in 0..150 {
+            open.extend(open.len() + fed.served as usize..fed.sent.len());
+            if draw(3) == 0 {
+                fed.pass(draw(700) * MS);
+            } else if !open.is_empty() {
+                let which = open.swap_remove(draw(open.len() as u64) as usize);
+                fed.done(which, fed.now.since_ns(fed.sent_at[which]), draw(10) > 0);
+            }
+            let known = open.len() + fed.served as usize;
+            let all = open.iter().copied().chain(known..fed.sent.len());
+            let running = all.filter(|which| fed.now.since_ns(fed.sent_at[*which]) < S).count();
+            assert!(running <= 2, "{seed}: {running} whose lease runs");
+        }
+    }
+}
+
+/// A request that waits and whose client gives it up goes to nobody, and takes no room.
+#[test]
+fn a_request_given_up_in_the_queue_goes_nowhere() {
+    let mut fed = Fed::new(Picking::Bounded(Bound::Fixed(1)), 1000 * MS);
+    fed.call();
+    let given_up = fed.call();
+    let again = fed.caller.next_timeout();
+    assert_eq!((fed.sent.len(), fed.router.queued(), fed.router.live()), (1, 1, 2));
+    let mut copies = fed.caller.poll_transmit().into_iter().collect::<Vec<_>>();
+    fed.now = again.expect("questions are asked again");
+    fed.caller.handle_timeout(fed.now);
+    copies.extend(std::iter::from_fn(|| fed.caller.poll_transmit()));
+    fed.caller.cancel(given_up);
+    fed.tell_router();
+    assert_eq!((fed.router.queued(), fed.router.live()), (0, 1));
+    fed.done(0, 10 * MS, true);
+    assert_eq!((fed.sent.len(), fed.router.counters().stray), (1, 0));
+    assert_eq!(fed.router.counters().dropped[Reason::Cancelled as usize], 1);
+    // A repetition that was on its way all the time.
+    assert!(!copies.is_empty());
+    for copy in copies {
+        fed.router.handle_request(fed.now, fed.now, CALLER, &copy.to_vec());
+    }
+    fed.sends();
+    let about_the_first = |(id, _): &(u16, Identity)| *id == fed.sent[0].0;
+    assert!(fed.sent.iter().all(about_the_first), "{:?}", fed.sent);
+}
+
+/// FEEDBACK cannot say a time above 4.29 s: the router measures those itself.
+#[test]
+fn services_longer_than_feedback_can_say_raise_no_bound() {
+    let mut fed = Fed::new(Picking::Bounded(Bound::Auto), 120 * S);
+    for which in 0..40 {
+        fed.call();
+        fed.pass(60 * S);
+        fed.done(which, 60 * S, true);
+    }
+    assert_eq!(fed.router.bound(), Some(1));
+}
+
+/// Many requests of one address leave room in the queue for another's, and have their turns as before.
+#[test]
+fn an_address_that_fills_the_queue_keeps_no_other_out() {
+    let workers = vec![(worker(1), 1)];
+    let policy = Picking::Bounded(Bound::Fixed(1));
+    let config = RouterConfig { workers, policy, queue_max: 100, extended: false, ..router_config() };
+    let (mut router, now) = (Router::new(config, START), START.plus_ns(S));
+    let request = |id: u8| [0xcc, 8, 0, 0xc0, 0, id, 0, 1, 7];
+    for id in 0..200 {
+        router.handle_request(now, now, address(1, 33_000), &request(id));
+    }
+    assert_eq!(router.queued(), 100);
+    assert_eq!(router.counters().dropped[Reason::QueueFull as usize], 99);
+    router.handle_request(now, now, address(2, 33_000), &request(250));
+    assert_eq!((router.queued(), router.counters().dropped[Reason::QueueFull as usize]), (101, 99));
+    let mut sent = Vec::new();
+    while let Some(forward) = router.poll_forward() {
+        let about =
+            FeedbackFor { id: forward.datagram[5].into(), port: 33_000, ip: (*forward.client.ip()).into() };
+        sent.push(forward.datagram[5]);
+        let flags = Flags(Flags::FIRST | Flags::LAST);
+        let (kind, policy, id) = (PacketType::Feedback, Policy::Unrestricted, about.id);
+        let head = Packet::head(&Header { kind, policy, flags, id, order: 1 }, None);
+        let said = [head.as_slice(), &about.encode()].concat();
+        router.handle_feedback(now, worker(1), &said);
+    }
+    assert_eq!((sent.len(), sent[2], router.queued()), (102, 250, 0), "{sent:?}");
+}

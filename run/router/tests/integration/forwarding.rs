@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::*;
-use trunkline_net::{Datagrams, RawDatagrams};
+use trunkline_net::{DatagramBatch, Datagrams, Outgoing, RawDatagrams};
 use trunkline_pages::HostNames;
 use trunkline_r2p2::*;
 use trunkline_router::*;
@@ -129,6 +129,47 @@ fn a_proxy_needs_no_right() {
     assert_eq!(report.counters.on_behalf, 0, "workers answer the proxy: {report:?}");
     let report = run(Forwarding::Proxy, Mode::Compatible);
     assert!(report.table().contains("forwarded 300"), "{}", report.table());
+}
+
+/// Whoever finds a port of a proxy has no words of its own brought to the client behind it.
+#[test]
+fn a_proxy_passes_on_what_workers_answer_and_nothing_else() {
+    let [worker, client] = [ANY; 2].map(|address| Datagrams::bind(address).unwrap());
+    let stranger = Datagrams::bind(SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 9), 0)).unwrap();
+    let workers = vec![(worker.address().unwrap(), 1)];
+    let router = RouterConfig { workers, extended: false, ..RouterConfig::default() };
+    let (forwarding, flows_max) = (Forwarding::Proxy, Settings::FLOWS_MAX);
+    let settings = Settings { listen: ANY, control: ANY, forwarding, flows_max, keys: None, router };
+    let router = RouterProcess::start(settings).unwrap();
+    let ([listen, _], shared, stop) = (router.addresses().unwrap(), router.shared(), AtomicBool::new(false));
+    let send = |socket: &Datagrams, to, bytes: &[u8]| socket.send(&[Outgoing { to, pieces: [bytes, &[]] }]);
+    let receive = |socket: &Datagrams| {
+        let (mut batch, poller, until) =
+            (DatagramBatch::new(), poller_of(socket), Instant::now() + Duration::from_secs(60));
+        loop {
+            assert!(Instant::now() < until, "nothing has come");
+            wait(&poller, &Time::begin(), None);
+            socket.receive_batch(&mut batch).unwrap();
+            if let Some((from, datagram)) = batch.iter().next() {
+                break (from, datagram.to_vec());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| router.run(&stop));
+        // After a start nothing is known to be new for a moment.
+        thread::sleep(Duration::from_millis(50));
+        send(&client, listen, &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, 7]);
+        let (flow, request) = receive(&worker);
+        assert_eq!(request[8..], [7]);
+        let reply = |says: u8| [0xcc, 8, 0x11, 0xc0, 0, 1, 0, 1, says];
+        send(&stranger, flow, &reply(66));
+        send(&worker, flow, &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, 67]);
+        until(&shared, |report| report.counters.stray == 2);
+        send(&worker, flow, &reply(8));
+        assert_eq!(receive(&client), (listen, reply(8).to_vec()));
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
