@@ -131,6 +131,15 @@ fn a_proxy_needs_no_right() {
     assert!(report.table().contains("forwarded 300"), "{}", report.table());
 }
 
+/// Tells a router to stop, also where its test has failed.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Whoever finds a port of a proxy has no words of its own brought to the client behind it.
 #[test]
 fn a_proxy_passes_on_what_workers_answer_and_nothing_else() {
@@ -156,6 +165,7 @@ fn a_proxy_passes_on_what_workers_answer_and_nothing_else() {
         }
     };
     thread::scope(|scope| {
+        let _stops = Stops(&stop);
         scope.spawn(|| router.run(&stop));
         // After a start nothing is known to be new for a moment.
         thread::sleep(Duration::from_millis(50));
@@ -168,7 +178,6 @@ fn a_proxy_passes_on_what_workers_answer_and_nothing_else() {
         until(&shared, |report| report.counters.stray == 2);
         send(&worker, flow, &reply(8));
         assert_eq!(receive(&client), (listen, reply(8).to_vec()));
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
