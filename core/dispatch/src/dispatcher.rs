@@ -67,8 +67,8 @@ const SECOND_QUEUE_MIN: usize = 2;
 /// memory always do, whoever has outlived most of the others does not.
 const STOCK_SERVICES: f64 = 1.5;
 
-/// Room in the queue by source, as calls that wait in a daemon have it: dynamic thresholds (Choudhury and Hahne, IEEE/ACM
-/// Transactions on Networking 6(2), 1998). A source may have so many times what is free.
+/// Room in the queue by source, as calls that wait in a daemon have it: dynamic thresholds (Choudhury and Hahne,
+/// IEEE/ACM Transactions on Networking 6(2), 1998). A source may have so many times what is free.
 const FREE_TIMES: usize = 2;
 /// Such parts of the queue's length are there for other sources than one that has all of it, and for those that have
 /// nothing.
@@ -335,7 +335,8 @@ impl<T> Dispatcher<T> {
     }
 
     /// Whether one more request of a source may wait. Alone it may have all of [`Settings::queue_max`]; beside it there
-    /// is half as much for others, of which each may have twice what is free, and an eighth for those that have nothing.
+    /// is half as much for others, of which each may have twice what is free, and an eighth for those that have
+    /// nothing.
     fn has_room_to_wait(&self, source: u64) -> bool {
         let (queued, max) = (self.queues.len(), self.settings.queue_max);
         if queued < max / ANYBODYS_PART {

@@ -12,10 +12,12 @@
 //! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
 //! connections to them (`connecting.rs`, `names.rs`, `r2p2_remote.rs`), `sessions/` (`session.rs` is one), `peers/`
 //! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each (`r2p2_messages.rs` has what is said over R2P2 as calls and
-//! items, `r2p2_made.rs` what is kept of calls that are not answered), `parked.rs` who waits for a receive heap, `held.rs` what may be held for whom, `shared_room.rs` what one
-//! source may have of a server's room (`source.rs`), `gateway.rs` what the gateway is told (`gateway_client.rs`) and
-//! knows of methods, `nested.rs` the calls that end with others, `invariants.rs` which of our own rules was found
-//! broken. `in_line.rs` has a call join the line of what blocks it (`call_line.rs`, `turn_lines.rs`). `call.rs` is one call, `half.rs` one of its directions, `item.rs` what travels along it.
+//! items, `r2p2_made.rs` what is kept of calls that are not answered), `parked.rs` who waits for a receive heap,
+//! `held.rs` what may be held for whom, `shared_room.rs` what one source may have of a server's room (`source.rs`),
+//! `gateway.rs` what the gateway is told (`gateway_client.rs`) and knows of methods, `nested.rs` the calls that end
+//! with others, `invariants.rs` which of our own rules was found broken. `in_line.rs` has a call join the line of what
+//! blocks it (`call_line.rs`, `turn_lines.rs`). `call.rs` is one call, `half.rs` one of its directions, `item.rs` what
+//! travels along it.
 //!
 //! Above them [`Engine`] is made of owners, and the files that implement it join them. An owner may be lent the
 //! accounts that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and `r2p2.rs` the endpoints they

@@ -8,7 +8,7 @@ use crate::ends::{
     ServerSide,
 };
 use crate::engine::{Engine, Turn};
-use crate::r2p2_made::Made;
+use crate::r2p2_made::MadeCall;
 use crate::r2p2_messages::streams_from_here;
 use crate::source::CallSources;
 use crate::{CallKey, RemoteKey};
@@ -178,7 +178,7 @@ fn request(
     call.request.count(body.len());
     (call.client_stamps.d3, call.client_stamps.d4) = (turn.now, turn.now);
     let bytes = envelope.len();
-    let made = Made { bytes, remote, linear: if is_linear { envelope } else { Bytes::new() } };
+    let made = MadeCall { bytes, remote, linear: if is_linear { envelope } else { Bytes::new() } };
     let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
     r2p2.made.note((key, remotes.r2p2_mut(remote)), made, limits.connection_queue_bytes, &source);
     Ok(())

@@ -25,7 +25,7 @@ const ENDPOINTS_OF_SOURCE: u64 = 4;
 /// Calls made.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MadeCalls {
-    made: KeyedMap<CallKey, Made>,
+    made: KeyedMap<CallKey, MadeCall>,
     /// Bytes of their requests, and how many they are: beside what each endpoint has ([`R2p2Remote::made`]).
     #[serde(skip)]
     bytes: SharedRoom,
@@ -40,7 +40,7 @@ pub(crate) struct MadeCalls {
 
 /// One of them.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct MadeCall {
     pub bytes: usize,
     #[serde(default = "nowhere")]
     pub remote: RemoteKey,
@@ -87,7 +87,7 @@ impl MadeCalls {
     pub fn note(
         &mut self,
         (key, there): (CallKey, Option<&mut R2p2Remote>),
-        request: Made,
+        request: MadeCall,
         bytes_max: usize,
         source: impl Fn() -> Arc<str> + Copy,
     ) {

@@ -775,7 +775,7 @@ impl Fed {
     }
 }
 
-/// A lease that ends by itself gives its place to the next. When its request is done after all, that is no second place.
+/// A lease that ends by itself gives its place to the next. When its request is done after all, that is no second one.
 #[test]
 fn a_request_that_outlasts_its_lease_frees_one_place() {
     let mut fed = Fed::new(Picking::Bounded(Bound::Fixed(1)), 1000 * MS);
