@@ -57,7 +57,7 @@ pub use fault::{Blame, Fault, NOBODY_SERVES};
 pub use id::{CallId, Encoding, Pattern, RouteIndex};
 pub use keyed::{Keyed, KeyedMap, KeyedSet, mix};
 pub use metadata::{Metadata, MetadataError, MetadataPairs};
-pub use printable::{printable, printable_lines};
+pub use printable::{printable, printable_json, printable_lines};
 pub use stamps::{ClientStamps, SERVER_TRAILER_BYTES, ServerStamps};
 pub use status::{Code, Execution, Status};
 pub use steps::{Step, Steps};

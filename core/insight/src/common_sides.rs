@@ -17,10 +17,12 @@ pub struct CommonSides {
     sides: BTreeMap<String, Side>,
     /// Methods of which one fleet has calls that were made, and the other such as were served.
     apart: Vec<String>,
+    /// Methods that one fleet alone has: the first, and the second.
+    alone: [Vec<String>; 2],
 }
 
 impl CommonSides {
-    /// Of methods whose path contains this. A method that only one has keeps the side it has there.
+    /// Of methods whose path contains this.
     pub fn of(before: &Fleet, after: &Fleet, method: &str) -> Self {
         let mut weights: BTreeMap<&str, [Option<[f64; 2]>; 2]> = BTreeMap::new();
         for (place, fleet) in [before, after].into_iter().enumerate() {
@@ -33,9 +35,12 @@ impl CommonSides {
         }
         let mut common = Self::default();
         for (name, found) in weights {
-            let sides = match found {
+            let sides: [f64; 2] = match found {
                 [Some(one), Some(other)] => std::array::from_fn(|side| one[side].min(other[side])),
-                [one, other] => one.or(other).unwrap_or_default(),
+                [one, _] => {
+                    common.alone[usize::from(one.is_none())].push(name.to_owned());
+                    continue;
+                }
             };
             match sides == [0.0; 2] {
                 true => common.apart.push(name.to_owned()),
@@ -64,19 +69,45 @@ impl CommonSides {
                 format!("whole calls of {made}, the server's part of calls of {served}")
             }
         };
-        let rest = match self.apart.len().saturating_sub(NAMED_MAX) {
-            0 => String::new(),
-            rest => format!(" and {rest} more"),
-        };
-        let named = self.apart.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-        match self.apart.is_empty() {
-            true => compared,
-            false => format!(
-                "{compared}; left out, because one recording has whole calls and the other the server's part: \
-                 {named}{rest}"
-            ),
-        }
+        let [first, second] = &self.alone;
+        let left_out = [
+            (&self.apart, "one recording has whole calls and the other the server's part"),
+            (first, "only the first recording has calls of them"),
+            (second, "only the second recording has calls of them"),
+        ];
+        let left_out = left_out.into_iter().filter(|(methods, _)| !methods.is_empty());
+        let left_out =
+            left_out.map(|(methods, why)| format!("; left out, because {why}: {}", named(methods)));
+        std::iter::once(compared).chain(left_out).collect()
     }
+
+    /// Whether there is a method of which both fleets have calls that can be compared.
+    ///
+    /// # Errors
+    /// There is none: what each has instead.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { sides, apart, alone: [first, second] } = self;
+        if !sides.is_empty() || [apart, first, second].iter().all(|methods| methods.is_empty()) {
+            return Ok(());
+        }
+        let of = |methods: &[String]| if methods.is_empty() { "none".into() } else { named(methods) };
+        Err(format!(
+            "no method has calls in both recordings that can be compared: only the first has {}; only the second has \
+             {}; whole calls in one and the server's part in the other: {}",
+            of(first),
+            of(second),
+            of(apart)
+        ))
+    }
+}
+
+/// The first of them, and how many there are beside.
+fn named(methods: &[String]) -> String {
+    let rest = match methods.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    methods.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ") + &rest
 }
 
 #[cfg(test)]
@@ -134,7 +165,27 @@ mod tests {
         let made = fleet([calls("/s.S/A", Side::Made, 50), calls("/s.S/Old", Side::Made, 5)]);
         let served = fleet([calls("/s.S/A", Side::Served, 50)]);
         let common = CommonSides::of(&made, &served, "");
-        assert_eq!([common.calls(&made).len(), common.calls(&served).len()], [5, 0]);
-        assert!(common.words().ends_with("the server's part: /s.S/A"), "{}", common.words());
+        assert_eq!([common.calls(&made).len(), common.calls(&served).len()], [0, 0]);
+        let words = common.words();
+        assert!(
+            words.contains("the server's part: /s.S/A; left out") && words.ends_with("of them: /s.S/Old"),
+            "{words}"
+        );
+        assert!(common.check().is_err());
+    }
+
+    /// The mix of methods is no difference of any of them.
+    #[test]
+    fn methods_of_one_recording_alone_are_left_out_and_named() {
+        let of = |other: &str| fleet([calls(other, Side::Made, 50), calls("/s.S/Same", Side::Made, 20)]);
+        let (before, after) = (of("/s.S/Old"), of("/s.S/New"));
+        let common = CommonSides::of(&before, &after, "");
+        assert_eq!([common.calls(&before).len(), common.calls(&after).len()], [20, 20]);
+        let words = common.words();
+        assert!(words.contains("first recording has calls of them: /s.S/Old"), "{words}");
+        assert!(words.contains("second recording has calls of them: /s.S/New"), "{words}");
+        assert_eq!(common.check(), Ok(()));
+        let refused = CommonSides::of(&before, &after, "/s.S/O").check().unwrap_err();
+        assert!(refused.contains("only the first has /s.S/Old; only the second has none"), "{refused}");
     }
 }

@@ -311,7 +311,7 @@ impl Fleet {
 
     /// Calls nobody looked at before they were overwritten.
     pub fn lost(&self) -> u64 {
-        self.heads.iter().map(|head| head.calls_lost).sum()
+        self.heads.iter().fold(0, |lost, head| lost.saturating_add(head.calls_lost))
     }
 
     /// Hosts, each once.
@@ -439,6 +439,16 @@ mod tests {
         let methods = fleet.by_method(fleet.good(), |call| Some(call.total_s()));
         assert_eq!(methods.len(), 1, "ten calls have no percentiles");
         assert!(!fleet.faults.is_empty());
+    }
+
+    #[test]
+    fn however_many_are_lost_they_are_counted() {
+        let (mut a, mut b) = (block("a", 1), block("b", 1));
+        (a.head.calls_lost, b.head.calls_lost) = (u64::MAX, 2);
+        let mut fleet = Fleet::default();
+        fleet.add(a);
+        fleet.add(b);
+        assert_eq!(fleet.lost(), u64::MAX);
     }
 
     #[test]

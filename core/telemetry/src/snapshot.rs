@@ -142,6 +142,16 @@ impl Snapshot {
             .extend(others.into_iter().zip(is_new).filter_map(|(other, is_new)| is_new.then_some(other)));
     }
 
+    /// The series of each method added up over peers, without exemplars: as much as [`top`](crate::top()) shows.
+    pub fn by_method(self) -> Self {
+        let at_ns = self.at_ns;
+        let without_peer =
+            |entry: Entry| Entry { peer: String::new(), exemplars: Exemplars::default(), ..entry };
+        let mut summed = Self { at_ns, ..Self::default() };
+        summed.merge_series(self.series.into_iter().map(without_peer).collect());
+        summed
+    }
+
     /// What was counted here and not yet in `earlier`, an older snapshot of the same shards with the same [`Ask`].
     /// Samples that ended before it are dropped.
     pub fn since(&self, earlier: &Self) -> Self {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use trunkline_call::Code;
+use trunkline_call::{Code, printable};
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Moved, decode_request, reply, request,
 };
@@ -302,7 +302,7 @@ impl Control {
             ));
         }
         let peer = self.peer_of(number)?;
-        let name: String = attach.name.chars().filter(|c| !c.is_control()).take(64).collect();
+        let name: String = printable(&attach.name).chars().take(64).collect();
         let label = match identity {
             Some(identity) => format!("{name}[{identity}]"),
             None => format!("{name}[{}]", peer.pid),

@@ -1,6 +1,6 @@
-//! Places for connections: so many in all, and so many from one source. Where one more comes, the oldest that has not
-//! asked yet gives way: of its own source, or of the source with the most; rather one whose thread has read all there
-//! is of it, for the others may have asked already.
+//! Places for connections: so many in all, and so many from one source. Where one more comes, the oldest that is not
+//! being answered gives way: of its own source, or of the source with the most; rather one that has its answer, then
+//! one whose thread has read all there is of it, for the others may have asked already.
 
 use rustix::net::{RecvFlags, recv};
 use std::collections::HashMap;
@@ -29,8 +29,17 @@ struct ReaderPlace {
     number: u64,
     source: IpAddr,
     stream: Arc<TcpStream>,
+    stage: Stage,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Silent,
     /// Its request has come: it is answered, and gives way to nobody.
-    has_asked: bool,
+    Asked,
+    /// The kernel has its answer.
+    Answered,
 }
 
 /// A connection's place; given back when it is dropped.
@@ -51,7 +60,7 @@ impl ReaderLimit {
         }
         let number = places.next;
         places.next += 1;
-        places.taken.push(ReaderPlace { number, source, stream: Arc::clone(stream), has_asked: false });
+        places.taken.push(ReaderPlace { number, source, stream: Arc::clone(stream), stage: Stage::Silent });
         Some(ReaderPermit { places: self.clone(), number })
     }
 
@@ -69,24 +78,24 @@ impl ReaderPlaces {
         self.taken.len() >= PLACES_MAX || self.of_source(source) >= PLACES_OF_SOURCE_MAX
     }
 
-    /// Where the oldest is that has not asked: of this source if it has all it may have, else of the one with the most
-    /// such connections, of which one more of this source is one.
+    /// Where the oldest is that is not being answered: of this source if it has all it may have, else of the one with
+    /// the most such connections, of which one more of this source is one.
     fn one_to_give_way(&self, source: IpAddr) -> Option<usize> {
-        let silent = || self.taken.iter().enumerate().filter(|(_, one)| !one.has_asked);
-        // The first of those with nothing unread; else the first.
+        let idle = || self.taken.iter().enumerate().filter(|(_, one)| one.stage != Stage::Asked);
+        // The first of those that are answered, then of those with nothing unread; else the first.
         let first_at = |of: IpAddr| {
-            silent()
+            idle()
                 .filter(|(_, one)| one.source == of)
-                .min_by_key(|(_, one)| one.has_unread())
+                .min_by_key(|(_, one)| (one.stage != Stage::Answered, one.has_unread()))
                 .map(|(at, _)| at)
         };
         if self.of_source(source) >= PLACES_OF_SOURCE_MAX {
             return first_at(source);
         }
         let mut counts: HashMap<IpAddr, usize> = HashMap::from([(source, 1)]);
-        silent().for_each(|(_, one)| *counts.entry(one.source).or_default() += 1);
-        let most = silent().map(|(_, one)| counts[&one.source]).max()?;
-        let (_, first) = silent().find(|(_, one)| counts[&one.source] == most)?;
+        idle().for_each(|(_, one)| *counts.entry(one.source).or_default() += 1);
+        let most = idle().map(|(_, one)| counts[&one.source]).max()?;
+        let (_, first) = idle().find(|(_, one)| counts[&one.source] == most)?;
         first_at(first.source)
     }
 }
@@ -102,9 +111,18 @@ impl ReaderPlace {
 impl ReaderPermit {
     /// The connection's request has come.
     pub fn has_asked(&self) {
+        self.is(Stage::Asked);
+    }
+
+    /// The kernel has all of its answer: it waits for the reader to close.
+    pub fn is_answered(&self) {
+        self.is(Stage::Answered);
+    }
+
+    fn is(&self, stage: Stage) {
         let mut places = self.places.lock();
         let own = places.taken.iter_mut().find(|one| one.number == self.number);
-        own.into_iter().for_each(|one| one.has_asked = true);
+        own.into_iter().for_each(|one| one.stage = stage);
     }
 }
 

@@ -191,6 +191,7 @@ fn answer(stream: Arc<TcpStream>, place: &ReaderPermit, pages: &Pages, until: In
         }
     };
     timed.write_all(&response(status, &page, head_only))?;
+    place.is_answered();
     // What has not been read would turn the close into a reset, and the page would be lost.
     timed.stream.shutdown(std::net::Shutdown::Write)?;
     while bytes.len() < 2 * HEAD_BYTES_MAX && timed.read_more(&mut bytes).is_ok() {}

@@ -150,6 +150,21 @@ fn who_has_asked_gives_way_to_nobody() {
     assert!(answers.iter().all(|answer| answer.is_empty() || answer.starts_with("HTTP/1.1 200 OK\r\n")));
 }
 
+/// Who stays when all is said protects nothing.
+#[test]
+fn who_has_its_answer_gives_way() {
+    let server = serve(|_| Some(Page::text("page")));
+    let mut stay: Vec<TcpStream> = Vec::new();
+    for number in 0..3 * PLACES_OF_SOURCE_MAX {
+        let mut reader = connect(server.address());
+        reader.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        reader.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{number}: {answer}");
+        stay.push(reader);
+    }
+}
+
 #[test]
 fn a_reader_has_so_much_time_however_it_uses_it() {
     let server = serve(|_| Some(Page::text("here")));

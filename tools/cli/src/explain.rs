@@ -8,6 +8,7 @@ use crate::times::{ago, some_time};
 use clap::Args;
 use std::time::Duration;
 use trunkline::{Status, Wait};
+use trunkline_call::printable_json;
 use trunkline_telemetry::{Explanation, render};
 
 /// `trunkline explain`
@@ -55,7 +56,7 @@ pub fn explain(client: &AdminClient, args: &ExplainArgs) -> Result<(), Status> {
     let explanations = explanations(client, &args.method)?;
     if args.json {
         let json = serde_json::to_string_pretty(&explanations);
-        println!("{}", json.map_err(|error| Status::internal(error.to_string()))?);
+        println!("{}", printable_json(&json.map_err(|error| Status::internal(error.to_string()))?));
         return Ok(());
     }
     let tables: Vec<String> = explanations.iter().map(render::explanation).collect();

@@ -7,7 +7,7 @@ use trunkline::{Code, Status};
 use trunkline_insight::words::time;
 use trunkline_message::{Redaction, first_difference};
 use trunkline_schema::{Method, Schema};
-use trunkline_telemetry::CallSample;
+use trunkline_telemetry::{CallSample, Histogram};
 
 /// Kinds of differences that are told one by one; the rest is counted together.
 const TOLD_MAX: usize = 100;
@@ -39,8 +39,9 @@ pub enum AnswerComparison {
 /// Of one method.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    took: Vec<Duration>,
-    then: Vec<Duration>,
+    /// Times in nanoseconds: as many calls as one likes take no more memory.
+    took: Histogram,
+    then: Histogram,
     failed: u64,
     compared: BTreeMap<AnswerComparison, u64>,
     more: u64,
@@ -82,8 +83,8 @@ impl ReplayAnswers {
     /// Adds one, compared if it was.
     pub fn add(&mut self, sample: &CallSample, answer: &ReplayAnswer, compared: Option<AnswerComparison>) {
         let tally = self.methods.entry(sample.path.clone()).or_default();
-        tally.took.push(answer.took);
-        tally.then.push(Duration::from_nanos(sample.duration_ns));
+        tally.took.record(answer.took.as_nanos().try_into().unwrap_or(u64::MAX));
+        tally.then.record(sample.duration_ns);
         tally.failed += u64::from(!answer.status.is_ok());
         if !answer.status.is_ok() && answer.status.code() != sample.code {
             self.worse.get_or_insert_with(|| (0, answer.status.clone())).0 += 1;
@@ -103,7 +104,7 @@ impl ReplayAnswers {
 
     /// ReplayAnswers in all, and those that differ.
     pub fn count(&self) -> (u64, u64) {
-        let all = self.methods.values().map(|tally| tally.took.len() as u64).sum();
+        let all = self.methods.values().map(|tally| tally.took.count()).sum();
         (all, self.methods.values().map(Tally::differ).sum())
     }
 
@@ -140,10 +141,10 @@ impl Tally {
     }
 
     fn row(&self, path: &str) -> Vec<String> {
-        let shown = |times: &[Duration], share: f64| time(quantile(times, share).as_secs_f64());
+        let shown = |times: &Histogram, share: f64| time(times.quantile(share) as f64 / 1e9);
         vec![
             path.trim_start_matches('/').to_owned(),
-            self.took.len().to_string(),
+            self.took.count().to_string(),
             self.failed.to_string(),
             shown(&self.took, 0.5),
             shown(&self.took, 0.95),
@@ -176,14 +177,6 @@ impl std::fmt::Display for AnswerComparison {
             Self::Payload(field) => write!(f, "payload differs, first in {field}"),
         }
     }
-}
-
-/// The value below which this share is, nearest rank.
-fn quantile(times: &[Duration], share: f64) -> Duration {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

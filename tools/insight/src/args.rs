@@ -367,8 +367,8 @@ pub struct ExportArgs {
 The file is what a daemon has written by its keys [samples] and [[sample]]. Calls are made once more: those that change
 something change it again.
 
-Exit code: 0 if every call ended as it did when it was kept, or with OK; 1 if one failed otherwise, or, with --compare,
-was answered otherwise; 2 for a wrong command line.
+Exit code: 0 if every call was sent and ended as it did when it was kept, or with OK; 1 if one failed otherwise, or,
+with --compare, was answered otherwise, or a signal came before all were sent; 2 for a wrong command line.
 
 Example:
   trunkline replay /var/lib/trunkline/samples --to 10.0.0.7:7878 --rate 200/s --compare")]

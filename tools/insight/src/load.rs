@@ -58,17 +58,21 @@ fn names(files: &[PathBuf]) -> String {
 /// # Errors
 /// It is not there, or too large.
 pub fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    bytes_within(path, FILE_BYTES_MAX, "record with a lower --rate, or for a shorter time")
+}
+
+/// All bytes of a file that has at most so many; `else_do` says what to do about one that has more.
+///
+/// # Errors
+/// It cannot be read, or has more.
+pub fn bytes_within(path: &Path, bytes_max: u64, else_do: &str) -> Result<Vec<u8>, String> {
     let said = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(said)?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(said)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!(
-            "{}: the file has more than {} MiB, the most that is read: record with a lower --rate, or for a shorter \
-             time",
-            path.display(),
-            FILE_BYTES_MAX >> 20
-        ));
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(said)?;
+    if bytes.len() as u64 > bytes_max {
+        let (path, most) = (path.display(), bytes_max >> 20);
+        return Err(format!("{path}: the file has more than {most} MiB, the most that is read: {else_do}"));
     }
     Ok(bytes)
 }

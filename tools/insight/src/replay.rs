@@ -31,9 +31,15 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct Recorded {
     calls: Vec<CallSample>,
+    /// Only if answers are compared.
     schemas: BTreeMap<u64, Schema>,
     faults: SampleFaults,
 }
+
+/// Descriptor sets of a file that are used: as many as a daemon writes into one, and so many bytes of them, which take
+/// fifty times as much as types.
+const SCHEMAS_MAX: usize = 256;
+const SCHEMA_BYTES_MAX: usize = 16 << 20;
 
 impl Recorded {
     /// The types of a call: its own, or, where its daemon knew none, those by which another call of the file names
@@ -78,7 +84,7 @@ pub fn replay(args: &ReplayArgs) -> Result<(), String> {
     };
     std::thread::scope(|scope| {
         let (ended, all_ended) = channel();
-        for _ in 0..args.in_flight.min(wanted as u32) {
+        for _ in 0..threads(args.in_flight, wanted) {
             let (send, ended) = (&send, ended.clone());
             scope.spawn(move || send(ended));
         }
@@ -94,8 +100,10 @@ pub fn replay(args: &ReplayArgs) -> Result<(), String> {
     if std::io::stderr().is_terminal() && began.elapsed() >= PROGRESS_EVERY {
         eprintln!();
     }
-    if answers.count().0 < wanted as u64 {
-        println!("ended before its time: {} of {wanted} calls sent", answers.count().0);
+    let sent = answers.count().0;
+    let is_cut_short = sent < wanted as u64;
+    if is_cut_short {
+        println!("ended before its time: {sent} of {wanted} calls sent");
     }
     let told = tell(args, &recorded, &answers, began.elapsed());
     match answers.worse() {
@@ -104,8 +112,16 @@ pub fn replay(args: &ReplayArgs) -> Result<(), String> {
              server that serves them",
             args.to
         )),
+        _ if is_cut_short => {
+            told.and_then(|()| Err(format!("{sent} of {wanted} calls were sent: a signal ended the rest")))
+        }
         _ => told,
     }
+}
+
+/// So many calls are under way at once at most, and no thread has nothing to do.
+fn threads(in_flight: u32, wanted: usize) -> usize {
+    (in_flight as usize).min(wanted)
 }
 
 /// Whether calls are still to be sent.
@@ -180,16 +196,23 @@ fn tell(
 fn read(args: &ReplayArgs) -> Result<Recorded, String> {
     let bytes = bytes_of(&args.file)?;
     let mut recorded = Recorded::default();
-    let mut unread = BTreeSet::new();
+    let (mut unread, mut bytes_left) = (BTreeSet::new(), SCHEMA_BYTES_MAX);
     let mut reader = SampleFileReader::new(&bytes);
     for entry in reader.by_ref() {
         match entry {
             SampleEntry::Call(call) if call.path.contains(&args.of.method) => recorded.calls.push(call),
             SampleEntry::Call(_) => {}
-            SampleEntry::Schema(number, descriptors) => match Schema::from_descriptor_set(&descriptors) {
-                Ok(schema) => drop(recorded.schemas.insert(number, schema)),
-                Err(_) => drop(unread.insert(number)),
-            },
+            SampleEntry::Schema(..) if !args.compare => {}
+            SampleEntry::Schema(number, descriptors) => {
+                let has_room = recorded.schemas.len() < SCHEMAS_MAX && descriptors.len() <= bytes_left;
+                match has_room.then(|| Schema::from_descriptor_set(&descriptors)) {
+                    Some(Ok(schema)) => {
+                        bytes_left -= descriptors.len();
+                        recorded.schemas.insert(number, schema);
+                    }
+                    Some(Err(_)) | None => drop(unread.insert(number)),
+                }
+            }
         }
     }
     recorded.faults = reader.faults;
@@ -204,8 +227,10 @@ fn read(args: &ReplayArgs) -> Result<Recorded, String> {
     }
     if !unread.is_empty() {
         eprintln!(
-            "trunkline: {} descriptor sets cannot be read; fields have numbers for names",
-            unread.len()
+            "trunkline: {} descriptor sets are not used: they cannot be read, or are more than {SCHEMAS_MAX} or {} \
+             MiB; fields have numbers for names",
+            unread.len(),
+            SCHEMA_BYTES_MAX >> 20
         );
     }
     Ok(recorded)

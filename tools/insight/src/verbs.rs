@@ -1,7 +1,7 @@
 //! The verbs that read files.
 
 use crate::args::{CharacterizeArgs, DiffArgs, ExportArgs, FilesArgs, SynthArgs, WhatIfArgs};
-use crate::load::{load, load_calls};
+use crate::load::{bytes_within, load, load_calls};
 use crate::{output, publish, say};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,6 +14,8 @@ use trunkline_insight::{
 };
 use trunkline_telemetry::Coverage;
 
+/// Targets in a file are a page of text.
+const TARGETS_BYTES_MAX: u64 = 1 << 20;
 /// The study's numbers.
 const STUDY: &str = include_str!("../data/fleet.toml");
 
@@ -72,7 +74,8 @@ pub fn synth(args: &SynthArgs) -> Result<(), String> {
 fn published(path: Option<&Path>) -> Result<Published, String> {
     let Some(path) = path else { return Published::parse(STUDY) };
     let said = |problem: String| format!("{}: {problem}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
+    let bytes = bytes_within(path, TARGETS_BYTES_MAX, "targets of figures are a short list")?;
+    let text = String::from_utf8(bytes).map_err(|_| said("it is not UTF-8 text".into()))?;
     Published::parse(&text).map_err(said)
 }
 
@@ -112,6 +115,7 @@ pub fn diff(args: &DiffArgs) -> Result<(), String> {
     let before = load_calls(std::slice::from_ref(&args.before))?;
     let after = load_calls(std::slice::from_ref(&args.after))?;
     let sides = CommonSides::of(&before, &after, &args.of.method);
+    sides.check()?;
     let of = |fleet, path: &Path| {
         let said = |problem| format!("{}: {problem}; compared: {}", path.display(), sides.words());
         enough(fleet, sides.calls(fleet), &args.of.method).map_err(said)

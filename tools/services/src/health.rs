@@ -8,6 +8,7 @@ use pb::{HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListR
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline::{Incoming, Response, Sender, Status};
+use trunkline_call::printable;
 use trunkline_daemon::Services;
 
 /// Services in one answer of List. More than that is not what a health check is for, and the specification foresees
@@ -111,7 +112,7 @@ fn status(serving: bool) -> ServingStatus {
 
 fn unknown(service: &str) -> Status {
     // Not for the terminal of whoever reads it, and not longer than a name.
-    let name: String = service.chars().filter(|c| !c.is_control()).take(256).collect();
+    let name: String = printable(service).chars().take(256).collect();
     Status::not_found(format!(
         "no application of this host serves {name:?}, and none has since the daemon began"
     ))

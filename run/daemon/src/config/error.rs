@@ -46,6 +46,13 @@ impl ConfigError {
                 let advice = service_in_parts(text, &path).unwrap_or_else(|| advice(found, &known));
                 (format!("there is no key {found:?} here"), advice)
             }
+            None if is_table_list(&path, error.message()) => {
+                let name = path[0].trim_end_matches("[0]");
+                (
+                    "it is a table, not a list of tables".to_owned(),
+                    format!("write [{name}], in single brackets"),
+                )
+            }
             None => {
                 let message = error.message().trim_end().replace('\n', "; ");
                 let word = error.span().and_then(|span| text.get(span)).unwrap_or_default();
@@ -118,6 +125,11 @@ fn service_in_parts(text: &str, path: &[String]) -> Option<String> {
     }
 }
 
+/// Whether `[[name]]` stands where there is one table of that name.
+fn is_table_list(path: &[String], message: &str) -> bool {
+    matches!(path, [name] if name.ends_with("[0]")) && message.starts_with("invalid type: map, expected ")
+}
+
 /// The parser's and serde's words without Rust's names of types. `word` is what the place of the error has.
 fn in_words_of_toml(message: String, word: &str) -> String {
     if message == "duplicate key" {
@@ -127,7 +139,11 @@ fn in_words_of_toml(message: String, word: &str) -> String {
         return format!("{field} is missing");
     }
     let Some((found, expected)) = message.rsplit_once(", expected ") else { return message };
+    let is_too_large = found.starts_with("invalid value: integer");
     let expected = match expected {
+        "u8" if is_too_large => "a whole number from 0 to 255",
+        "u16" if is_too_large => "a whole number from 0 to 65535",
+        "u32" if is_too_large => "a whole number from 0 to 4294967295",
         "a sequence" => "a list in brackets",
         "f32" | "f64" => "a number",
         "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",

@@ -390,6 +390,15 @@ const MISTAKES: &[(&str, &str)] = &[
         "limits.attempts_percent = \"x\"",
         "d.toml:1:27: limits.attempts_percent: invalid type: string \"x\", expected a whole number",
     ),
+    (
+        "limits.attempts_percent = 4294967296",
+        "d.toml:1:27: limits.attempts_percent: invalid value: integer `4294967296`, expected a whole number from 0 to \
+         4294967295",
+    ),
+    (
+        "[[daemon]]\nnode = \"a\"",
+        "d.toml:1:1: daemon[0]: it is a table, not a list of tables; write [daemon], in single brackets",
+    ),
     ("[log]\nformat = \"xml\"", "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`"),
 ];
 

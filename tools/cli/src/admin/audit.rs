@@ -39,6 +39,9 @@ pub struct Attempt<'a> {
     /// The user who asked, by the kernel's word.
     identity: &'a str,
     change: &'a str,
+    /// What goes on in the daemon's place, or was to; of an upgrade alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<&'a Path>,
     dry_run: bool,
     /// `applied`, `possible` (a dry run), or why it was refused; of who may not, it begins with `denied`.
     outcome: &'a str,
@@ -47,6 +50,17 @@ pub struct Attempt<'a> {
     removed: &'a [String],
     /// Modules that handed over to another version.
     upgraded: &'a [String],
+}
+
+/// What was to be changed.
+#[derive(Clone, Copy, Debug)]
+pub enum AuditedChange<'a> {
+    /// Something with this name.
+    Named(&'a str),
+    /// The same, to see whether it would be possible.
+    Tried(&'a str),
+    /// The daemon itself, by this program.
+    Upgrade(&'a Path),
 }
 
 impl Audit {
@@ -73,7 +87,8 @@ impl Audit {
             if limit.is_over(Instant::now()) || next == Err(RecvTimeoutError::Disconnected) {
                 for (identity, count) in limit.end() {
                     let outcome = format!("denied: {count} more, within a minute");
-                    self.note(&identity, "any", false, &outcome, &Difference::default(), &[]);
+                    let change = AuditedChange::Named("any");
+                    self.note(&identity, change, &outcome, &Difference::default(), &[]);
                 }
             }
             match next {
@@ -81,7 +96,8 @@ impl Audit {
                     limit.leave_out(left_out);
                     if limit.admits(&identity, Instant::now()) {
                         let outcome = format!("denied: {why}");
-                        self.note(&identity, &change, false, &outcome, &Difference::default(), &[]);
+                        let change = AuditedChange::Named(&change);
+                        self.note(&identity, change, &outcome, &Difference::default(), &[]);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -95,17 +111,22 @@ impl Audit {
     pub fn note(
         &self,
         identity: &str,
-        change: &str,
-        dry_run: bool,
+        change: AuditedChange<'_>,
         outcome: &str,
         difference: &Difference,
         upgraded: &[String],
     ) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (change, dry_run, program) = match change {
+            AuditedChange::Named(name) => (name, false, None),
+            AuditedChange::Tried(name) => (name, true, None),
+            AuditedChange::Upgrade(program) => ("upgrade", false, Some(program)),
+        };
         let attempt = Attempt {
             at_unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             identity,
             change,
+            program,
             dry_run,
             outcome,
             added: &difference.added,

@@ -1,6 +1,6 @@
 //! What a daemon says about itself, and what it may be told to do: what the services ask.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trunkline_daemon::{ChangeError, Observation, PoliciesKept, TakenOver};
 use trunkline_policy::{Definition, PolicyRow};
@@ -20,6 +20,8 @@ pub trait Host: Send + Sync + 'static {
     fn policies(&self) -> Vec<PolicyRow>;
     /// How far a replacement of it is.
     fn upgrade_state(&self) -> UpgradeState;
+    /// The program that goes on in its place: this one, or its own.
+    fn successor(&self, asked: Option<&Path>) -> PathBuf;
     /// Begins to replace it.
     ///
     /// # Errors

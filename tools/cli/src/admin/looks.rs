@@ -193,7 +193,7 @@ impl<H> std::fmt::Debug for Looks<H> {
 }
 
 /// The user of an identity as the kernel has it; all others share one place.
-fn user(identity: &str) -> u32 {
+pub(super) fn user(identity: &str) -> u32 {
     identity.strip_prefix("uid:").and_then(|user| user.parse().ok()).unwrap_or(u32::MAX)
 }
 

@@ -18,8 +18,9 @@ mod policies;
 mod served;
 mod service;
 mod unknown;
+mod watchers;
 
-pub use audit::Audit;
+pub use audit::{Audit, AuditedChange};
 pub use convert::{explanation, top_row};
 pub use history::Chronicle;
 pub use host::{Facts, Host, UpgradeState, UpgradeWish};

@@ -1,6 +1,6 @@
 //! Policies over the admin API: shown, and changed as a whole or not at all.
 
-use super::audit::Audit;
+use super::audit::{Audit, AuditedChange};
 use super::host::{Host, UpgradeWish};
 use super::looks::Looks;
 use super::proto::control_server::Control;
@@ -67,7 +67,8 @@ impl<H: Host> Changer<H> {
             Err(refused) => (refused.message().to_owned(), Difference::default()),
         };
         let upgraded = changed.as_ref().map_or(&[][..], |(_, upgraded)| upgraded);
-        self.audit.note(identity, name, dry_run, &outcome, &difference, upgraded);
+        let what = if dry_run { AuditedChange::Tried(name) } else { AuditedChange::Named(name) };
+        self.audit.note(identity, what, &outcome, &difference, upgraded);
         let (new, upgraded) = changed?;
         let Difference { added, changed, removed } = Difference::between(&old, &new);
         let is_new = |policy: &&Definition| added.contains(&policy.name) || changed.contains(&policy.name);
@@ -113,9 +114,11 @@ impl<H: Host> Changer<H> {
         let ms = if asked.grace_ms == 0 { GRACE_MS } else { asked.grace_ms };
         let wish =
             UpgradeWish { binary, grace: Duration::from_millis(ms.into()), identity: identity.to_owned() };
+        let program = self.host.successor(wish.binary.as_deref());
         let begun = self.host.begin_upgrade(wish);
         let outcome = begun.as_ref().err().map_or("begun", String::as_str);
-        self.audit.note(identity, "upgrade", false, outcome, &Difference::default(), &[]);
+        let change = AuditedChange::Upgrade(&program);
+        self.audit.note(identity, change, outcome, &Difference::default(), &[]);
         begun.map_err(|why| Status::new(Code::FailedPrecondition, why))?;
         Ok(UpgradeResponse { process_id: std::process::id() })
     }
@@ -133,7 +136,7 @@ impl<H: Host> Changer<H> {
             Ok(moved) => format!("moved {moved} sessions of {application} to shard {shard}"),
             Err(why) => why.clone(),
         };
-        self.audit.note(identity, "move", false, &outcome, &Difference::default(), &[]);
+        self.audit.note(identity, AuditedChange::Named("move"), &outcome, &Difference::default(), &[]);
         let moved = moved.map_err(|why| Status::new(Code::FailedPrecondition, why))?;
         Ok(MoveApplicationResponse { moved: moved as u32 })
     }

@@ -14,10 +14,11 @@ use super::proto::{
     ListRequest, ListResponse, Memory, Peer, Service, Shard, TopRequest, TopResponse,
 };
 use super::served::{NameRoom, ServedServices};
+use super::watchers::Watchers;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
 use trunkline_engine::{Protocol, ServiceRow, SessionRow};
@@ -26,8 +27,9 @@ use trunkline_telemetry::{Ask, CallsAsk, Detail, Explanation, RecordedCall, Side
 
 /// Shortest time between two pictures of `top`: every picture asks every shard.
 const INTERVAL_MS_MIN: u32 = 100;
-/// Longest, so that a watcher who leaves is noticed.
 const INTERVAL_MS_MAX: u32 = 60_000;
+/// How soon it is noticed that a watcher has left.
+const LEFT_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Most calls looked at one by one for one explanation: 64 k rows of 100 bytes are read for it.
 const SAMPLES_MAX: u32 = 20_000;
 
@@ -40,6 +42,7 @@ pub struct AdminService<H> {
     host: Arc<H>,
     history: Chronicle,
     looks: Looks<H>,
+    watchers: Watchers,
 }
 
 impl<H: Host> AdminService<H> {
@@ -50,7 +53,7 @@ impl<H: Host> AdminService<H> {
     pub fn new(host: H, history: Chronicle) -> io::Result<Self> {
         let host = Arc::new(host);
         let looks = Looks::begin(Arc::clone(&host), "admin looks")?;
-        Ok(Self { host, history, looks })
+        Ok(Self { host, history, looks, watchers: Watchers::default() })
     }
 }
 
@@ -155,9 +158,12 @@ impl<H: Host> Admin for AdminService<H> {
         let asked_ms = request.view().interval_ms();
         let interval_ms = if asked_ms == 0 { 1000 } else { asked_ms.clamp(INTERVAL_MS_MIN, INTERVAL_MS_MAX) };
         let caller = caller(request.metadata()).to_owned();
+        let _place = self.watchers.admit(&caller)?;
         let mut earlier = self.looks.ask(&caller, TopFigures::look).await?.figures;
         while !request.is_cancelled() {
-            Pause::of(Duration::from_millis(interval_ms.into())).await;
+            if !goes_on_after(Duration::from_millis(interval_ms.into()), &request).await {
+                break;
+            }
             let TopFigures { mut shown, figures: now } = self.looks.ask(&caller, TopFigures::look).await?;
             shown.elapsed_ns = now.at_ns.saturating_sub(earlier.at_ns);
             let rows = top(&now, Some(&earlier), shown.elapsed_ns);
@@ -167,6 +173,19 @@ impl<H: Host> Admin for AdminService<H> {
         }
         Ok(())
     }
+}
+
+/// Waits so long. `false`, soon after: who watches has left, and its place is somebody else's.
+async fn goes_on_after(time: Duration, request: &Incoming<TopRequest>) -> bool {
+    let until = Instant::now() + time;
+    while !request.is_cancelled() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        Pause::of(left.min(LEFT_LOOK_EVERY)).await;
+    }
+    false
 }
 
 /// What `top` shows of a moment, without what has changed since the one before.
@@ -185,7 +204,7 @@ impl TopFigures {
             shown.peers += shard.snapshot.peers.len() as u32;
             figures.merge(shard.telemetry);
         }
-        Self { shown, figures }
+        Self { shown, figures: figures.by_method() }
     }
 }
 

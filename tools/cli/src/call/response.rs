@@ -162,6 +162,13 @@ mod tests {
         let status = Status::new(Code::NotFound, "\u{1b}]0;message\u{7}\u{202e}").with_details(details);
         // Those of another daemon are not looked at.
         let text = describe(&status, &Metadata::new(), &pool()) + &pair("hint\u{9b}", b"\x1b[2J");
+        let said = "\u{9b}31m\u{85}\u{7f}\u{202e}";
+        let wire = [&[10, said.len() as u8], said.as_bytes()].concat();
+        let answer = pool().get_message_by_name("a.v1.Answer").unwrap();
+        let json = to_json(&answer, &wire, Style::LINE).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(value.as_object().unwrap().values().any(|text| text == said), "{json}");
+        let text = text + &json;
         let acts = text.chars().find(|c| *c != '\n' && (c.is_control() || *c == '\u{202e}'));
         assert!(acts.is_none() && text.contains("]0;type") && text.contains("[2J"), "{text:?}");
     }

@@ -25,7 +25,7 @@ pub fn describe(pool: &DescriptorPool, symbol: &str) -> Option<String> {
 
 /// A message's JSON to be filled in: every field, and of each oneof the first.
 pub fn template(message: &MessageDescriptor) -> Value {
-    template_within(message, &mut Vec::new())
+    template_within(message, &mut Place::default())
 }
 
 fn definition(pool: &DescriptorPool, symbol: &str) -> Option<(&'static str, String)> {
@@ -154,41 +154,57 @@ fn type_name(field: &FieldDescriptor) -> String {
     }
 }
 
-/// `path` holds the messages this one lies in: one that holds itself is shown once.
-fn template_within(message: &MessageDescriptor, path: &mut Vec<String>) -> Value {
+/// Members a template has, and messages within each other: types that refer to each other could fill any memory.
+const MEMBERS_MAX: usize = 4096;
+const DEPTH_MAX: usize = 32;
+
+/// Where a template is, and what it may still have.
+#[derive(Default)]
+struct Place {
+    /// The messages this one lies in: one that holds itself is shown once.
+    path: Vec<String>,
+    members: usize,
+}
+
+/// A message for which there is no room is `{}`.
+fn template_within(message: &MessageDescriptor, place: &mut Place) -> Value {
     let name = message.full_name().to_owned();
     if name.starts_with("google.protobuf.") {
         let options = SerializeOptions::new().skip_default_fields(false);
         let empty = DynamicMessage::new(message.clone());
         return empty.serialize_with_options(serde_json::value::Serializer, &options).unwrap_or(Value::Null);
     }
-    if path.contains(&name) {
+    if place.path.len() >= DEPTH_MAX || place.path.contains(&name) {
         return Value::Object(Map::new());
     }
-    path.push(name);
+    place.path.push(name);
     let mut members = Map::new();
     // JSON may hold one member of a oneof; the first stands for all.
     let other = |field: &FieldDescriptor| {
         field.containing_oneof().is_some_and(|oneof| oneof.fields().next().as_ref() != Some(field))
     };
     for field in message.fields().filter(|field| !other(field)) {
+        if place.members >= MEMBERS_MAX {
+            break;
+        }
+        place.members += 1;
         let value = match field.kind() {
             Kind::Message(entry) if field.is_map() => {
-                let value = element(&entry.map_entry_value_field(), path);
+                let value = element(&entry.map_entry_value_field(), place);
                 Value::Object(Map::from_iter([(String::new(), value)]))
             }
-            _ if field.is_list() => Value::Array(vec![element(&field, path)]),
-            _ => element(&field, path),
+            _ if field.is_list() => Value::Array(vec![element(&field, place)]),
+            _ => element(&field, place),
         };
         members.insert(field.json_name().to_owned(), value);
     }
-    path.pop();
+    place.path.pop();
     Value::Object(members)
 }
 
-fn element(field: &FieldDescriptor, path: &mut Vec<String>) -> Value {
+fn element(field: &FieldDescriptor, place: &mut Place) -> Value {
     match field.kind() {
-        Kind::Message(message) => template_within(&message, path),
+        Kind::Message(message) => template_within(&message, place),
         Kind::Enum(definition) => definition.default_value().name().into(),
         Kind::String | Kind::Bytes => "".into(),
         Kind::Bool => false.into(),
@@ -269,5 +285,24 @@ message Ask {
             "text": "", "limit": "0", "inner": [{"x": 0}], "kinds": {"": "NONE"}, "raw": "",
         });
         assert_eq!(template(&ask), expected);
+    }
+
+    /// Types are as whoever is called tells them.
+    #[test]
+    fn templates_are_bounded() {
+        let fan: String = (0..40)
+            .map(|n| format!("message M{n} {{ M{0} a = 1; M{0} b = 2; M{0} c = 3; }}", n + 1))
+            .collect();
+        let chain: String = (0..30_000).map(|n| format!("message C{n} {{ C{} next = 1; }}", n + 1)).collect();
+        for (first, text) in
+            [("M0", format!("{fan} message M40 {{}}")), ("C0", format!("{chain} message C30000 {{}}"))]
+        {
+            let mut pool = DescriptorPool::new();
+            let file =
+                protox::file::File::from_source("a.proto", &format!("syntax = \"proto3\"; {text}")).unwrap();
+            pool.add_file_descriptor_proto(file.into()).unwrap();
+            let shown = template(&pool.get_message_by_name(first).unwrap()).to_string();
+            assert!(shown.len() < 8 * MEMBERS_MAX * DEPTH_MAX, "{}", shown.len());
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The running daemon as the admin API sees it.
 
+use super::program::successor;
 use crate::admin::{Chronicle, Facts, Host, UpgradeState, UpgradeWish};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -73,6 +74,10 @@ impl Host for Weak<DaemonHost> {
 
     fn upgrade_state(&self) -> UpgradeState {
         self.upgrade().map_or_else(UpgradeState::default, |host| host.upgrading().clone())
+    }
+
+    fn successor(&self, asked: Option<&Path>) -> PathBuf {
+        successor(asked)
     }
 
     fn begin_upgrade(&self, wish: UpgradeWish) -> Result<(), String> {

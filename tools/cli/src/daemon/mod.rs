@@ -9,6 +9,7 @@ mod logging;
 pub(crate) mod notify;
 mod own_services;
 mod panic_line;
+mod program;
 mod upgrade;
 mod verb;
 

@@ -2,13 +2,13 @@
 
 use super::host::{DaemonHost, Order};
 use super::own_services::OwnServices;
-use crate::admin::{Audit, UpgradeState, UpgradeWish};
+use super::program::successor;
+use crate::admin::{Audit, AuditedChange, UpgradeState, UpgradeWish};
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use trunkline_daemon::{HandOver, HandOverError, HandOverStep, Handed, KeptCounts};
 use trunkline_policy::Difference;
@@ -27,12 +27,6 @@ pub fn build() -> String {
     format!("trunkline {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The file this program was started from. To be asked early: once it is replaced, the kernel calls it deleted.
-pub fn own_binary() -> &'static PathBuf {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| std::env::current_exe().unwrap_or_else(|_| "trunkline".into()))
-}
-
 /// Hands over, and ends this process; or goes on, and says why. An order to end calls the hand-over off, if it comes in
 /// time; it is for the other process if not.
 pub fn hand_over(
@@ -40,12 +34,14 @@ pub fn hand_over(
     wish: UpgradeWish,
     (orders, own): (&Receiver<Order>, &OwnServices),
 ) -> Option<&'static str> {
+    let binary = successor(wish.binary.as_deref());
     let note = |outcome: &str| {
         let audit = Audit::new(&host.audit_log);
-        audit.note(&wish.identity, "upgrade", false, outcome, &Difference::default(), &[]);
+        let change = AuditedChange::Upgrade(&binary);
+        audit.note(&wish.identity, change, outcome, &Difference::default(), &[]);
     };
     let order = HandOver {
-        binary: wish.binary.clone().unwrap_or_else(|| own_binary().clone()),
+        binary: binary.clone(),
         arguments: arguments(std::env::args_os().skip(1)),
         build: build(),
         counts: KeptCounts {

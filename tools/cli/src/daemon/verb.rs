@@ -4,7 +4,7 @@ use super::descriptors::raise_descriptor_limit;
 use super::file::{FileError, Loaded};
 use super::host::{DaemonHost, Order};
 use super::own_services::OwnServices;
-use super::{logging, notify, upgrade};
+use super::{logging, notify, program, upgrade};
 use crate::admin::{Chronicle, UpgradeState};
 use crate::args::DaemonArgs;
 use crate::metrics::Reserved;
@@ -104,7 +104,7 @@ fn begin(
         return Ok(None);
     }
     let config = loaded.config.clone();
-    upgrade::own_binary();
+    program::own_binary();
     logging::start(&config.log)?;
     raise_descriptor_limit();
     // Before the daemon is there, so that no signal meets it unprepared.

@@ -5,6 +5,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write as _};
+use trunkline_call::printable;
 
 /// Lines and columns of a terminal that does not say how many it has.
 const SIZE_USUAL: (usize, usize) = (24, 80);
@@ -64,10 +65,9 @@ impl Terminal {
     pub fn show(&self, lines: &[(String, bool)]) -> io::Result<()> {
         let mut out = String::from(CORNER);
         for (at, (line, is_marked)) in lines.iter().enumerate() {
-            // Names are chosen by applications: what a terminal would obey is not for it.
-            let line = line.chars().map(|c| if c.is_control() { '·' } else { c });
             out.push_str(if *is_marked { MARKED } else { "" });
-            out.extend(line);
+            // Names are chosen by applications: what a terminal would obey is not for it.
+            out.push_str(&printable(line));
             out.push_str(if *is_marked { USUAL } else { "" });
             out.push_str(REST_OF_LINE);
             // Behind the last there is none, or the screen would roll.

@@ -7,6 +7,7 @@ use crate::support;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 use support::{Ended, Host, end, trunkline, watched};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Endpoint;
@@ -107,6 +108,42 @@ where
         let codec = ProstCodec::<A, B>::default();
         client.unary(request, PathAndQuery::from_static(path), codec).await.map(tonic::Response::into_inner)
     })
+}
+
+/// Each stream keeps what it showed last: who opens them without end is refused, and one that ends makes room.
+#[test]
+fn who_watches_has_so_many_streams() {
+    const OF_USER_MAX: usize = 8;
+    let stage = Stage::new("");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = format!("unix:{}", stage.socket.display());
+        let channel = Endpoint::from_shared(target).unwrap().connect().await.unwrap();
+        let mut client = tonic::client::Grpc::new(channel);
+        let mut watched = Vec::new();
+        let refused = loop {
+            client.ready().await.unwrap();
+            let request = Request::new(Nothing {});
+            let path = PathAndQuery::from_static("/trunkline.admin.v1.Admin/Top");
+            let codec = ProstCodec::<Nothing, Nothing>::default();
+            let mut stream = match client.server_streaming(request, path, codec).await {
+                Ok(response) => response.into_inner(),
+                Err(refused) => break refused,
+            };
+            match stream.message().await {
+                Ok(_) => watched.push(stream),
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!((watched.len(), refused.code()), (OF_USER_MAX, Code::ResourceExhausted), "{refused}");
+        assert!(refused.message().contains("WATCHERS_PER_USER_MAX"), "{refused}");
+        watched.clear();
+    });
+    // Its connection, too, is closed with that. It is noticed in a moment.
+    drop(runtime);
+    while stage.verb(&["top", "--once", "--interval", "100ms"]).code != Some(0) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -222,7 +259,9 @@ fn nothing_else_is_served_there_and_the_api_nowhere_else() {
 
 #[test]
 fn the_verbs_go_there_and_it_outlives_a_replacement() {
-    let stage = Stage::new("");
+    let logs = tempfile::tempdir().unwrap();
+    let audit = logs.path().join("audit");
+    let stage = Stage::new(&format!("audit_log = {:?}", audit.display().to_string()));
     let listed = stage.verb(&["list"]);
     assert!(
         listed.out.contains(&format!("operators connect to unix://{}", stage.socket.display())),
@@ -242,5 +281,13 @@ fn the_verbs_go_there_and_it_outlives_a_replacement() {
     let after =
         serde_json::from_str::<Value>(&stage.verb(&["list", "--json"]).out).unwrap()["processId"].clone();
     assert_ne!(before, after);
+    let lines = std::fs::read_to_string(&audit).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let upgrades: Vec<&Value> = lines.iter().filter(|line| line["change"] == "upgrade").collect();
+    assert!(upgrades.len() == 2 && lines.len() == 3, "{lines:?}");
+    for line in upgrades {
+        let program = line["program"].as_str().unwrap_or_default();
+        assert!(program.ends_with("/trunkline"), "{line}");
+    }
     assert!(stage.ask::<_, Listed>(LIST, Nothing {}).unwrap().document.contains("name = \"no-bells\""));
 }

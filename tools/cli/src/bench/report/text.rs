@@ -4,6 +4,7 @@ use super::{PERCENTILES, Report, bars, time};
 use crate::table::{Table, bytes, count};
 use hdrhistogram::Histogram;
 use std::fmt::Write;
+use trunkline_call::printable;
 
 /// Width of the longest bar.
 const BAR_COLUMNS: u64 = 50;
@@ -90,8 +91,7 @@ fn statuses(report: &Report) -> String {
         let mut failures: Vec<_> = failures.collect();
         failures.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
         for ((_, words), calls) in failures.into_iter().take(FAILURES_SHOWN) {
-            let printable = words.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-            let words: String = printable.take(WORDS_COLUMNS).collect();
+            let words: String = printable(words).chars().take(WORDS_COLUMNS).collect();
             let _ = writeln!(out, "    {calls} × {words}");
         }
     }

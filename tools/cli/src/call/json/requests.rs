@@ -7,6 +7,7 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde::Serialize as _;
 use serde_json::de::IoRead;
 use std::io::Read;
+use trunkline_call::printable_json;
 
 /// Reads JSON values, one message each: separated by blanks, lines, or nothing at all.
 ///
@@ -88,7 +89,7 @@ pub fn to_json(descriptor: &MessageDescriptor, protobuf: &[u8], style: Style) ->
         true => json.serialize(&mut serde_json::Serializer::pretty(&mut out)),
     };
     written.map_err(|error| error.to_string())?;
-    String::from_utf8(out).map_err(|error| error.to_string())
+    String::from_utf8(out).map(|json| printable_json(&json)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
