@@ -205,6 +205,9 @@ mod tests {
             }
             lines.retain(|(key, _)| (key.to_bits() >> 32) % 5 != left_out);
             kept.retain(|number| number % 5 != left_out);
+            // Whoever stood there twice does so once.
+            kept.sort_unstable();
+            kept.dedup();
             for source in 0..5 {
                 let of = kept.iter().filter(|number| **number / 100 == source).count();
                 prop_assert_eq!(lines.of(&format!("source {source}")), of);
@@ -212,7 +215,6 @@ mod tests {
             prop_assert_eq!((lines.len(), lines.turns.len()), (kept.len(), lines.lines.len()));
             let mut left: Vec<_> = lines.drain().into_iter().map(|(key, _)| key.to_bits() >> 32).collect();
             left.sort_unstable();
-            kept.sort_unstable();
             prop_assert_eq!(left, kept);
             prop_assert!(lines.len() == 0 && lines.lines.is_empty() && lines.turns.is_empty());
         }
