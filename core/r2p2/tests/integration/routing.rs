@@ -898,3 +898,31 @@ fn an_address_that_fills_the_queue_keeps_no_other_out() {
     }
     assert_eq!((sent.len(), sent[2], router.queued()), (102, 250, 0), "{sent:?}");
 }
+
+/// A worker joins by saying that it is there. What it said before it left may come late.
+#[test]
+fn a_late_feedback_brings_no_worker_back() {
+    let config = RouterConfig { join_from: vec![(*worker(1).ip(), 32)], ..router_config() };
+    let (mut router, now) = (Router::new(config, START), START.plus_ns(S));
+    let part = |leaving: bool| FeedbackPart {
+        slots: u16::from(!leaving),
+        leaving,
+        on_behalf: true,
+        queue_ns: 0,
+        service_ns: 0,
+        epoch: 7,
+        taken: 1,
+        served: 1,
+    };
+    let about = FeedbackFor { id: 1, port: CALLER.port(), ip: (*CALLER.ip()).into() };
+    let identity = Identity { epoch: 1, round: 1 };
+    let mut say = |part, identity, about| {
+        router.handle_feedback(now, worker(1), &feedback(part, identity, about));
+        router.workers().len()
+    };
+    assert_eq!(say(part(false), Identity::default(), NO_REQUEST), 1);
+    assert_eq!(say(part(false), identity, about), 1);
+    assert_eq!(say(part(true), Identity::default(), NO_REQUEST), 0);
+    assert_eq!(say(part(false), identity, about), 0);
+    assert_eq!(say(part(false), Identity::default(), NO_REQUEST), 1);
+}
