@@ -474,6 +474,7 @@ impl Call {
     }
 
     /// Whether its server end is through with it, and nothing waits in it.
+    #[inline]
     pub fn has_let_go(&self) -> bool {
         let is_left = matches!(self.server, ServerEnd::Nobody) && !self.is_at_worker();
         is_left && self.is_at_rest()

@@ -53,19 +53,23 @@ pub(crate) struct ReleasedParts {
     pub parent: Option<CallKey>,
     /// Calls below it and itself.
     pub subtree: u32,
-    pub client: ClientEnd,
 }
 
 impl Call {
-    /// What it gives back when it is over, and its server end is through with it.
+    /// What it gives back when it is over, and its ends are through with it.
     pub fn take_released(&mut self) -> ReleasedParts {
         ReleasedParts {
             policies: self.policies.take(),
             timer: self.timer,
             parent: self.parent,
             subtree: self.server_stamps.subtree.max(1),
-            client: std::mem::replace(&mut self.client, ClientEnd::VACANT),
         }
+    }
+
+    /// Its client end, which is through with it: it is to be released.
+    #[inline]
+    pub fn take_client(&mut self) -> ClientEnd {
+        std::mem::replace(&mut self.client, ClientEnd::VACANT)
     }
 
     /// Its server end, which is through with it: it is to be released.

@@ -13,28 +13,24 @@
 //! Another transport is another value with these traits, in a folder of its own (`grpc/`, `peers/`), a variant of
 //! [`ClientEnd`] or [`ServerEnd`], and an arm of a macro below. Which end it is is a jump; nothing is boxed. An item is
 //! large: it is lent to the end, stays where it is while there is no room for it ([`Refusal::Blocked`]), and is moved
-//! once, when it has to wait. `tests/integration/ends.rs` holds every end to the same conduct.
+//! once, when it has to wait. What an end touches that is told of a call is lent to it with the call (`end_owners.rs`).
+//! `tests/integration/ends.rs` holds every end to the same conduct.
 
 use crate::CallKey;
-use crate::call::{ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Call, ClientEnd, Item, ServerEnd};
 use crate::cluster::ClusterKey;
+use crate::end_owners::EndOwners;
 use crate::engine::{Engine, Turn};
 use crate::grpc::WebStream;
+use crate::item::ItemWay;
 use crate::reach::WaitingCall;
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
 use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::{CallId, Code, Fault};
+use trunkline_call::{CallId, Code, Fault, Instant};
 use trunkline_native::StreamId;
 use trunkline_r2p2::{CallName, RequestKey};
-
-/// The way of an item: along a call, in one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ItemWay {
-    pub key: CallKey,
-    pub direction: Direction,
-}
 
 /// Why an item could not be handed over. It is still whole: whoever lent it keeps it or throws it away.
 pub(crate) enum Refusal {
@@ -96,10 +92,10 @@ pub(crate) trait EndOfCall {
     ) -> Result<(), Refusal>;
 
     /// Lets this end send so many bytes more along a stream; `over`: nothing more comes from it.
-    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool);
+    fn credit(&self, owners: &mut EndOwners<'_>, call: (CallKey, &Call), bytes: u32, over: bool);
 
-    /// The engine is through with the call at this end: nothing there names it any more.
-    fn release(&self, engine: &mut Engine, key: CallKey);
+    /// The call is through with this end, which is taken out of it: nothing there names it any more.
+    fn release(&self, owners: &mut EndOwners<'_>, call: (CallKey, &mut Call));
 }
 
 /// The end that makes a call.
@@ -111,7 +107,7 @@ pub(crate) trait ClientSide: EndOfCall {
 /// The end that serves a call.
 pub(crate) trait ServerSide: EndOfCall {
     /// Tells it that nobody waits for its answer any more.
-    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code);
+    fn cancel(&self, owners: &mut EndOwners<'_>, now: Instant, call: (CallKey, &Call), code: Code);
 }
 
 /// What a call gets a server end at.
@@ -330,8 +326,9 @@ pub(crate) fn deliver_to_client(
     }
 }
 
-impl EndOfCall for ClientEnd {
-    fn deliver(
+impl ClientEnd {
+    /// As [`EndOfCall::deliver`].
+    pub fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
@@ -341,23 +338,27 @@ impl EndOfCall for ClientEnd {
         at_client!(self, end => end.deliver(engine, turn, way, item))
     }
 
-    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
-        at_client!(self, end => end.credit(engine, key, bytes, over));
+    /// As [`EndOfCall::credit`].
+    #[inline]
+    pub fn credit(&self, owners: &mut EndOwners<'_>, call: (CallKey, &Call), bytes: u32, over: bool) {
+        at_client!(self, end => end.credit(owners, call, bytes, over));
     }
 
-    fn release(&self, engine: &mut Engine, key: CallKey) {
-        at_client!(self, end => end.release(engine, key));
+    /// As [`EndOfCall::release`].
+    #[inline(always)]
+    pub fn release(&self, owners: &mut EndOwners<'_>, call: (CallKey, &mut Call)) {
+        at_client!(self, end => end.release(&mut owners.lent(), call));
     }
-}
 
-impl ClientSide for ClientEnd {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
+    /// As [`ClientSide::finish`].
+    pub fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         at_client!(self, end => end.finish(engine, turn, key, finish));
     }
 }
 
-impl EndOfCall for ServerEnd {
-    fn deliver(
+impl ServerEnd {
+    /// As [`EndOfCall::deliver`].
+    pub fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
@@ -375,28 +376,31 @@ impl EndOfCall for ServerEnd {
         )
     }
 
-    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+    /// As [`EndOfCall::credit`].
+    #[inline]
+    pub fn credit(&self, owners: &mut EndOwners<'_>, call: (CallKey, &Call), bytes: u32, over: bool) {
         at_server!(
             self,
-            end => end.credit(engine, key, bytes, over),
+            end => end.credit(owners, call, bytes, over),
             Self::Nobody | Self::Cluster { .. } => {},
         );
     }
 
-    fn release(&self, engine: &mut Engine, key: CallKey) {
+    /// As [`EndOfCall::release`].
+    #[inline(always)]
+    pub fn release(&self, owners: &mut EndOwners<'_>, call: (CallKey, &mut Call)) {
         at_server!(
             self,
-            end => end.release(engine, key),
+            end => end.release(&mut owners.lent(), call),
             Self::Nobody | Self::Cluster { .. } => {},
         );
     }
-}
 
-impl ServerSide for ServerEnd {
-    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+    /// As [`ServerSide::cancel`].
+    pub fn cancel(&self, owners: &mut EndOwners<'_>, now: Instant, call: (CallKey, &Call), code: Code) {
         at_server!(
             self,
-            end => end.cancel(engine, turn, key, code),
+            end => end.cancel(owners, now, call, code),
             Self::Nobody | Self::Cluster { .. } => {},
         );
     }

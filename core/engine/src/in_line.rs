@@ -3,8 +3,9 @@
 //! Those in it that have ended meanwhile leave it when it has doubled (`call_line.rs`).
 
 use crate::call::{Calls, Direction};
-use crate::ends::{Blocker, ItemWay};
+use crate::ends::Blocker;
 use crate::engine::Engine;
+use crate::item::ItemWay;
 use crate::sessions::LinesOf;
 use crate::{CallKey, SessionKey};
 

@@ -1,9 +1,9 @@
 //! What travels along a call: items, and the bodies of messages in them.
 
-use crate::SessionKey;
 use crate::heaps::Heaps;
 use crate::packing::Packing;
 use crate::shard::CrossedBody;
+use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::entry::{MessageCompression, Payload, Span};
@@ -24,6 +24,13 @@ impl Direction {
             Self::Response => Self::Request,
         }
     }
+}
+
+/// The way of an item: along a call, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ItemWay {
+    pub key: CallKey,
+    pub direction: Direction,
 }
 
 /// One thing that travels along a call.

@@ -93,6 +93,7 @@ mod course;
 mod decode;
 mod due;
 mod end_event;
+mod end_owners;
 mod ended;
 mod endpoint_end;
 mod ends;

@@ -18,8 +18,10 @@ use crate::admission::CallPolicies;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
-use crate::ends::{ClientSide, EndOfCall, ItemWay, MirrorCaller, Refusal};
+use crate::end_owners::EndOwners;
+use crate::ends::{ClientSide, EndOfCall, MirrorCaller, Refusal};
 use crate::engine::{Engine, Turn};
+use crate::item::ItemWay;
 use crate::registry::{MethodKey, MethodTypes, service_of};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -146,10 +148,10 @@ impl EndOfCall for MirrorCaller {
         Ok(())
     }
 
-    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.admission.forget_copy(self.bytes);
+    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+        owners.admission.forget_copy(self.bytes);
     }
 }
 

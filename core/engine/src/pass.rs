@@ -5,25 +5,24 @@
 //! is over `records.rs` says. What may come after an attempt that is over, and which takes its call's place,
 //! `attempts/` says: such a call ends when there is no other.
 
-use crate::attempts::execution_so_far;
+use crate::attempts::{end_attempts, execution_so_far};
 use crate::call::{Body, Call, Calls, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::course::{Course, ItemVerdict, Reshaping};
 use crate::due::Due;
-use crate::ends::{
-    ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, deliver_to_client, deliver_to_server,
-};
+use crate::end_owners::EndOwners;
+use crate::ends::{Refusal, deliver_to_client, deliver_to_server};
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, split};
 use crate::in_line::line_up;
+use crate::item::ItemWay;
 use crate::limits::STALLED;
 use crate::nested::Nested;
-use crate::records::{CallBooks, CallRecorder, progress_of_attempts};
+use crate::records::progress_of_attempts;
 use crate::sampled::{sample_answer, sample_request};
 use crate::shard::ShardStage;
 use crate::source::made_for;
 use crate::wait_accounts::WaitAccounts;
-use crate::worker_places::WorkerPlaces;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::{Blame, Code, Execution, Fault, Instant, Status};
@@ -298,32 +297,24 @@ impl Engine {
     /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end
     /// is on its way to it.
     pub(crate) fn drop_unwanted(&mut self, key: CallKey, direction: Direction, item: &mut Item<'_>) {
-        let bytes = item.body().map_or(0, Body::window_cost);
-        self.drop_item(item);
-        self.credit_sender(key, direction, bytes);
+        let (calls, mut owners) = EndOwners::of(self);
+        match calls.find_mut(key) {
+            Some(call) => owners.drop_unwanted((key, call), direction, item),
+            None => owners.drop_item(item),
+        }
     }
 
     /// A body was used: its send block goes back to its session, and who pays for one that has crossed may send more.
     pub(crate) fn used(&mut self, body: &Body<'_>) {
-        if let Some((session, payload)) = body.lent() {
-            self.sessions.give_back(session, payload.span);
-        } else if let Body::Crossed(crossed) = body {
-            self.shards.used(crossed);
-        }
+        EndOwners::of(self).1.used(body);
     }
 
     /// Throws an item away: its send block goes back to its session, its receive block to the heap. Nothing is left of
     /// it, so that it is thrown away once.
     pub(crate) fn drop_item(&mut self, item: &mut Item<'_>) {
-        match item.take().body() {
-            Some(&(Body::Lent { session, payload } | Body::Sealed { session, payload, .. })) => {
-                self.sessions.give_back(session, payload.span);
-            }
-            Some(&Body::Placed { session, block, .. }) => self.sessions.abandon([(session, block.offset)]),
-            Some(Body::Crossed(crossed)) => self.shards.used(crossed),
-            Some(Body::Wire { .. } | Body::Packed { .. } | Body::Kept(_)) | None => {}
-        }
+        EndOwners::of(self).1.drop_item(item);
     }
+
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
     pub(crate) fn fail(&mut self, turn: &mut Turn<'_>, key: CallKey, fault: Fault) {
         if let Fault::Limit { name, .. } = &fault {
@@ -367,27 +358,24 @@ impl Engine {
 
     /// The same, when the caller's side says why: its deadline may have passed there first.
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        let Self { calls, clusters, nested, telemetry, registry, plant, sessions, peers, grpc, .. } = self;
-        let Self { r2p2, admission, timers, shards, held, invariants, limits, .. } = self;
-        let first = calls.find(key).and_then(|call| progress_of_attempts(calls, call));
+        let (calls, mut owners) = EndOwners::of(self);
+        let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
+        let first = progress_of_attempts(calls, attempts);
         let Some(call) = calls.find_mut(key) else { return };
         if let Some(placed) = call.leave_endpoint(None) {
-            clusters.finished(turn.now, placed, None, &[]);
+            owners.clusters.finished(turn.now, placed, None, &[]);
         }
-        let recorder = CallRecorder { telemetry, registry, plant };
-        let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
-        books.abandoned(turn.now, key, call, code, first);
-        nested.add(call.take_children(), code);
-        let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
-        let waiting = (!call.is_at_rest()).then(|| accounts.take_waiting(key, call));
-        let server = call.server.clone();
-        self.stop_server(turn, key, (&server, waiting.into_iter().flatten()), code);
+        owners.books().abandoned(turn.now, key, call, code, first);
+        owners.nested.add(call.take_children(), code);
+        if let Some(attempts) = owners.lent().stop_server(turn.now, (key, call), code) {
+            end_attempts(self, turn, key, &attempts, code);
+        }
         self.forget(key);
     }
 
     /// The deadline of a call passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        let Self { calls, timers, .. } = self;
+        let (calls, mut owners) = EndOwners::of(self);
         let Some(executed) = calls.find(key).map(|call| execution_so_far(calls, call)) else { return };
         let Some(call) = calls.find_mut(key) else { return };
         call.timer = None;
@@ -396,9 +384,8 @@ impl Engine {
             && !std::mem::replace(late, true)
         {
             // There it is known whether a handler has seen the call.
-            call.timer = Some(timers.insert(turn.now.plus_ns(LATE_NS), Due::Deadline(key)));
-            let server = call.server.clone();
-            return server.cancel(self, turn, key, Code::DeadlineExceeded);
+            call.timer = Some(owners.timers.insert(turn.now.plus_ns(LATE_NS), Due::Deadline(key)));
+            return call.server.cancel(&mut owners.lent(), turn.now, (key, call), Code::DeadlineExceeded);
         }
         if call.outcome.is_none() {
             let late_ns = call.deadline.instant().map_or(0, |at| turn.now.since_ns(at));
@@ -427,26 +414,26 @@ impl Engine {
 
     /// The same, in the form an outcome travels in.
     pub(crate) fn end_as(&mut self, turn: &mut Turn<'_>, key: CallKey, outcome: &Outcome<'_>) {
-        let Self { calls, clusters, sessions, peers, grpc, shards, held, invariants, limits, .. } = self;
-        let Some(call) = calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
         let (code, execution) = (outcome.code, outcome.execution);
+        let (calls, mut owners) = EndOwners::of(self);
+        let Some(mut call) = calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
         if let Some(placed) = call.leave_endpoint(Some(code)) {
-            clusters.finished(turn.now, placed, Some(code), &[]);
+            owners.clusters.finished(turn.now, placed, Some(code), &[]);
         }
-        let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
-        let waiting = (!call.is_at_rest()).then(|| accounts.take_waiting(key, call));
-        let server = call.server.clone();
-        self.stop_server(turn, key, (&server, waiting.into_iter().flatten()), code);
-        let Self { calls, nested, workers, unserved, shards, registry, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return };
+        if let Some(attempts) = owners.lent().stop_server(turn.now, (key, call), code) {
+            end_attempts(self, turn, key, &attempts, code);
+            let calls;
+            (calls, owners) = EndOwners::of(self);
+            match calls.find_mut(key) {
+                Some(found) => call = found,
+                None => return,
+            }
+        }
         // Calls its handler made end with it: soon.
-        nested.add(call.take_children(), code);
+        owners.nested.add(call.take_children(), code);
         (call.server_measured, call.response.ended) = (false, true);
+        owners.leave_server((key, call));
         let client = call.client.clone();
-        if call.is_at_worker() {
-            WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
-        }
-        call.take_server().release(self, key);
         let metadata = Cow::Borrowed(&*outcome.metadata);
         let finish = &mut Item::Finish { code, execution, body: None, metadata };
         sample_answer(self, turn, key, finish);
@@ -463,57 +450,40 @@ impl Engine {
     // LIFE: 22 | record whole: components, histograms, flight recorder | all nine |
     /// The application took a call's last completion: the record is whole, the call is history.
     pub(crate) fn conclude(&mut self, now: Instant, key: CallKey, a18: Instant) {
-        let Self { calls, telemetry, registry, plant, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return };
-        if call.outcome.is_none() || a18 == Instant::default() {
-            return;
-        }
-        call.client_stamps.a18 = a18;
-        // It may be told later: its application kept the response.
-        let ended = a18.max(call.client_stamps.d17).min(now);
-        CallRecorder { telemetry, registry, plant }.made(ended, call);
-        let has_let_go = call.has_let_go();
-        self.remove(key, has_let_go);
+        let (calls, mut owners) = EndOwners::of(self);
+        let released = calls.put_by_if(key, |call| {
+            if call.outcome.is_none() || a18 == Instant::default() {
+                return None;
+            }
+            call.client_stamps.a18 = a18;
+            // It may be told later: its application kept the response.
+            let ended = a18.max(call.client_stamps.d17).min(now);
+            owners.books().recorder.made(ended, call);
+            Some(owners.leave((key, call)))
+        });
+        self.forget_released(key, released);
     }
 
     /// A call of another host, or of a client of the gateway, has its answer: it is in the books, and history.
     pub(crate) fn conclude_served(&mut self, now: Instant, key: CallKey, code: Code) {
-        let (calls, mut books) = self.call_books();
-        let Some(call) = calls.find_mut(key) else { return };
-        books.served(now, key, call, code);
-        let has_let_go = call.has_let_go();
-        self.remove(key, has_let_go);
-    }
-
-    /// The calls, and those who are told that one is over.
-    #[inline]
-    pub(crate) fn call_books(&mut self) -> (&mut Calls, CallBooks<'_>) {
-        let Self {
-            calls, telemetry, registry, plant, sessions, peers, grpc, r2p2, admission, timers, ..
-        } = self;
-        let recorder = CallRecorder { telemetry, registry, plant };
-        (calls, CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers })
-    }
-
-    /// Tells the server end that nobody waits any more, if it does not know. What waits in the call has been taken out
-    /// before, while it is known who is charged with it: the session it leads to, or the connection it came from.
-    fn stop_server(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        (server, waiting): (&ServerEnd, impl Iterator<Item = Item<'static>>),
-        code: Code,
-    ) {
-        waiting.for_each(|mut item| self.drop_item(&mut item));
-        server.cancel(self, turn, key, code);
+        let (calls, mut owners) = EndOwners::of(self);
+        let released = calls.put_by_without(key, |call| {
+            owners.books().served(now, key, call, code);
+            // Nearly always, nothing waits in it.
+            if call.is_at_rest() && !call.is_at_worker() {
+                call.take_server().release(&mut owners, (key, call));
+            }
+            owners.leave((key, call))
+        });
+        self.forget_released(key, released);
     }
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
-        let (calls, mut places) = self.worker_places();
-        let Some(call) = calls.find_mut(key) else { return };
-        places.leave(key, call);
-        call.take_server().release(self, key);
+        let (calls, mut owners) = EndOwners::of(self);
+        if let Some(call) = calls.find_mut(key) {
+            owners.leave_server((key, call));
+        }
     }
 
     /// Ends calls whose parent has ended, as many as one step may.
@@ -538,19 +508,16 @@ impl Engine {
     }
 
     /// Removes a call and everything that names it.
-    #[inline]
     pub(crate) fn forget(&mut self, key: CallKey) {
-        let has_let_go = self.calls.find(key).is_none_or(Call::has_let_go);
-        self.remove(key, has_let_go);
+        let (calls, mut owners) = EndOwners::of(self);
+        let released = calls.put_by_without(key, |call| owners.leave((key, call)));
+        self.forget_released(key, released);
     }
 
-    #[inline(never)]
-    fn remove(&mut self, key: CallKey, has_let_go: bool) {
-        if !has_let_go {
-            self.let_go(key);
-        }
-        let Some(released) = self.calls.put_by_without(key, Call::take_released) else { return };
-        let ReleasedParts { policies, timer, parent, subtree, client } = released;
+    /// A call is gone, if it was there: what it has given back goes where it belongs.
+    #[inline(always)]
+    fn forget_released(&mut self, key: CallKey, released: Option<ReleasedParts>) {
+        let Some(ReleasedParts { policies, timer, parent, subtree }) = released else { return };
         self.samples.forget(key);
         if let Some(policies) = policies
             && let Some(timer) = self.admission.dismiss(key.to_bits(), policies, None)
@@ -563,24 +530,6 @@ impl Engine {
         if let Some(parent) = parent.and_then(|parent| self.calls.find_mut(parent)) {
             parent.subtree_below = parent.subtree_below.saturating_add(subtree);
         }
-        client.release(self, key);
-    }
-
-    /// Throws away what waits in a call, which has the ends it waits for, and has its server end leave it.
-    pub(crate) fn let_go(&mut self, key: CallKey) {
-        let Self { calls, sessions, peers, grpc, shards, held, invariants, limits, workers, .. } = self;
-        let Self { unserved, registry, .. } = self;
-        let Some(call) = calls.find_mut(key) else { return };
-        let waiting = (!call.is_at_rest()).then(|| {
-            let shards = &mut *shards;
-            WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits }.take_waiting(key, call)
-        });
-        if call.is_at_worker() {
-            WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
-        }
-        let server = call.take_server();
-        waiting.into_iter().flatten().for_each(|mut item| self.drop_item(&mut item));
-        server.release(self, key);
     }
 }
 

@@ -1,20 +1,21 @@
 //! Handing items over by R2P2: as one request, or as one reply.
 
-use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire};
 use crate::convert_error::{conversion_fault, untyped};
+use crate::end_owners::EndOwners;
 use crate::ends::{
-    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, ItemWay, Opens, Refusal,
-    ServerSide,
+    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, Opens, Refusal, ServerSide,
 };
 use crate::engine::{Engine, Turn};
+use crate::item::ItemWay;
 use crate::r2p2_made::MadeCall;
 use crate::r2p2_messages::streams_from_here;
 use crate::source::CallSources;
 use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
-use trunkline_call::{Code, Encoding, Execution, Fault};
+use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::Outcome;
 use trunkline_r2p2::{ReplyEnvelope, RequestEnvelope, RequestKey};
 
@@ -77,17 +78,17 @@ impl EndOfCall for DatagramCall {
         Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
     }
 
-    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, engine: &mut Engine, key: CallKey) {
-        let Engine { r2p2, remotes, .. } = engine;
+    fn release(&self, owners: &mut EndOwners<'_>, (key, _): (CallKey, &mut Call)) {
+        let EndOwners { r2p2, remotes, .. } = owners;
         r2p2.cancel(remotes, key, self.name);
     }
 }
 
 impl ServerSide for DatagramCall {
     /// Its request is cancelled when the call leaves it.
-    fn cancel(&self, _engine: &mut Engine, _turn: &mut Turn<'_>, _key: CallKey, _code: Code) {}
+    fn cancel(&self, _owners: &mut EndOwners<'_>, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
 }
 
 impl EndOfCall for DatagramRequest {
@@ -122,11 +123,11 @@ impl EndOfCall for DatagramRequest {
         }
     }
 
-    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
     /// The request of a call of a peer has been answered, or nobody waits for it any more.
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.r2p2.leave_request(self.request);
+    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+        owners.r2p2.leave_request(self.request);
     }
 }
 

@@ -6,6 +6,7 @@
 //! with the stamps it has.
 
 use crate::admission::{AdmissionControl, CallPolicies};
+use crate::attempts::CallAttempts;
 use crate::call::{Call, Calls, ClientEnd, Direction};
 use crate::due::Due;
 use crate::ended::EndedCall;
@@ -215,8 +216,8 @@ impl CallRecorder<'_> {
 }
 
 /// How far the first of a call's attempts is, while they are under way.
-pub(crate) fn progress_of_attempts(calls: &Calls, call: &Call) -> Option<Progress> {
-    let first = calls.find(*call.attempts.as_ref()?.live.first()?)?;
+pub(crate) fn progress_of_attempts(calls: &Calls, attempts: Option<&CallAttempts>) -> Option<Progress> {
+    let first = calls.find(*attempts?.live.first()?)?;
     Some((first.client_stamps, first.peer_index))
 }
 

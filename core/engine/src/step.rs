@@ -6,9 +6,9 @@ use crate::attempts::attempt_due;
 use crate::bind::{BindError, BindRequest, Binder, Binding, Entered};
 use crate::books::{audit, entries_in_line};
 use crate::bound_methods::{bound_methods, put_plans};
-use crate::call::{Calls, ClientEnd, Direction, ServerEnd};
+use crate::call::{Calls, Direction};
 use crate::due::Due;
-use crate::ends::EndOfCall;
+use crate::end_owners::EndOwners;
 use crate::engine::{Engine, Turn};
 use crate::handover::settle_awaited;
 use crate::host_numbers::NUMBERS_AT_ONCE;
@@ -339,25 +339,17 @@ impl Engine {
 
     /// Whoever sends in this direction may send so many bytes more, if the direction is a stream.
     pub(crate) fn credit_sender(&mut self, key: CallKey, direction: Direction, bytes: u32) {
-        if bytes > 0 && self.calls.find(key).is_some_and(|call| call.streams(direction)) {
-            self.open_window(key, direction, bytes);
+        let (calls, mut owners) = EndOwners::of(self);
+        if let Some(call) = calls.find_mut(key) {
+            owners.credit_sender((key, call), direction, bytes);
         }
     }
 
     /// The same, whether the end's method streams or not: it may say too much, and is to be told so.
     pub(crate) fn open_window(&mut self, key: CallKey, direction: Direction, bytes: u32) {
-        let Some(call) = self.calls.find_mut(key).filter(|_| bytes > 0) else { return };
-        let from_session = match direction {
-            Direction::Request => matches!(call.client, ClientEnd::Session { .. }),
-            Direction::Response => matches!(call.server, ServerEnd::Session { .. }),
-        };
-        let half = call.half(direction);
-        // Others are counted where their connection is.
-        half.charged -= if from_session { i64::from(bytes) } else { 0 };
-        let over = half.ended;
-        match direction {
-            Direction::Request => call.client.clone().credit(self, key, bytes, over),
-            Direction::Response => call.server.clone().credit(self, key, bytes, over),
+        let (calls, owners) = EndOwners::of(self);
+        if let Some(call) = calls.find_mut(key).filter(|_| bytes > 0) {
+            owners.open_window((key, call), direction, bytes);
         }
     }
 

@@ -119,13 +119,19 @@ impl<T: Renewed> Table<T, Box<T>> {
     }
 
     /// The same of a value of which something is taken before. What that is, if the value is there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_by_without<R>(&mut self, key: Key<T>, take: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.put_by_if(key, |value| Some(take(value)))
+    }
+
+    /// The same; the value stays if nothing is to be taken of it.
+    #[inline(always)]
+    pub(crate) fn put_by_if<R>(&mut self, key: Key<T>, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let taken = take(slot.value.as_mut()?)?;
         slot.generation = next_free(slot.generation);
         self.free.push(key.index);
         let mut value = slot.value.take()?;
-        let taken = take(&mut value);
         value.clear();
         self.spares.push(value);
         if self.spares.len() > SPARES_MIN {

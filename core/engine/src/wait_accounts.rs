@@ -6,11 +6,11 @@
 use crate::CallKey;
 use crate::call::{Body, Call, Direction, Item};
 use crate::call_ends::WaitCharge;
-use crate::ends::ItemWay;
 use crate::grpc::GrpcEnds;
 use crate::half::Backlog;
 use crate::held::HeldBudget;
 use crate::invariants::Invariants;
+use crate::item::ItemWay;
 use crate::limits::{ARRIVING, CROSSING, Limits};
 use crate::peers::PeerEnds;
 use crate::sessions::SessionEnds;

@@ -18,16 +18,17 @@ use super::control::{AttemptsDue, KeepDecision, NextAttempt};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
+use crate::end_owners::EndOwners;
 use crate::ends::{
-    AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, ItemWay, Opens, Refusal,
-    ServerSide,
+    AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, Opens, Refusal, ServerSide,
 };
 use crate::engine::{Engine, Turn};
+use crate::item::ItemWay;
 use crate::limits::KEPT;
 use crate::records::{CallRecorder, progress_of_attempts};
 use crate::source::CallSources;
 use crate::traced::name_parent;
-use trunkline_call::{Code, Fault};
+use trunkline_call::{Code, Fault, Instant};
 
 impl EndOfCall for AttemptsServer {
     // LIFE: 9
@@ -82,24 +83,34 @@ impl EndOfCall for AttemptsServer {
     }
 
     /// What attempts have taken was credited when it was kept.
-    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, _engine: &mut Engine, _key: CallKey) {}
+    fn release(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {}
 }
 
 impl ServerSide for AttemptsServer {
-    /// Ends every attempt of a call that ends otherwise.
-    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        let Engine { calls, .. } = engine;
-        let first = calls.find(key).and_then(|call| progress_of_attempts(calls, call));
-        let Some(call) = calls.find_mut(key) else { return };
+    /// They are calls of their own, which the engine ends.
+    fn cancel(&self, _owners: &mut EndOwners<'_>, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
+}
+
+/// Ends every attempt of a call that ends otherwise, from which they are taken.
+#[cold]
+pub(crate) fn end_attempts(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    attempts: &CallAttempts,
+    code: Code,
+) {
+    let Engine { calls, .. } = engine;
+    let first = progress_of_attempts(calls, Some(attempts));
+    if let Some(call) = calls.find_mut(key) {
         call.comes_as_far_as(first);
-        let Some(attempts) = call.attempts.take() else { return };
-        for attempt in &attempts.live {
-            engine.cancel_as(turn, *attempt, code);
-        }
-        release(engine, key, &attempts);
     }
+    for attempt in &attempts.live {
+        engine.cancel_as(turn, *attempt, code);
+    }
+    release(engine, key, attempts);
 }
 
 impl EndOfCall for AttemptCaller {
@@ -118,9 +129,9 @@ impl EndOfCall for AttemptCaller {
     }
 
     /// What a request may send is given back when it is kept.
-    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, _engine: &mut Engine, _key: CallKey) {}
+    fn release(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {}
 }
 
 impl ClientSide for AttemptCaller {

@@ -2,10 +2,12 @@
 
 use super::outgoing::{FullQueue, StreamOpening};
 use super::{HeldAccounts, WebStream};
-use crate::call::{Direction, Item, ServerEnd};
+use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::convert_error::untyped;
-use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, Refusal, ServerSide};
+use crate::end_owners::EndOwners;
+use crate::ends::{Blocker, ClientSide, EndOfCall, Opens, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
+use crate::item::ItemWay;
 use crate::{CallKey, GrpcKey};
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Fault, Instant};
@@ -128,13 +130,13 @@ impl EndOfCall for WebStream {
         Ok(())
     }
 
-    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, _over: bool) {
-        engine.grpc.grant(*self, bytes);
+    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, _over: bool) {
+        owners.grpc.grant(*self, bytes);
     }
 
     /// The call of a stream is over. A stream whose bytes have all left is gone with it.
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        let Engine { grpc, held, invariants, .. } = engine;
+    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+        let EndOwners { grpc, held, invariants, .. } = owners;
         grpc.end_call(&mut HeldAccounts { held, invariants }, *self);
     }
 }
@@ -158,7 +160,7 @@ impl ClientSide for WebStream {
 
 impl ServerSide for WebStream {
     /// Its stream is reset when the call leaves it.
-    fn cancel(&self, _engine: &mut Engine, _turn: &mut Turn<'_>, _key: CallKey, _code: Code) {}
+    fn cancel(&self, _owners: &mut EndOwners<'_>, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
 }
 
 /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.

@@ -1,10 +1,12 @@
 //! Handing items to a peer: as frames of a connection.
 
 use super::frames::{BodySent, Outbound, Unsent};
-use crate::call::{Body, ClientEnd, Direction, Item};
+use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert_error::untyped;
-use crate::ends::{ClientSide, EndOfCall, ItemWay, Opens, PeerStream, Refusal, ServerSide};
+use crate::end_owners::EndOwners;
+use crate::ends::{ClientSide, EndOfCall, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
+use crate::item::ItemWay;
 use crate::limits::METHODS_LEARNED;
 use crate::peer::Announced;
 use crate::registry::MethodKey;
@@ -106,16 +108,17 @@ impl EndOfCall for PeerStream {
         }
     }
 
-    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, _over: bool) {
-        if let Some(found) = engine.peers.find_mut(self.peer) {
+    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, _over: bool) {
+        if let Some(found) = owners.peers.find_mut(self.peer) {
             found.connection.grant(self.stream, bytes);
         }
-        engine.peers.transmit(self.peer);
+        owners.peers.transmit(self.peer);
     }
 
     /// What still arrives on the stream is nobody's.
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        let Engine { peers, sessions, invariants, .. } = engine;
+    #[inline]
+    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+        let EndOwners { peers, sessions, invariants, .. } = owners;
         if let Some(assembly) = peers.take_assembly(self.peer, self.stream) {
             sessions.give_up(invariants, &assembly);
         }
@@ -139,12 +142,12 @@ impl ClientSide for PeerStream {
 }
 
 impl ServerSide for PeerStream {
-    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, _key: CallKey, code: Code) {
+    fn cancel(&self, owners: &mut EndOwners<'_>, now: Instant, _call: (CallKey, &Call), code: Code) {
         let &Self { peer, stream } = self;
-        if let Some(found) = engine.peers.find_mut(peer) {
-            let _ = found.connection.cancel(turn.now, stream, code);
+        if let Some(found) = owners.peers.find_mut(peer) {
+            let _ = found.connection.cancel(now, stream, code);
         }
-        engine.peers.transmit(peer);
+        owners.peers.transmit(peer);
     }
 }
 

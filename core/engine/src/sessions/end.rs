@@ -1,14 +1,13 @@
 //! A session as the end of a call: items go into its receive heap and its completion ring.
 
 use super::placing::{PlacedItem, SessionPlacing, Undelivered};
-use crate::call::{Body, Direction, Item};
-use crate::ends::{
-    ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way,
-};
+use crate::call::{Body, Call, Direction, Item};
+use crate::end_owners::EndOwners;
+use crate::ends::{ClientSide, EndOfCall, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way};
 use crate::engine::{Engine, Turn};
-use crate::records::{CallBooks, CallRecorder, awaited_handler};
-use crate::session::{credit, delivered_id};
-use crate::worker_places::WorkerPlaces;
+use crate::item::ItemWay;
+use crate::records::awaited_handler;
+use crate::session::credit;
 use crate::{CallKey, SessionKey};
 use trunkline_call::entry::{Completion, Finish};
 use trunkline_call::{Code, Execution, Instant, RouteIndex, Status};
@@ -58,31 +57,31 @@ impl EndOfCall for SessionHandler<'_> {
         }
     }
 
-    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+    fn credit(&self, owners: &mut EndOwners<'_>, (key, call): (CallKey, &Call), bytes: u32, over: bool) {
         if !over {
-            let (call, own) = (engine.calls.find(key), engine.shards.own());
-            let call = call.map_or_else(|| delivered_id(own, key), |call| call.delivered_id(own, key));
-            engine.sessions.complete(self.session, credit(call, bytes));
+            let id = call.delivered_id(owners.shards.own(), key);
+            owners.sessions.complete(self.session, credit(id, bytes));
         }
     }
 
     /// What it has not released of a stream is no longer the call's, which may wait for its caller to read its end.
-    fn release(&self, engine: &mut Engine, key: CallKey) {
-        let left = engine.calls.find_mut(key).map(|call| (call.known_as.take(), call.request.share.end()));
-        let (known_as, share) = left.unwrap_or_default();
-        share.into_iter().for_each(|(session, bytes)| {
-            engine.sessions.streams_hold_less(&mut engine.invariants, session, bytes)
-        });
-        if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(key, known_as)) {
-            engine.sessions.complete(self.session, Completion::Drained);
+    #[inline(always)]
+    fn release(&self, owners: &mut EndOwners<'_>, (key, call): (CallKey, &mut Call)) {
+        let EndOwners { sessions, invariants, .. } = owners;
+        let (known_as, share) = (call.known_as.take(), call.request.share.end());
+        if let Some((session, bytes)) = share {
+            sessions.streams_hold_less(invariants, session, bytes);
+        }
+        if sessions.find_mut(self.session).is_some_and(|session| session.undeliver(key, known_as)) {
+            sessions.complete(self.session, Completion::Drained);
         }
     }
 }
 
 impl ServerSide for SessionHandler<'_> {
-    fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        let Engine { calls, shards, peers, grpc, registry, ended, sessions, .. } = engine;
-        if let Some(call) = calls.find(key).filter(|call| call.handed_over) {
+    fn cancel(&self, owners: &mut EndOwners<'_>, _now: Instant, (key, call): (CallKey, &Call), code: Code) {
+        let EndOwners { shards, peers, grpc, registry, ended, sessions, .. } = owners;
+        if call.handed_over {
             if let Some(awaited) = awaited_handler((peers, grpc, registry), call, self.session, code) {
                 ended.insert(key, awaited);
             }
@@ -131,14 +130,15 @@ impl EndOfCall for SessionMaker<'_> {
         Ok(())
     }
 
-    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, over: bool) {
+    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, over: bool) {
         if !over {
-            engine.sessions.complete(self.session, credit(self.id, bytes));
+            owners.sessions.complete(self.session, credit(self.id, bytes));
         }
     }
 
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.sessions.release_call(&mut engine.held, self.session, self.id);
+    #[inline(always)]
+    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+        owners.sessions.release_call(owners.held, self.session, self.id);
     }
 }
 
@@ -155,24 +155,21 @@ impl ClientSide for SessionMaker<'_> {
 // LIFE: 20
 /// The last completion of a call its application made. The call now waits for the Release that says when it was taken.
 fn deliver_finish(engine: &mut Engine, now: Instant, key: CallKey, session: SessionKey, finish: Finish) {
-    let Engine { calls, workers, unserved, shards, registry, telemetry, plant, sessions, peers, .. } = engine;
-    let Engine { grpc, r2p2, admission, timers, invariants, .. } = engine;
+    let (calls, mut owners) = EndOwners::of(engine);
     if let Some(call) = calls.find_mut(key) {
         if call.outcome.is_some() {
-            return invariants.note("a call has one outcome");
+            return owners.invariants.note("a call has one outcome");
         }
         call.ends_for_application(now, finish.code);
         if call.is_at_worker() {
-            WorkerPlaces { workers, unserved, shards, registry }.leave(key, call);
+            owners.places().leave(key, call);
         }
         if call.policies.is_some() {
-            let recorder = CallRecorder { telemetry, registry, plant };
-            let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
-            books.end_policies(now, key, call, finish.code);
+            owners.books().end_policies(now, key, call, finish.code);
         }
-        call.take_server().release(engine, key);
+        call.take_server().release(&mut owners, (key, call));
     }
-    engine.sessions.complete(session, Completion::Finish(finish));
+    owners.sessions.complete(session, Completion::Finish(finish));
 }
 
 #[inline(always)]

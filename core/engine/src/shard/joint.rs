@@ -2,13 +2,15 @@
 
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
 use super::end;
-use crate::call::Item;
-use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
+use crate::call::{Call, Item};
+use crate::end_owners::EndOwners;
+use crate::ends::{ClientSide, EndOfCall, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
 use crate::held::HeldBudget;
+use crate::item::ItemWay;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::Code;
+use trunkline_call::{Code, Instant};
 use trunkline_share::HostLimits;
 
 /// Makes an engine one of several shards of its host. To be called before anything else is; each has the same count.
@@ -62,23 +64,24 @@ impl EndOfCall for ShardServer {
         end::hand_to_shard(engine, turn, way.key, (self.shard, self.stage), item)
     }
 
-    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+    fn credit(&self, owners: &mut EndOwners<'_>, (key, _): (CallKey, &Call), bytes: u32, over: bool) {
         if !over {
-            let call = engine.shards.number_at(self.shard, key);
-            engine.shards.push(self.shard, ShardSaid::Credit { call, back: true, bytes });
+            let call = owners.shards.number_at(self.shard, key);
+            owners.shards.push(self.shard, ShardSaid::Credit { call, back: true, bytes });
         }
     }
 
-    fn release(&self, engine: &mut Engine, key: CallKey) {
-        engine.shards.note_left(self.shard, key);
+    #[inline]
+    fn release(&self, owners: &mut EndOwners<'_>, (key, _): (CallKey, &mut Call)) {
+        owners.shards.note_left(self.shard, key);
     }
 }
 
 impl ServerSide for ShardServer {
-    fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
+    fn cancel(&self, owners: &mut EndOwners<'_>, _now: Instant, (key, _): (CallKey, &Call), code: Code) {
         if self.stage != ShardStage::Chosen {
-            let call = engine.shards.number_at(self.shard, key);
-            engine.shards.push(self.shard, ShardSaid::Cancel { call, code });
+            let call = owners.shards.number_at(self.shard, key);
+            owners.shards.push(self.shard, ShardSaid::Cancel { call, code });
         }
     }
 }
@@ -94,12 +97,13 @@ impl EndOfCall for ShardCaller {
         end::hand_to_caller(engine, turn, way.key, (self.shard, self.call), item)
     }
 
-    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, _over: bool) {
-        engine.shards.push(self.shard, ShardSaid::Credit { call: self.call, back: false, bytes });
+    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, _over: bool) {
+        owners.shards.push(self.shard, ShardSaid::Credit { call: self.call, back: false, bytes });
     }
 
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.shards.forget(self.shard, self.call);
+    #[inline]
+    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+        owners.shards.forget(self.shard, self.call);
     }
 }
 

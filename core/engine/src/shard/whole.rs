@@ -3,8 +3,9 @@
 
 use super::crossing::{CrossedBody, ShardIndex, ShardOpening};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::ends::{ItemWay, SessionHandler};
+use crate::ends::SessionHandler;
 use crate::engine::{Engine, Turn};
+use crate::item::ItemWay;
 use crate::registry::{MethodKey, MethodTypes, Server};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
