@@ -124,6 +124,7 @@ fn place_linear(
 }
 
 /// The same of a private copy of a session's message.
+#[inline(always)]
 fn place_private(
     heaps: &mut dyn Heaps,
     scratch: &mut Scratch,
