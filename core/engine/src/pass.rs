@@ -157,6 +157,9 @@ impl Engine {
         let (mut dropped, mut freed) = (None, 0);
         if let Some(mut kept) = gathered.kept.take() {
             freed = kept.body_mut().filter(|_| comes).map_or(0, Body::take_window_cost);
+            if accounts.may_send_on(call, direction) {
+                freed = 0;
+            }
             match accounts.keep(call, direction, &kept) {
                 Ok(()) => call.half(direction).gathered = Some(Box::new(kept.into_owned())),
                 Err(fault) => (dropped, gathered.fault) = (Some(kept), Some(fault)),

@@ -4,7 +4,7 @@
 //! them, to have items charged and discharged of a call that somebody has at hand.
 
 use crate::CallKey;
-use crate::call::{Body, Call, Direction, Item};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::call_ends::WaitCharge;
 use crate::grpc::GrpcEnds;
 use crate::half::Backlog;
@@ -107,6 +107,17 @@ impl WaitAccounts<'_> {
             (None, Some(at), Some(body)) => self.grpc.hold(at.peer, body.uncharged_bytes()),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a session sends in this direction that may send another message as it is.
+    pub fn may_send_on(&self, call: &Call, direction: Direction) -> bool {
+        let sender = match (direction, &call.client, &call.server) {
+            (Direction::Request, ClientEnd::Session { session, .. }, _)
+            | (Direction::Response, _, ServerEnd::Session { session, .. }) => self.sessions.find(*session),
+            _ => None,
+        };
+        let window = sender.map(|session| i64::from(session.told.stream_window_bytes(self.limits)));
+        window.is_some_and(|window| call.half_of(direction).charged < window)
     }
 
     /// Takes out what is kept so of a direction; nobody is charged with it any more.
