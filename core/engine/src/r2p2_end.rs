@@ -55,10 +55,10 @@ impl Opens for DatagramTarget {
             return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
         };
         let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
-        if !r2p2.made.has_room(known, limits.connection_queue_bytes, &source) {
+        if !r2p2.made.has_room(known, limits.connection_queue_bytes, source) {
             return Err(Refusal::Blocked(Blocker::R2p2(remote)));
         }
-        r2p2.made.has_ids(&source).map_err(Refusal::Fault)?;
+        r2p2.made.has_ids(source).map_err(Refusal::Fault)?;
         request(engine, turn, (key, remote), metadata, body).map_err(Refusal::Fault)?;
         engine.drop_item(opening);
         Ok(())
@@ -181,7 +181,7 @@ fn request(
     let bytes = envelope.len();
     let made = MadeCall { bytes, remote, linear: if is_linear { envelope } else { Bytes::new() } };
     let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
-    r2p2.made.note((key, remotes.r2p2_mut(remote)), made, limits.connection_queue_bytes, &source);
+    r2p2.made.note((key, remotes.r2p2_mut(remote)), made, limits.connection_queue_bytes, source);
     Ok(())
 }
 
