@@ -232,6 +232,8 @@ struct History {
     roles: Vec<Role>,
     apps: Vec<App>,
     away: Vec<Option<Leaving>>,
+    /// Those, in the order in which they left.
+    left: Vec<usize>,
     /// What is read and not released, where somebody rests.
     unread: Vec<Option<Vec<Submission>>>,
     /// They do not serve any more.
@@ -274,6 +276,7 @@ impl History {
             roles,
             apps: Vec::new(),
             away: (0..count).map(|_| None).collect(),
+            left: Vec::new(),
             unread: vec![None; count],
             drains: vec![false; count],
             made: BTreeMap::new(),
@@ -757,12 +760,23 @@ impl History {
         let to = places[usize::from(other) % places.len()];
         if to != self.apps[app].host && self.is_here(app) && !self.drains[app] {
             self.away[app] = self.world.release(&self.apps[app], to);
+            self.left.extend(self.away[app].is_some().then_some(app));
         }
     }
 
+    /// Those that left before it for the same shard arrive before it: the daemon takes one session after the other.
     fn arrive(&mut self, app: usize) {
-        if let Some(leaving) = self.away[app].take() {
-            self.world.adopt(&mut self.apps[app], leaving);
+        let way = |of: &Self, app: usize| Some((of.apps[app].host, of.away[app].as_ref()?.to()));
+        let Some(own) = way(self, app) else { return };
+        let (arriving, left) = self.left.iter().partition(|other| way(self, **other) == Some(own));
+        self.left = left;
+        let arriving: Vec<usize> = arriving;
+        let last = arriving.iter().position(|other| *other == app).unwrap_or_default();
+        self.left.extend(&arriving[last + 1..]);
+        for app in &arriving[..=last] {
+            if let Some(leaving) = self.away[*app].take() {
+                self.world.adopt(&mut self.apps[*app], leaving);
+            }
         }
     }
 

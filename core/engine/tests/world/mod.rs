@@ -133,6 +133,13 @@ pub struct Leaving {
     slot: Slot,
 }
 
+impl Leaving {
+    /// The place of the shard it goes to.
+    pub fn to(&self) -> usize {
+        self.to
+    }
+}
+
 /// A connection between the near host and the far one.
 pub struct Link {
     /// The shards it connects.
