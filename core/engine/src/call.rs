@@ -108,6 +108,9 @@ pub(crate) struct Call {
     pub resent: u32,
     /// Whether any byte of the request left for the server end: decides *not executed* against *unknown*.
     pub handed_over: bool,
+    /// An attempt before this one, or beside it, may have been seen: that this one was not says nothing of the call.
+    #[serde(default)]
+    pub seen_before: bool,
     /// A call from another host of the operator's: who makes it there, by the word of that host's daemon.
     #[serde(default)]
     pub caller: Option<Arc<VouchedCaller>>,
@@ -270,6 +273,7 @@ impl Renewed for Call {
             tried,
             resent,
             handed_over,
+            seen_before,
             caller,
             offered,
             agreed,
@@ -294,6 +298,7 @@ impl Renewed for Call {
             *tried = Vec::new();
         }
         (*waits_for_ready, *server_measured, *admitted, *keeps_encoding) = (false, false, false, false);
+        *seen_before = false;
         (*message_bytes_max, *accepts) = ([u32::MAX; 2], Accepts::ALL);
         (*client_stamps, *server_stamps) = (ClientStamps::default(), ServerStamps::default());
         (*receive_wait_ns, *subtree_below, *resent, *handed_over, *moves) = (0, 0, 0, false, 0);
@@ -356,6 +361,7 @@ impl Call {
             tried: Vec::new(),
             resent: 0,
             handed_over: false,
+            seen_before: false,
             caller: None,
             offered: None,
             agreed: None,
@@ -560,6 +566,16 @@ impl Call {
         let is_any_length = self.message_bytes_max[Direction::Response as usize] == u32::MAX;
         let is_end = matches!(item, Item::Finish { .. });
         is_end && is_next && fits && is_any_length && self.policies.is_none() && self.placed.is_none()
+    }
+
+    /// What its end says of the execution is said of all attempts there were.
+    pub fn tell_of_all(&self, item: &mut Item<'_>) {
+        if self.seen_before
+            && let Item::Finish { execution, .. } = item
+            && *execution == Execution::NotExecuted
+        {
+            *execution = Execution::Unknown;
+        }
     }
 
     /// Whether the stream of a gRPC connection is its client end.

@@ -62,6 +62,7 @@ impl Engine {
             return;
         }
         let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
+        call.tell_of_all(item);
         let verdict = course.judge(turn.now, way, call, item);
         self.carry(turn, way, item, verdict);
     }
@@ -78,6 +79,7 @@ impl Engine {
         let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
         let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
         let way = ItemWay { key, direction };
+        call.tell_of_all(item);
         let verdict = course.judge(turn.now, way, call, item);
         self.carry(turn, way, item, verdict);
     }

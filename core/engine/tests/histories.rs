@@ -1340,3 +1340,51 @@ proptest! {
         play(setting, &steps);
     }
 }
+
+/// The first attempt has a message at its handler when its connection is cut; a second begins, a message too long to be
+/// kept commits the call to it, and the other host's policy refuses that: what the caller is told is of both.
+#[test]
+fn a_call_committed_to_an_attempt_says_what_all_of_them_may_have_done() {
+    use What::*;
+    let step = |what, pick, other, bytes, flag, exact| Step { what, pick, other, bytes, flag, exact };
+    let steps = [
+        step(Call, 0, 40, 0, false, false),
+        step(Call, 1, 0, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Say, 0, 0, 0, false, false),
+        step(Call, 114, 177, 2, false, false),
+        step(Message, 0, 0, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Policies, 0, 0, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Message, 0, 0, 0, false, false),
+        step(Message, 0, 0, 0, false, false),
+        step(Settle, 0, 0, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Policies, 11, 183, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Call, 0, 0, 0, false, false),
+        step(Cut, 0, 0, 0, false, false),
+        step(Finish, 0, 0, 0, false, false),
+        step(Finish, 0, 0, 0, false, false),
+        step(Message, 0, 0, 0, false, false),
+        step(Settle, 0, 0, 0, false, false),
+        step(Message, 30, 0, 29697, false, false),
+    ];
+    play(
+        Setting {
+            shards: 1,
+            replaces: false,
+            is_tight: true,
+            loses: false,
+            is_mixed: false,
+            is_far_opaque: false,
+            attempts: 1,
+            piece_bytes: usize::MAX,
+            moves: false,
+            watches: false,
+        },
+        &steps,
+    );
+}

@@ -177,4 +177,5 @@ pub(crate) fn take_place(won: &mut Call, call: Call, timer: Option<TimerKey>) {
     (won.client, won.timer, won.deadline) = (call.client, timer, call.deadline);
     (won.parent, won.trace, won.policies) = (call.parent, call.trace, call.policies);
     won.handed_over |= call.handed_over;
+    won.seen_before = call.handed_over;
 }

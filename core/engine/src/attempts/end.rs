@@ -256,8 +256,10 @@ fn put_in_place(
 fn give_place(engine: &mut Engine, turn: &mut Turn<'_>, (key, mut call): (CallKey, Call), winner: CallKey) {
     if let Some(attempts) = call.attempts.take() {
         for loser in attempts.live.iter().filter(|live| **live != winner) {
+            let lost = engine.calls.find_mut(*loser);
+            call.handed_over |= lost.as_ref().is_some_and(|lost| lost.handed_over);
             // The call was answered elsewhere before its endpoint did: that is slow.
-            if let Some(placed) = engine.calls.find_mut(*loser).and_then(|call| call.placed.take()) {
+            if let Some(placed) = lost.and_then(|lost| lost.placed.take()) {
                 engine.clusters.outpaced(turn.now, placed);
             }
             engine.cancel_as(turn, *loser, Code::Cancelled);
