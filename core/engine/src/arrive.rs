@@ -37,7 +37,7 @@ impl Engine {
         session: SessionKey,
         raw: &Entry,
     ) -> Result<(), SessionFault> {
-        self.sessions.discard_abandoned(turn.heaps);
+        self.owners.sessions.discard_abandoned(turn.heaps);
         let mut follows = EndEvent::Nothing;
         let said = Submission::decode(raw);
         self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
@@ -65,18 +65,18 @@ impl Engine {
         arrived: Instant,
         bytes: &[u8],
     ) -> Result<(), PeerFault> {
-        self.arrived = arrived;
-        self.sessions.discard_abandoned(turn.heaps);
+        self.owners.arrived = arrived;
+        self.owners.sessions.discard_abandoned(turn.heaps);
         let mut input = Input::new(bytes);
         loop {
-            let Some(peer) = self.peers.find_mut(key) else { return Ok(()) };
+            let Some(peer) = self.owners.peers.find_mut(key) else { return Ok(()) };
             match peer.connection.handle_bytes(turn.now, &mut input) {
                 Ok(Some(event)) => self.take_peer_event(turn, key, event),
                 Ok(None) => break,
                 Err(error) => {
                     peer.is_corrupted = error.is_corruption();
                     let closed_for = peer.closed_for.take();
-                    self.peers.transmit(key);
+                    self.owners.peers.transmit(key);
                     return Err(closed_for.unwrap_or_else(|| PeerFault(error.to_string())));
                 }
             }
@@ -89,8 +89,8 @@ impl Engine {
     ///
     /// [`wanted`]: crate::NativeConnections::wanted
     pub fn placed(&mut self, turn: &mut Turn<'_>, key: PeerKey, arrived: Instant, bytes: usize) {
-        self.arrived = arrived;
-        let Some(peer) = self.peers.find_mut(key) else { return };
+        self.owners.arrived = arrived;
+        let Some(peer) = self.owners.peers.find_mut(key) else { return };
         if let Some(event) = peer.connection.placed(turn.now, bytes as u32) {
             self.take_peer_event(turn, key, event);
         }
@@ -111,15 +111,17 @@ impl Engine {
 
     /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
     pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
-        let Some((key, has_changed)) = self.remotes.looked_up(name, found, self.limits.endpoints) else {
+        let Some((key, has_changed)) =
+            self.owners.remotes.looked_up(name, found, self.owners.limits.endpoints)
+        else {
             return;
         };
         if has_changed {
-            self.clusters.regather(&self.remotes, key);
+            self.owners.clusters.regather(&self.owners.remotes, key);
             self.reach().forget_unwanted();
         }
         self.serve_line(turn, key);
-        for name in self.clusters.names_beside(&self.remotes, key) {
+        for name in self.owners.clusters.names_beside(&self.owners.remotes, key) {
             self.serve_line(turn, name);
         }
     }
@@ -142,9 +144,9 @@ impl Engine {
         from: SocketAddrV4,
         datagram: &[u8],
     ) {
-        self.arrived = arrived;
-        self.sessions.discard_abandoned(turn.heaps);
-        self.r2p2.handle_datagram(turn.now, port, came, from, datagram);
+        self.owners.arrived = arrived;
+        self.owners.sessions.discard_abandoned(turn.heaps);
+        self.owners.r2p2.handle_datagram(turn.now, port, came, from, datagram);
         self.take_r2p2_events(turn);
         self.go_on(turn);
     }
@@ -161,8 +163,8 @@ impl Engine {
         arrived: Instant,
         event: WebEvent,
     ) -> Result<(), PeerFault> {
-        self.arrived = arrived;
-        self.sessions.discard_abandoned(turn.heaps);
+        self.owners.arrived = arrived;
+        self.owners.sessions.discard_abandoned(turn.heaps);
         let follows = match event {
             WebEvent::Request { stream, head, end } => {
                 let at = WebStream { peer, tag: stream };
@@ -179,7 +181,7 @@ impl Engine {
 
     /// The connection is over: calls made over it end, and so do calls that came from it.
     pub fn grpc_lost(&mut self, turn: &mut Turn<'_>, key: GrpcKey, why: &str) {
-        let Some((calls, remote)) = self.grpc.handle_lost(key) else { return };
+        let Some((calls, remote)) = self.owners.grpc.handle_lost(key) else { return };
         if remote.is_none() {
             // Whose calls they were is known until they have ended: the access log names it.
             calls.iter().for_each(|call| self.cancel(turn, *call));
@@ -198,35 +200,35 @@ impl Engine {
     }
 
     pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
-        self.r2p2.handle_timeout(turn.now);
-        self.arrived = turn.now;
+        self.owners.r2p2.handle_timeout(turn.now);
+        self.owners.arrived = turn.now;
         self.take_r2p2_events(turn);
     }
 
     /// Answers requests whose calls are over, and lets calls go on that waited for others to end.
     pub(crate) fn settle_r2p2(&mut self, turn: &mut Turn<'_>) {
-        self.r2p2.answer_unanswered(turn.now);
-        if !self.r2p2.made.begin_round() {
+        self.owners.r2p2.answer_unanswered(turn.now);
+        if !self.owners.r2p2.made.begin_round() {
             return;
         }
         let mut looked = 0;
         while looked < SOURCES_LOOKED_MAX
-            && let Some(call) = self.r2p2.made.next_in_line()
+            && let Some(call) = self.owners.r2p2.made.next_in_line()
         {
             self.unblock(turn, call, Direction::Request);
-            looked += usize::from(self.r2p2.made.waits_again(call));
+            looked += usize::from(self.owners.r2p2.made.waits_again(call));
         }
-        self.r2p2.made.end_round(looked == SOURCES_LOOKED_MAX);
+        self.owners.r2p2.made.end_round(looked == SOURCES_LOOKED_MAX);
     }
 
     /// Does what both ports have to tell.
     pub(crate) fn take_r2p2_events(&mut self, turn: &mut Turn<'_>) {
-        while let Some(event) = self.r2p2.poll_client_event() {
+        while let Some(event) = self.owners.r2p2.poll_client_event() {
             if let Some(mut follows) = self.r2p2_events().handle_client(turn.now, &event) {
                 self.carry_out_event(turn, &mut follows);
             }
         }
-        while let Some(event) = self.r2p2.poll_server_event() {
+        while let Some(event) = self.owners.r2p2.poll_server_event() {
             if let Some(mut follows) = self.r2p2_events().handle_server(turn.now, &event) {
                 self.carry_out_event(turn, &mut follows);
             }
@@ -272,14 +274,14 @@ impl Engine {
             EndEvent::Credit { call, direction, bytes } => self.credit_sender(call, direction, bytes),
             EndEvent::Line(remote) => self.serve_line(turn, remote),
             EndEvent::LateHandler { call, session, cpu_ns } => {
-                let ended = self.ended.take(call, session).filter(|_| !self.plant.unrecorded);
-                ended.into_iter().for_each(|it| note_late_handler(&mut self.telemetry, &it, cpu_ns));
+                let ended = self.owners.ended.take(call, session).filter(|_| !self.owners.plant.unrecorded);
+                ended.into_iter().for_each(|it| note_late_handler(&mut self.owners.telemetry, &it, cpu_ns));
             }
             EndEvent::Ended { call, outcome } => self.end_as(turn, call, &outcome),
             EndEvent::Drains { session, answer } => {
                 self.withdraw(session);
-                if self.sessions.attached_mut(session).is_ok_and(|session| session.drain(answer)) {
-                    self.sessions.complete(session, Completion::Drained);
+                if self.owners.sessions.attached_mut(session).is_ok_and(|session| session.drain(answer)) {
+                    self.owners.sessions.complete(session, Completion::Drained);
                 }
             }
             EndEvent::Asked(asked) => self.open_asked(turn, asked),
@@ -410,21 +412,21 @@ impl Engine {
 
     /// The others have had their turn: who waited goes on.
     pub(crate) fn unpack_on(&mut self, turn: &mut Turn<'_>) {
-        if !self.grpc.begin_unpacking() {
+        if !self.owners.grpc.begin_unpacking() {
             return;
         }
-        while let Some(at) = self.grpc.poll_unpacked() {
+        while let Some(at) = self.owners.grpc.poll_unpacked() {
             self.pump(turn, at);
         }
     }
 
     /// Those who waited for room on a connection go on, and a connection that is left and has nothing to do ends.
     pub(crate) fn settle_grpc(&mut self, turn: &mut Turn<'_>) {
-        while let Some(key) = self.grpc.poll_touched() {
-            while let Some((call, direction)) = self.grpc.poll_unblocked(&mut self.held, key) {
+        while let Some(key) = self.owners.grpc.poll_touched() {
+            while let Some((call, direction)) = self.owners.grpc.poll_unblocked(&mut self.owners.held, key) {
                 self.unblock(turn, call, direction);
             }
-            if let Some(remote) = self.grpc.close_if_left(key) {
+            if let Some(remote) = self.owners.grpc.close_if_left(key) {
                 self.serve_pool_line(turn, remote);
             }
         }
@@ -432,7 +434,7 @@ impl Engine {
 
     /// Ends calls whose messages do not go on.
     pub(crate) fn sweep_grpc(&mut self, turn: &mut Turn<'_>, key: GrpcKey) {
-        let limit = self.limits.message_stall_s.into();
+        let limit = self.owners.limits.message_stall_s.into();
         for call in self.grpc_events().sweep(turn.now, key) {
             self.fail(turn, call, Fault::Limit { name: STALLED, limit });
         }
@@ -447,7 +449,9 @@ impl Engine {
 
     /// Does what follows from what was sent.
     fn take_notices(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
-        while let Some(notice) = self.peers.find_mut(key).and_then(|peer| peer.connection.poll_notice()) {
+        while let Some(notice) =
+            self.owners.peers.find_mut(key).and_then(|peer| peer.connection.poll_notice())
+        {
             if let Some(mut follows) = self.peer_events().take_notice(key, notice) {
                 self.carry_out_event(turn, &mut follows);
             }
@@ -457,7 +461,7 @@ impl Engine {
     /// A connection is over: its calls end, those that never left as *not executed*. `silent`: whoever was reached has
     /// not shown that it speaks the native protocol.
     pub(crate) fn lose_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str, silent: bool) {
-        let Some(peer) = self.peers.find_mut(key) else { return };
+        let Some(peer) = self.owners.peers.find_mut(key) else { return };
         peer.connection.lost();
         let lane = peer.lane;
         self.take_notices(turn, key);
@@ -465,7 +469,7 @@ impl Engine {
         for (call, fault) in lost.begun {
             self.fail(turn, call, fault);
         }
-        self.sessions.discard_abandoned(turn.heaps);
+        self.owners.sessions.discard_abandoned(turn.heaps);
         if let Some((remote, lane)) = lane {
             self.lane_lost(turn, (remote, lane, key), why, silent);
         }
@@ -480,18 +484,18 @@ impl Engine {
     pub(crate) fn settle_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
         self.take_notices(turn, key);
         self.serve_queues(turn);
-        let Some(peer) = self.peers.find_mut(key) else { return };
+        let Some(peer) = self.owners.peers.find_mut(key) else { return };
         if !peer.blocked.is_empty() && peer.connection.may_open().is_ok() {
             self.unblock_peer(turn, key);
         }
-        if let Some(at) = self.peers.settle(&mut self.held, turn.now, key) {
-            self.timers.insert(at, Due::Peer(key));
+        if let Some(at) = self.owners.peers.settle(&mut self.owners.held, turn.now, key) {
+            self.owners.timers.insert(at, Due::Peer(key));
         }
     }
 
     /// The instant matters to nobody else: a connection's timers are kept in the engine's table.
     pub(crate) fn peer_timeout(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
-        let Some(peer) = self.peers.find_mut(key) else { return };
+        let Some(peer) = self.owners.peers.find_mut(key) else { return };
         peer.timer_at = None;
         match peer.connection.handle_timeout(turn.now) {
             Err(error) => self.peer_lost(turn, key, &error.to_string()),
@@ -512,7 +516,7 @@ impl Engine {
         }
         let settled = match &message.shape {
             Shape::Open { metadata, .. } => self.settle(turn, key, Target::Here, metadata, total),
-            _ => self.limits.check_message(total),
+            _ => self.owners.limits.check_message(total),
         };
         let begun = settled.and_then(|()| self.peer_events().begin_message(turn.now, turn.heaps, message));
         if let Err(fault) = begun {
@@ -522,16 +526,16 @@ impl Engine {
 
     /// Ends calls whose large messages do not go on.
     pub(crate) fn look_at_assemblies(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
-        let limit = self.limits.message_stall_s.into();
+        let limit = self.owners.limits.message_stall_s.into();
         for call in self.peer_events().stalled(turn.now, key) {
             self.fail(turn, call, Fault::Limit { name: STALLED, limit });
         }
-        self.sessions.discard_abandoned(turn.heaps);
+        self.owners.sessions.discard_abandoned(turn.heaps);
     }
 
     /// Tries every call in line once: each goes, fails, or joins the line again.
     pub(crate) fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        let Some(remote) = self.owners.remotes.find_mut(remote_key) else { return };
         for key in remote.waiting.drain() {
             self.go_on_from_line(turn, key);
         }
@@ -545,10 +549,10 @@ impl Engine {
 
     /// Calls in line take the room there is.
     pub(crate) fn serve_pool_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        if !self.remotes.has_pool_line(remote_key) {
+        if !self.owners.remotes.has_pool_line(remote_key) {
             return;
         }
-        if self.grpc.is_held() {
+        if self.owners.grpc.is_held() {
             for key in self.reach().take_held_line(remote_key) {
                 self.go_on_from_line(turn, key);
             }
@@ -561,7 +565,7 @@ impl Engine {
 
     /// It may be dialled again: those in line try.
     pub(crate) fn wake_remote(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        self.remotes.wake(remote_key);
+        self.owners.remotes.wake(remote_key);
         self.serve_line(turn, remote_key);
     }
 
@@ -582,7 +586,7 @@ impl Engine {
     fn go_on_from_line(&mut self, turn: &mut Turn<'_>, key: CallKey) {
         let server = self.calls.find(key).map(|call| &call.server);
         if matches!(server, Some(ServerEnd::Cluster { .. })) {
-            self.remotes.goes_on(key);
+            self.owners.remotes.goes_on(key);
             self.unblock(turn, key, Direction::Request);
         }
     }

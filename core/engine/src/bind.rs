@@ -7,9 +7,9 @@ use crate::bound_targets::{BoundTargets, Unbound};
 use crate::cluster::{ClusterKey, Clusters, SERVICES_PER_ENDPOINT};
 use crate::limits::Limits;
 use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
-use crate::owners::Owners;
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Registry, Server, service_of};
 use crate::remote::Remotes;
+use crate::service_users::ServiceUsers;
 use crate::session::Route;
 use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
@@ -131,7 +131,7 @@ pub(crate) struct Entered {
 pub(crate) struct Binder<'e> {
     pub sessions: &'e mut SessionEnds,
     pub registry: &'e mut Registry,
-    pub owners: &'e mut Owners,
+    pub service_users: &'e mut ServiceUsers,
     pub targets: &'e mut BoundTargets,
     pub remotes: &'e mut Remotes,
     pub clusters: &'e mut Clusters,
@@ -175,7 +175,7 @@ impl Binder<'_> {
         let identity = &self.sessions.attached(session).map_err(|_| BindError::Gone)?.identity;
         let permitted: HashSet<&String> = request.permitted.iter().collect();
         for service in request.serves.iter().filter(|name| !permitted.contains(name)) {
-            let here = self.owners.other_than(identity, service);
+            let here = self.service_users.other_than(identity, service);
             if let Some(owner) = here.or_else(|| self.shards.elsewhere.owner_other_than(identity, service)) {
                 return Err(BindError::Owned { service: service.clone(), owner: owner.to_owned() });
             }
@@ -263,7 +263,10 @@ impl Binder<'_> {
             entered.binding.calls.push(self.bind_call(session, types, target)?);
         }
         if let Some(session_here) = self.sessions.find(session) {
-            request.serves.iter().for_each(|name| self.owners.enter(session, &session_here.identity, name));
+            request
+                .serves
+                .iter()
+                .for_each(|name| self.service_users.enter(session, &session_here.identity, name));
         }
         if !request.serves.is_empty() {
             self.describe_again(session);
@@ -362,7 +365,7 @@ impl Binder<'_> {
     pub fn withdraw(&mut self, session: SessionKey) -> Option<Vec<String>> {
         let services = self.registry.services_of(session);
         let served = self.registry.withdraw(session);
-        self.owners.leave(session);
+        self.service_users.leave(session);
         self.describe_again(session);
         served.then_some(services)
     }
@@ -370,7 +373,7 @@ impl Binder<'_> {
     /// Something is known of a session that is said of its calls.
     pub fn describe_again(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.find_mut(key) {
-            session.describe(self.owners.services_of(key).to_vec());
+            session.describe(self.service_users.services_of(key).to_vec());
         }
     }
 
@@ -416,7 +419,7 @@ impl Binder<'_> {
                 None => left.iter().find(|(key, _)| *key == server.session).map(|(_, identity)| identity),
             };
             if let Some(identity) = identity {
-                self.owners.enter(server.session, identity, service_of(&server.types.path));
+                self.service_users.enter(server.session, identity, service_of(&server.types.path));
             }
         }
         let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();

@@ -4,18 +4,19 @@ use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
 use crate::engine::Engine;
 use crate::grpc::{GrpcPeer, WebStream};
 use crate::held::Holding;
+use crate::owners::Owners;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::HashSet;
 
 /// # Errors
 /// The first book that does not agree with its contents.
 pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
-    if let Some(what) = engine.invariants.first() {
+    if let Some(what) = engine.owners.invariants.first() {
         return Err(format!("does not hold: {what}"));
     }
-    engine.grpc.iter().try_for_each(|(key, peer)| audit_grpc(engine, key, peer))?;
-    engine.peers.iter().try_for_each(|(key, _)| audit_peer(engine, key))?;
-    engine.sessions.iter().try_for_each(|(key, _)| audit_session(engine, key))?;
+    engine.owners.grpc.iter().try_for_each(|(key, peer)| audit_grpc(engine, key, peer))?;
+    engine.owners.peers.iter().try_for_each(|(key, _)| audit_peer(engine, key))?;
+    engine.owners.sessions.iter().try_for_each(|(key, _)| audit_session(engine, key))?;
     halves(engine).try_for_each(|(key, call, direction, half)| {
         match (direction, &call.client, &call.server) {
             (
@@ -39,39 +40,39 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
         ClientEnd::Mirror { bytes, .. } => bytes as usize,
         _ => 0,
     });
-    agree("mirror bytes", engine.admission.copied_bytes(), copies.sum())?;
+    agree("mirror bytes", engine.owners.admission.copied_bytes(), copies.sum())?;
     let kept = engine.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
     agree(
         "bytes kept for attempts",
-        engine.attempts.kept_bytes(),
+        engine.owners.attempts.kept_bytes(),
         kept.map(|attempts| attempts.kept_bytes).sum(),
     )?;
     let waits = |call: &Call| call.queued.is_some_and(|queued| queued.at.is_none());
     let waiting = engine.calls.iter().filter(|(_, call)| waits(call)).count();
-    if waiting < engine.unserved.len() {
-        return Err(format!("{} calls wait for services, {waiting} know it", engine.unserved.len()));
+    if waiting < engine.owners.unserved.len() {
+        return Err(format!("{} calls wait for services, {waiting} know it", engine.owners.unserved.len()));
     }
-    let made = &engine.r2p2.made;
+    let made = &engine.owners.r2p2.made;
     agree("R2P2 request bytes", made.bytes() as usize, made.each().map(|(_, _, bytes)| bytes).sum())?;
-    for (remote, _, _) in engine.remotes.over_r2p2() {
-        let there = engine.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
+    for (remote, _, _) in engine.owners.remotes.over_r2p2() {
+        let there = engine.owners.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
         let each = made.each().filter(|(_, at, _)| *at == remote);
         let bytes = there.map_or(0, |there| there.made.used());
         agree("R2P2 request bytes of an endpoint", bytes as usize, each.map(|(.., bytes)| bytes).sum())?;
     }
     audit_shards(engine)?;
-    let (grpc, native) = (engine.grpc.iter(), engine.peers.iter());
+    let (grpc, native) = (engine.owners.grpc.iter(), engine.owners.peers.iter());
     let holdings = grpc.map(|(_, peer)| &peer.holding).chain(native.map(|(_, peer)| &peer.holding));
-    let holdings = holdings.chain(engine.sessions.iter().map(|(_, session)| &session.holding));
+    let holdings = holdings.chain(engine.owners.sessions.iter().map(|(_, session)| &session.holding));
     let booked = holdings.map(Holding::booked_bytes).sum::<u64>();
-    agree("bytes booked for sources", engine.held.booked().0 as usize, booked as usize)?;
+    agree("bytes booked for sources", engine.owners.held.booked().0 as usize, booked as usize)?;
     let ended = made.each().map(|(call, ..)| call).find(|call| !engine.calls.contains(*call));
     ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
 }
 
 /// Entries in all lines of calls.
 pub(crate) fn entries_in_line(engine: &Engine) -> usize {
-    let Engine { peers, grpc, sessions, remotes, r2p2, shards, .. } = engine;
+    let Owners { peers, grpc, sessions, remotes, r2p2, shards, .. } = &engine.owners;
     let native = peers.iter().map(|(_, peer)| peer.blocked.len());
     let grpc = grpc.iter().map(|(_, peer)| peer.blocked.len());
     let heaps = sessions.iter().map(|(_, session)| session.entries_in_line());
@@ -84,12 +85,12 @@ pub(crate) fn entries_in_line(engine: &Engine) -> usize {
 fn audit_shards(engine: &Engine) -> Result<(), String> {
     let parked = halves(engine).filter(|(_, call, direction, _)| call.crosses(*direction));
     let parked = parked.flat_map(|(_, _, _, half)| {
-        let is_here = |bytes: &usize| half.large_of.is_none() || !engine.limits.is_large(*bytes);
+        let is_here = |bytes: &usize| half.large_of.is_none() || !engine.owners.limits.is_large(*bytes);
         half.backlog.iter().map(Item::parked_bytes).filter(is_here)
     });
-    agree("bytes waiting for another shard", engine.shards.parked_bytes(), parked.sum())?;
-    for shard in engine.shards.others() {
-        let (served, made) = engine.shards.book(shard);
+    agree("bytes waiting for another shard", engine.owners.shards.parked_bytes(), parked.sum())?;
+    for shard in engine.owners.shards.others() {
+        let (served, made) = engine.owners.shards.book(shard);
         if let Some(call) = served.iter().find(|call| !engine.calls.contains(**call)) {
             return Err(format!("{shard:?}: {call:?} has ended and is kept"));
         }
@@ -144,7 +145,7 @@ fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), Stri
 }
 
 fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
-    let Some(peer) = engine.peers.find(key) else { return Ok(()) };
+    let Some(peer) = engine.owners.peers.find(key) else { return Ok(()) };
     if let Some(why) = peer.connection.audit() {
         return Err(format!("peer {}: {why}", peer.label));
     }
@@ -156,7 +157,7 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
     let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()).map(Item::parked_bytes);
     let waiting = halves(engine).filter(|(_, _, _, half)| half.large_of == Some(key));
     let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).map(Item::parked_bytes);
-    let waiting = waiting.filter(|bytes| engine.limits.is_large(*bytes)).sum::<usize>();
+    let waiting = waiting.filter(|bytes| engine.owners.limits.is_large(*bytes)).sum::<usize>();
     agree(
         &format!("peer {}: assembling bytes", peer.label),
         peer.assembling_bytes,
@@ -165,25 +166,25 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
 }
 
 fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
-    let Some(session) = engine.sessions.find(key) else { return Ok(()) };
+    let Some(session) = engine.owners.sessions.find(key) else { return Ok(()) };
     let of = |what: &str| format!("session {}: {what}", session.label);
-    let lent = engine.peers.lent().filter(|lent| lent.session == key).count();
+    let lent = engine.owners.peers.lent().filter(|lent| lent.session == key).count();
     agree(&of("ranges lent"), session.lent, lent)?;
     let parked = halves(engine).filter(|(_, call, direction, _)| call.receiver(*direction) == Some(key));
     let parked = parked.flat_map(|(_, _, _, half)| {
         let large_elsewhere = half.large_of.is_some() || half.large_waits;
-        let of_session = move |bytes: &usize| !large_elsewhere || !engine.limits.is_large(*bytes);
+        let of_session = move |bytes: &usize| !large_elsewhere || !engine.owners.limits.is_large(*bytes);
         half.backlog.iter().map(Item::parked_bytes).filter(of_session)
     });
     agree(&of("parked bytes"), session.parked_bytes.used() as usize, parked.sum())?;
     let answers = halves(engine)
         .filter(|(_, call, direction, half)| call.receiver(*direction) == Some(key) && half.large_waits);
     let answers = answers.flat_map(|(_, _, _, half)| half.backlog.iter().map(Item::parked_bytes));
-    let answers = answers.filter(|bytes| engine.limits.is_large(*bytes)).sum();
+    let answers = answers.filter(|bytes| engine.owners.limits.is_large(*bytes)).sum();
     agree(&of("bytes of large answers"), session.answer_bytes, answers)?;
     let held = halves(engine).filter_map(|(_, _, _, half)| half.share.held());
     let held = held.filter(|(session, _)| *session == key).map(|(_, bytes)| bytes as usize);
-    let arriving = engine.peers.iter().flat_map(|(_, peer)| peer.assemblies.values());
+    let arriving = engine.owners.peers.iter().flat_map(|(_, peer)| peer.assemblies.values());
     let arriving = arriving.filter(|one| one.block().is_some_and(|(session, _)| session == key));
     let arriving = arriving.map(|one| one.counted as usize).sum();
     agree(&of("bytes arriving"), session.arriving_bytes as usize, arriving)?;
@@ -196,7 +197,7 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     if session.delivered.used() > served as u64 {
         return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered.used())));
     }
-    let known: HashSet<CallKey> = engine.sessions.calls_of(&engine.calls, key).into_iter().collect();
+    let known: HashSet<CallKey> = engine.owners.sessions.calls_of(&engine.calls, key).into_iter().collect();
     let is_unknown = |call: &CallKey| !known.contains(call);
     let mut its = engine.calls.iter().filter(|(_, call)| call.is_of(key)).map(|(call, _)| call);
     if let Some(call) = its.find(is_unknown) {

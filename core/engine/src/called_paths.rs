@@ -5,7 +5,7 @@ use crate::opaque::is_path;
 use crate::registry::{Called, service_of};
 use crate::routing::Routing;
 use crate::shard::ShardLinks;
-use crate::{cluster::Clusters, owners::Owners, registry::Registry};
+use crate::{cluster::Clusters, registry::Registry, service_users::ServiceUsers};
 use trunkline_call::{Fault, Pattern};
 use trunkline_telemetry::Telemetry;
 
@@ -14,7 +14,7 @@ pub(crate) struct CalledPaths<'e> {
     pub registry: &'e mut Registry,
     pub telemetry: &'e mut Telemetry,
     pub shards: &'e ShardLinks,
-    pub owners: &'e Owners,
+    pub service_users: &'e ServiceUsers,
     pub clusters: &'e Clusters,
     pub limits: &'e Limits,
 }
@@ -61,8 +61,8 @@ impl CalledPaths<'_> {
 
     /// Those who know who serves what.
     pub fn routing(&self) -> Routing<'_> {
-        let Self { registry, shards, owners, clusters, .. } = self;
-        Routing { registry, shards, owners, clusters }
+        let Self { registry, shards, service_users, clusters, .. } = self;
+        Routing { registry, shards, service_users, clusters }
     }
 
     fn unknown(&self, path: &str) -> Fault {

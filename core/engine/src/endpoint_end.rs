@@ -8,6 +8,7 @@ use crate::call::{Body, Direction, Item};
 use crate::cluster::ClusterChoice;
 use crate::ends::{Blocker, ClusterTarget, DatagramTarget, EndpointTarget, Opens, PoolTarget, Refusal};
 use crate::engine::{Engine, Turn};
+use crate::owners::Owners;
 use crate::reach::WaitingCall;
 use crate::remote::{LaneConnection, LaneIndex, Speaks};
 use crate::source::is_for_grpc_client;
@@ -23,11 +24,11 @@ impl Opens for ClusterTarget {
         key: CallKey,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        for source in engine.clusters.take_unasked(self.cluster) {
-            engine.remotes.ask_name(source);
+        for source in engine.owners.clusters.take_unasked(self.cluster) {
+            engine.owners.remotes.ask_name(source);
         }
-        let lane = LaneIndex::of(opening.body().map(Body::len), engine.limits.bulk_body_bytes);
-        let Engine { clusters, remotes, calls, .. } = &mut *engine;
+        let lane = LaneIndex::of(opening.body().map(Body::len), engine.owners.limits.bulk_body_bytes);
+        let Engine { calls, owners: Owners { clusters, remotes, .. } } = &mut *engine;
         let Some(call) = calls.find_mut(key) else { return Err(Refusal::Fault(Fault::Ended)) };
         let metadata: &[u8] = if let Item::Open { metadata, .. } = &*opening { metadata } else { &[] };
         let (method, placed) = (call.method, (&mut call.placed, &*call.tried));
@@ -43,11 +44,11 @@ impl Opens for ClusterTarget {
             ClusterChoice::Nowhere(name, why) => {
                 // The next answer may be better, and who is ready to wait gets it.
                 let ready = waiting.is_ready_to() && engine.reach().may_wait(waiting, name).is_ok();
-                engine.remotes.ask_name(name);
+                engine.owners.remotes.ask_name(name);
                 if ready {
                     return Err(Refusal::Blocked(Blocker::Remote(name)));
                 }
-                Fault::Unreachable { endpoint: engine.remotes.label(name), why }
+                Fault::Unreachable { endpoint: engine.owners.remotes.label(name), why }
             }
             ClusterChoice::Full(limit) => {
                 let name = "calls under way per endpoint (outstanding_max of a balance policy)";
@@ -68,15 +69,16 @@ impl Opens for EndpointTarget {
         key: CallKey,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let lane = LaneIndex::of(opening.body().map(Body::len), engine.limits.bulk_body_bytes);
+        let lane = LaneIndex::of(opening.body().map(Body::len), engine.owners.limits.bulk_body_bytes);
         let &Self { remote, waiting } = self;
-        let Some(found) = engine.remotes.find(remote) else {
+        let Some(found) = engine.owners.remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         match found.speaks {
             Speaks::Grpc => return PoolTarget { remote, waiting }.open(engine, turn, key, opening),
             Speaks::R2p2 | Speaks::Native if opening.is_packed() => {
-                let mut plain = engine.grpc.unpacked(Direction::Request, opening).map_err(Refusal::Fault)?;
+                let mut plain =
+                    engine.owners.grpc.unpacked(Direction::Request, opening).map_err(Refusal::Fault)?;
                 return self.open(engine, turn, key, &mut plain);
             }
             Speaks::R2p2 => return DatagramTarget { remote, waiting }.open(engine, turn, key, opening),
@@ -92,8 +94,8 @@ impl Opens for EndpointTarget {
             }
             LaneConnection::Idle => {
                 let label = found.endpoint.to_string();
-                let peer = engine.peers.insert(turn.now, label, Some((remote, lane)));
-                engine.remotes.dial_lane(remote, lane, peer);
+                let peer = engine.owners.peers.insert(turn.now, label, Some((remote, lane)));
+                engine.owners.remotes.dial_lane(remote, lane, peer);
             }
         }
         Err(Refusal::Blocked(Blocker::Remote(remote)))
@@ -111,17 +113,19 @@ impl Opens for PoolTarget {
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let &Self { remote, waiting } = self;
-        let is_held = engine.grpc.is_held() && !is_for_grpc_client(&engine.calls, key);
-        if let Some(peer) = engine.grpc.with_room(engine.remotes.pooled(remote)).filter(|_| !is_held) {
+        let is_held = engine.owners.grpc.is_held() && !is_for_grpc_client(&engine.calls, key);
+        if let Some(peer) =
+            engine.owners.grpc.with_room(engine.owners.remotes.pooled(remote)).filter(|_| !is_held)
+        {
             return peer.open(engine, turn, key, opening);
         }
         if !is_held {
             engine.reach().grow_pool(turn.now, remote);
         }
-        let Some(found) = engine.remotes.find(remote) else {
+        let Some(found) = engine.owners.remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        if found.pool.is_unused() && !engine.grpc.is_held() {
+        if found.pool.is_unused() && !engine.owners.grpc.is_held() {
             return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
         }
         Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)))

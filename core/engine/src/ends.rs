@@ -19,10 +19,10 @@
 use crate::CallKey;
 use crate::call::{Call, ClientEnd, Item, ServerEnd};
 use crate::cluster::ClusterKey;
-use crate::end_owners::EndOwners;
 use crate::engine::{Engine, Turn};
 use crate::grpc::WebStream;
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::reach::WaitingCall;
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
@@ -92,10 +92,10 @@ pub(crate) trait EndOfCall {
     ) -> Result<(), Refusal>;
 
     /// Lets this end send so many bytes more along a stream; `over`: nothing more comes from it.
-    fn credit(&self, owners: &mut EndOwners<'_>, call: (CallKey, &Call), bytes: u32, over: bool);
+    fn credit(&self, owners: &mut Owners, call: (CallKey, &Call), bytes: u32, over: bool);
 
     /// The call is through with this end, which is taken out of it: nothing there names it any more.
-    fn release(&self, owners: &mut EndOwners<'_>, call: (CallKey, &mut Call));
+    fn release(&self, owners: &mut Owners, call: (CallKey, &mut Call));
 }
 
 /// The end that makes a call.
@@ -107,7 +107,7 @@ pub(crate) trait ClientSide: EndOfCall {
 /// The end that serves a call.
 pub(crate) trait ServerSide: EndOfCall {
     /// Tells it that nobody waits for its answer any more.
-    fn cancel(&self, owners: &mut EndOwners<'_>, now: Instant, call: (CallKey, &Call), code: Code);
+    fn cancel(&self, owners: &mut Owners, now: Instant, call: (CallKey, &Call), code: Code);
 }
 
 /// What a call gets a server end at.
@@ -340,14 +340,14 @@ impl ClientEnd {
 
     /// As [`EndOfCall::credit`].
     #[inline]
-    pub fn credit(&self, owners: &mut EndOwners<'_>, call: (CallKey, &Call), bytes: u32, over: bool) {
+    pub fn credit(&self, owners: &mut Owners, call: (CallKey, &Call), bytes: u32, over: bool) {
         at_client!(self, end => end.credit(owners, call, bytes, over));
     }
 
     /// As [`EndOfCall::release`].
     #[inline(always)]
-    pub fn release(&self, owners: &mut EndOwners<'_>, call: (CallKey, &mut Call)) {
-        at_client!(self, end => end.release(&mut owners.lent(), call));
+    pub fn release(&self, owners: &mut Owners, call: (CallKey, &mut Call)) {
+        at_client!(self, end => end.release(owners, call));
     }
 
     /// As [`ClientSide::finish`].
@@ -378,7 +378,7 @@ impl ServerEnd {
 
     /// As [`EndOfCall::credit`].
     #[inline]
-    pub fn credit(&self, owners: &mut EndOwners<'_>, call: (CallKey, &Call), bytes: u32, over: bool) {
+    pub fn credit(&self, owners: &mut Owners, call: (CallKey, &Call), bytes: u32, over: bool) {
         at_server!(
             self,
             end => end.credit(owners, call, bytes, over),
@@ -388,16 +388,16 @@ impl ServerEnd {
 
     /// As [`EndOfCall::release`].
     #[inline(always)]
-    pub fn release(&self, owners: &mut EndOwners<'_>, call: (CallKey, &mut Call)) {
+    pub fn release(&self, owners: &mut Owners, call: (CallKey, &mut Call)) {
         at_server!(
             self,
-            end => end.release(&mut owners.lent(), call),
+            end => end.release(owners, call),
             Self::Nobody | Self::Cluster { .. } => {},
         );
     }
 
     /// As [`ServerSide::cancel`].
-    pub fn cancel(&self, owners: &mut EndOwners<'_>, now: Instant, call: (CallKey, &Call), code: Code) {
+    pub fn cancel(&self, owners: &mut Owners, now: Instant, call: (CallKey, &Call), code: Code) {
         at_server!(
             self,
             end => end.cancel(owners, now, call, code),

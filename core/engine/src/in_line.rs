@@ -6,6 +6,7 @@ use crate::call::{Calls, Direction};
 use crate::ends::Blocker;
 use crate::engine::Engine;
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::sessions::LinesOf;
 use crate::{CallKey, SessionKey};
 
@@ -21,30 +22,30 @@ pub(crate) fn line_up(engine: &mut Engine, way: ItemWay, blocker: Blocker) {
         Blocker::Opening(session) => park(engine, entry, session, |session| &mut session.parked.openings),
         Blocker::Streams(session) => park(engine, entry, session, |session| &mut session.parked_streams),
         Blocker::Peer(peer) => {
-            let Engine { calls, peers, .. } = engine;
+            let Engine { calls, owners: Owners { peers, .. } } = engine;
             if let Some(peer) = peers.find_mut(peer) {
                 peer.blocked.push(entry, |entry| is_waiting(calls, entry));
             }
         }
         Blocker::Grpc(peer) => {
-            let Engine { calls, grpc, .. } = engine;
+            let Engine { calls, owners: Owners { grpc, .. } } = engine;
             grpc.line_up(peer, entry, |entry| is_waiting(calls, entry));
         }
         Blocker::R2p2(remote) => {
             let source = engine.source_of(way.key);
-            let Engine { calls, r2p2, .. } = engine;
+            let Engine { calls, owners: Owners { r2p2, .. } } = engine;
             let waits = |call| is_waiting(calls, (call, Direction::Request));
             r2p2.made.line_up(&source, remote, way.key, waits);
         }
         Blocker::Share | Blocker::Stream => {}
         Blocker::Remote(remote) => {
             let source = engine.source_of(way.key);
-            let Engine { calls, remotes, .. } = engine;
+            let Engine { calls, owners: Owners { remotes, .. } } = engine;
             let waits = |call| is_waiting(calls, (call, Direction::Request));
             remotes.line_up(remote, way.key, source, waits);
         }
         Blocker::Shard(line) => {
-            let Engine { calls, shards, .. } = engine;
+            let Engine { calls, owners: Owners { shards, .. } } = engine;
             let way_of = |back| if back { Direction::Response } else { Direction::Request };
             let waits = |(call, back)| is_waiting(calls, (call, way_of(back)));
             shards.line_up(line, (way.key, way.direction == Direction::Response), waits);
@@ -55,7 +56,7 @@ pub(crate) fn line_up(engine: &mut Engine, way: ItemWay, blocker: Blocker) {
 /// A call waits for a session's receive heap, in the line of its source.
 fn park(engine: &mut Engine, entry: (CallKey, Direction), session: SessionKey, lines: LinesOf) {
     let source = engine.source_of(entry.0);
-    let Engine { calls, sessions, .. } = engine;
+    let Engine { calls, owners: Owners { sessions, .. } } = engine;
     if let Some(found) = sessions.find_mut(session) {
         lines(found).leave_if_over(|entry| is_waiting(calls, entry));
     }

@@ -93,7 +93,7 @@ mod course;
 mod decode;
 mod due;
 mod end_event;
-mod end_owners;
+
 mod ended;
 mod endpoint_end;
 mod ends;
@@ -146,6 +146,7 @@ mod samples;
 mod served_calls;
 mod served_later;
 mod servers;
+mod service_users;
 mod service_workers;
 mod services;
 mod session;

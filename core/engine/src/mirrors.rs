@@ -18,10 +18,10 @@ use crate::admission::CallPolicies;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
-use crate::end_owners::EndOwners;
 use crate::ends::{ClientSide, EndOfCall, MirrorCaller, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, service_of};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) fn copy_for_mirrors(
     wanted: &[Mirror],
 ) -> Vec<Copied> {
     let Item::Open { metadata, body: Some(body), end: true } = opening else { return Vec::new() };
-    let copied = engine.calls.find(key).filter(|_| !engine.draining);
+    let copied = engine.calls.find(key).filter(|_| !engine.owners.draining);
     let Some((method, types)) = copied.and_then(|call| Some((call.method, mirrored_types(call)?))) else {
         return Vec::new();
     };
@@ -53,11 +53,11 @@ pub(crate) fn copy_for_mirrors(
         kept = kept.or_else(|| body.kept(&*turn.heaps));
         let (Some(call), Some(kept)) = (engine.calls.find(key), kept.clone()) else {
             // Outside the heap: the call itself ends for that reason.
-            engine.admission.release(permits);
+            engine.owners.admission.release(permits);
             return Vec::new();
         };
         let copy = copy_of(turn.now, call, (&types, body.len()), mirror, (cluster, permits));
-        engine.admission.count_copy(body.len());
+        engine.owners.admission.count_copy(body.len());
         let metadata = Cow::Owned(metadata.to_vec());
         copies.push((copy, Item::Open { metadata, body: Some(Body::Kept(kept)), end: true }));
     }
@@ -67,7 +67,7 @@ pub(crate) fn copy_for_mirrors(
 /// Sends them on their way.
 pub(crate) fn send_copies(engine: &mut Engine, turn: &mut Turn<'_>, copies: Vec<Copied>) {
     for (copy, mut opening) in copies {
-        let Engine { calls, timers, .. } = engine;
+        let Engine { calls, owners: Owners { timers, .. } } = engine;
         let (key, call) = calls.renew();
         *call = copy;
         call.timer = call.deadline.instant().map(|at| timers.insert(at, Due::Deadline(key)));
@@ -92,18 +92,18 @@ fn begin_copy(
     bytes: u32,
     mirror: &Mirror,
 ) -> Option<(ClusterKey, Permits)> {
-    let service = service_of(engine.registry.path(method)).to_owned();
-    let (endpoints_max, bytes_max) = (engine.limits.endpoints, engine.limits.mirror_bytes);
+    let service = service_of(engine.owners.registry.path(method)).to_owned();
+    let (endpoints_max, bytes_max) = (engine.owners.limits.endpoints, engine.owners.limits.mirror_bytes);
     // Without one the host knows as many endpoints as it may.
-    let remote = engine.remotes.intern(&mirror.target, endpoints_max);
+    let remote = engine.owners.remotes.intern(&mirror.target, endpoints_max);
     let cluster =
         remote.and_then(|remote| engine.binder().cluster_of_target(remote, &service, endpoints_max));
-    engine.admission.begin_copy(mirror, bytes, bytes_max, || cluster)
+    engine.owners.admission.begin_copy(mirror, bytes, bytes_max, || cluster)
 }
 
 fn end_copy(engine: &mut Engine, now: Instant, policies: Option<Box<CallPolicies>>, code: Code) {
     if let Some(policies) = policies {
-        engine.admission.end_copy(now, policies.permits, code);
+        engine.owners.admission.end_copy(now, policies.permits, code);
     }
 }
 
@@ -148,9 +148,9 @@ impl EndOfCall for MirrorCaller {
         Ok(())
     }
 
-    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut Owners, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+    fn release(&self, owners: &mut Owners, _call: (CallKey, &mut Call)) {
         owners.admission.forget_copy(self.bytes);
     }
 }

@@ -10,7 +10,6 @@ use crate::call::{Body, Call, Calls, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::course::{Course, ItemVerdict, Reshaping};
 use crate::due::Due;
-use crate::end_owners::EndOwners;
 use crate::ends::{Refusal, deliver_to_client, deliver_to_server};
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, split};
@@ -18,6 +17,7 @@ use crate::in_line::line_up;
 use crate::item::ItemWay;
 use crate::limits::STALLED;
 use crate::nested::Nested;
+use crate::owners::Owners;
 use crate::records::progress_of_attempts;
 use crate::sampled::{sample_answer, sample_request};
 use crate::shard::ShardStage;
@@ -42,7 +42,7 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Self { calls, clusters, remotes, admission, timers, plant, steps, .. } = self;
+        let Self { calls, owners: Owners { clusters, remotes, admission, timers, plant, steps, .. } } = self;
         let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
         call.note_step(steps, turn.now, direction, item);
         if direction == Direction::Request && call.has_begun_in_parts() {
@@ -75,7 +75,7 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Self { calls, clusters, remotes, admission, timers, plant, .. } = self;
+        let Self { calls, owners: Owners { clusters, remotes, admission, timers, plant, .. } } = self;
         let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
         let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
         let way = ItemWay { key, direction };
@@ -126,7 +126,8 @@ impl Engine {
         match shaped {
             Ok(shaped) => {
                 for mut item in shaped.into_iter().flatten() {
-                    let Self { calls, clusters, remotes, admission, timers, plant, .. } = &mut *self;
+                    let Self { calls, owners: Owners { clusters, remotes, admission, timers, plant, .. } } =
+                        &mut *self;
                     let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
                     let verdict = match calls.find_mut(way.key) {
                         Some(call) => course.judge_shaped(turn.now, way, call, &item),
@@ -177,15 +178,17 @@ impl Engine {
 
     /// The calls, and those who pay for what waits in them.
     pub(crate) fn wait_accounts(&mut self) -> (&mut Calls, WaitAccounts<'_>) {
-        let Self { calls, sessions, peers, grpc, shards, held, invariants, limits, .. } = self;
+        let Self { calls, owners: Owners { sessions, peers, grpc, shards, held, invariants, limits, .. } } =
+            self;
         (calls, WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits })
     }
 
     /// Goes on with what waits in one direction of a call.
     pub(crate) fn unblock(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
         loop {
-            let Self { calls, clusters, remotes, admission, timers, plant, sessions, peers, grpc, .. } = self;
-            let Self { shards, held, invariants, limits, .. } = self;
+            let Self { calls, owners } = self;
+            let Owners { clusters, remotes, admission, timers, plant, sessions, peers, grpc, .. } = owners;
+            let Owners { shards, held, invariants, limits, .. } = owners;
             let Some(call) = calls.find_mut(key) else { return };
             let half = call.half(direction);
             if half.paced_until.is_some_and(|until| admission.look_again(turn.now, until).is_some()) {
@@ -219,8 +222,8 @@ impl Engine {
     pub(crate) fn paced_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
         let Some(call) = self.calls.find(key) else { return };
         let until = call.half_of(direction).paced_until;
-        match until.and_then(|until| self.admission.look_again(turn.now, until)) {
-            Some(at) => drop(self.timers.insert(at, Due::Paced(key, direction))),
+        match until.and_then(|until| self.owners.admission.look_again(turn.now, until)) {
+            Some(at) => drop(self.owners.timers.insert(at, Due::Paced(key, direction))),
             None => self.unblock(turn, key, direction),
         }
     }
@@ -302,7 +305,7 @@ impl Engine {
     /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end
     /// is on its way to it.
     pub(crate) fn drop_unwanted(&mut self, key: CallKey, direction: Direction, item: &mut Item<'_>) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         match calls.find_mut(key) {
             Some(call) => owners.drop_unwanted((key, call), direction, item),
             None => owners.drop_item(item),
@@ -311,19 +314,19 @@ impl Engine {
 
     /// A body was used: its send block goes back to its session, and who pays for one that has crossed may send more.
     pub(crate) fn used(&mut self, body: &Body<'_>) {
-        EndOwners::of(self).1.used(body);
+        self.owners.used(body);
     }
 
     /// Throws an item away: its send block goes back to its session, its receive block to the heap. Nothing is left of
     /// it, so that it is thrown away once.
     pub(crate) fn drop_item(&mut self, item: &mut Item<'_>) {
-        EndOwners::of(self).1.drop_item(item);
+        self.owners.drop_item(item);
     }
 
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
     pub(crate) fn fail(&mut self, turn: &mut Turn<'_>, key: CallKey, fault: Fault) {
         if let Fault::Limit { name, .. } = &fault {
-            *self.limits_met.entry(name).or_default() += 1;
+            *self.owners.limits_met.entry(name).or_default() += 1;
         }
         let Some(call) = self.calls.find(key) else { return };
         let mut status = fault.status();
@@ -332,7 +335,7 @@ impl Engine {
             status = status.with_execution(Execution::Unknown);
         }
         if made_for(&self.calls, call).is_some_and(Call::is_for_elsewhere) {
-            status = self.peers.said_here(&status);
+            status = self.owners.peers.said_here(&status);
         }
         if !is_of_server(&fault) {
             self.excuse_server(turn.now, key);
@@ -342,7 +345,7 @@ impl Engine {
 
     /// How a call ends says nothing of the endpoint it was given.
     fn excuse_server(&mut self, now: Instant, key: CallKey) {
-        let Self { calls, clusters, .. } = self;
+        let Self { calls, owners: Owners { clusters, .. } } = self;
         if let Some(placed) = calls.find_mut(key).and_then(|call| call.leave_endpoint(None)) {
             clusters.finished(now, placed, None, &[]);
         }
@@ -351,7 +354,7 @@ impl Engine {
     /// The connection a call was to go on is not there any more.
     pub(crate) fn connection_gone(&self, key: CallKey) -> Fault {
         let Some(call) = self.calls.find(key) else { return Fault::Ended };
-        let remote = call.placed.and_then(|placed| self.remotes.find(placed.endpoint));
+        let remote = call.placed.and_then(|placed| self.owners.remotes.find(placed.endpoint));
         let endpoint = remote.map_or_else(|| "its endpoint".to_owned(), |remote| remote.endpoint.to_string());
         Fault::ConnectionLost { endpoint, executed: call.execution() }
     }
@@ -363,7 +366,7 @@ impl Engine {
 
     /// The same, when the caller's side says why: its deadline may have passed there first.
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
         let first = progress_of_attempts(calls, attempts);
         let Some(call) = calls.find_mut(key) else { return };
@@ -372,7 +375,7 @@ impl Engine {
         }
         owners.books().abandoned(turn.now, key, call, code, first);
         owners.nested.add(call.take_children(), code);
-        if let Some(attempts) = owners.lent().stop_server(turn.now, (key, call), code) {
+        if let Some(attempts) = owners.stop_server(turn.now, (key, call), code) {
             end_attempts(self, turn, key, &attempts, code);
         }
         self.forget(key);
@@ -380,7 +383,7 @@ impl Engine {
 
     /// The deadline of a call passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         let Some(executed) = calls.find(key).map(|call| execution_so_far(calls, call)) else { return };
         let Some(call) = calls.find_mut(key) else { return };
         call.timer = None;
@@ -390,7 +393,7 @@ impl Engine {
         {
             // There it is known whether a handler has seen the call.
             call.timer = Some(owners.timers.insert(turn.now.plus_ns(LATE_NS), Due::Deadline(key)));
-            return call.server.cancel(&mut owners.lent(), turn.now, (key, call), Code::DeadlineExceeded);
+            return call.server.cancel(owners, turn.now, (key, call), Code::DeadlineExceeded);
         }
         if call.outcome.is_none() {
             let late_ns = call.deadline.instant().map_or(0, |at| turn.now.since_ns(at));
@@ -420,16 +423,15 @@ impl Engine {
     /// The same, in the form an outcome travels in.
     pub(crate) fn end_as(&mut self, turn: &mut Turn<'_>, key: CallKey, outcome: &Outcome<'_>) {
         let (code, execution) = (outcome.code, outcome.execution);
-        let (calls, mut owners) = EndOwners::of(self);
-        let Some(mut call) = calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
+        let mut owners = &mut self.owners;
+        let Some(mut call) = self.calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
         if let Some(placed) = call.leave_endpoint(Some(code)) {
             owners.clusters.finished(turn.now, placed, Some(code), &[]);
         }
-        if let Some(attempts) = owners.lent().stop_server(turn.now, (key, call), code) {
+        if let Some(attempts) = owners.stop_server(turn.now, (key, call), code) {
             end_attempts(self, turn, key, &attempts, code);
-            let calls;
-            (calls, owners) = EndOwners::of(self);
-            match calls.find_mut(key) {
+            owners = &mut self.owners;
+            match self.calls.find_mut(key) {
                 Some(found) => call = found,
                 None => return,
             }
@@ -455,7 +457,7 @@ impl Engine {
     // LIFE: 22 | record whole: components, histograms, flight recorder | all nine |
     /// The application took a call's last completion: the record is whole, the call is history.
     pub(crate) fn conclude(&mut self, now: Instant, key: CallKey, a18: Instant) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         let released = calls.put_by_if(key, |call| {
             if call.outcome.is_none() || a18 == Instant::default() {
                 return None;
@@ -471,12 +473,12 @@ impl Engine {
 
     /// A call of another host, or of a client of the gateway, has its answer: it is in the books, and history.
     pub(crate) fn conclude_served(&mut self, now: Instant, key: CallKey, code: Code) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         let released = calls.put_by_without(key, |call| {
             owners.books().served(now, key, call, code);
             // Nearly always, nothing waits in it.
             if call.is_at_rest() && !call.is_at_worker() {
-                call.take_server().release(&mut owners, (key, call));
+                call.take_server().release(owners, (key, call));
             }
             owners.leave((key, call))
         });
@@ -485,7 +487,7 @@ impl Engine {
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         if let Some(call) = calls.find_mut(key) {
             owners.leave_server((key, call));
         }
@@ -494,14 +496,14 @@ impl Engine {
     /// Ends calls whose parent has ended, as many as one step may.
     #[inline]
     pub(crate) fn end_nested(&mut self, turn: &mut Turn<'_>) {
-        if !self.nested.is_empty() {
+        if !self.owners.nested.is_empty() {
             self.end_some_nested(turn);
         }
     }
 
     fn end_some_nested(&mut self, turn: &mut Turn<'_>) {
         for _ in 0..Nested::PER_STEP_MAX {
-            let Some((child, code)) = self.nested.next() else { return };
+            let Some((child, code)) = self.owners.nested.next() else { return };
             let Some(call) = self.calls.find(child) else { continue };
             let executed = execution_so_far(&self.calls, call);
             let fault = match code {
@@ -514,7 +516,7 @@ impl Engine {
 
     /// Removes a call and everything that names it.
     pub(crate) fn forget(&mut self, key: CallKey) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         let released = calls.put_by_without(key, |call| owners.leave((key, call)));
         self.forget_released(key, released);
     }
@@ -523,14 +525,14 @@ impl Engine {
     #[inline(always)]
     fn forget_released(&mut self, key: CallKey, released: Option<ReleasedParts>) {
         let Some(ReleasedParts { policies, timer, parent, subtree }) = released else { return };
-        self.samples.forget(key);
+        self.owners.samples.forget(key);
         if let Some(policies) = policies
-            && let Some(timer) = self.admission.dismiss(key.to_bits(), policies, None)
+            && let Some(timer) = self.owners.admission.dismiss(key.to_bits(), policies, None)
         {
-            self.timers.cancel(timer);
+            self.owners.timers.cancel(timer);
         }
         if let Some(timer) = timer {
-            self.timers.cancel(timer);
+            self.owners.timers.cancel(timer);
         }
         if let Some(parent) = parent.and_then(|parent| self.calls.find_mut(parent)) {
             parent.subtree_below = parent.subtree_below.saturating_add(subtree);

@@ -8,6 +8,7 @@ use crate::admission::{CallPolicies, Denied};
 use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::convert_error::conversion_fault;
 use crate::engine::{Engine, Turn};
+use crate::owners::Owners;
 use crate::registry::{Form, MessageType};
 
 // LIFE: 7
@@ -20,7 +21,7 @@ pub(crate) fn admit_as_sent(
     policies: Box<CallPolicies>,
     opening: &mut Item<'_>,
 ) -> Option<Box<CallPolicies>> {
-    let Engine { admission, calls, scratch, .. } = engine;
+    let Engine { calls, owners: Owners { admission, scratch, .. } } = engine;
     let Some(body) = opening.body() else { return Some(policies) };
     let Some(sent) = calls.find(key).and_then(type_read) else { return Some(policies) };
     let mut inspection = admission.take_inspection();
@@ -41,7 +42,7 @@ pub(crate) fn admit_as_sent(
         }
         (Ok(()), _) => engine.pass_on(turn, key, Direction::Request, opening),
     }
-    engine.admission.put_back(inspection);
+    engine.owners.admission.put_back(inspection);
     None
 }
 

@@ -3,12 +3,12 @@
 use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire};
 use crate::convert_error::{conversion_fault, untyped};
-use crate::end_owners::EndOwners;
 use crate::ends::{
     Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, Opens, Refusal, ServerSide,
 };
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::r2p2_made::MadeCall;
 use crate::r2p2_messages::streams_from_here;
 use crate::source::CallSources;
@@ -30,7 +30,8 @@ impl Opens for DatagramTarget {
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let &Self { remote, waiting } = self;
-        let Engine { calls, remotes, r2p2, limits, sessions, peers, grpc, .. } = &mut *engine;
+        let Engine { calls, owners: Owners { remotes, r2p2, limits, sessions, peers, grpc, .. } } =
+            &mut *engine;
         if calls.find(key).is_some_and(streams_from_here) {
             return Err(Refusal::Fault(Fault::Streams { endpoint: remotes.label(remote) }));
         }
@@ -78,17 +79,17 @@ impl EndOfCall for DatagramCall {
         Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
     }
 
-    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut Owners, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, owners: &mut EndOwners<'_>, (key, _): (CallKey, &mut Call)) {
-        let EndOwners { r2p2, remotes, .. } = owners;
+    fn release(&self, owners: &mut Owners, (key, _): (CallKey, &mut Call)) {
+        let Owners { r2p2, remotes, .. } = owners;
         r2p2.cancel(remotes, key, self.name);
     }
 }
 
 impl ServerSide for DatagramCall {
     /// Its request is cancelled when the call leaves it.
-    fn cancel(&self, _owners: &mut EndOwners<'_>, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
+    fn cancel(&self, _owners: &mut Owners, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
 }
 
 impl EndOfCall for DatagramRequest {
@@ -103,7 +104,7 @@ impl EndOfCall for DatagramRequest {
         let (key, request) = (way.key, self.request);
         match &*item {
             Item::Headers { metadata } => {
-                engine.r2p2.keep_headers(request, metadata);
+                engine.owners.r2p2.keep_headers(request, metadata);
                 Ok(())
             }
             Item::Finish { code: Code::Ok, body: None, .. } => {
@@ -123,10 +124,10 @@ impl EndOfCall for DatagramRequest {
         }
     }
 
-    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut Owners, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
     /// The request of a call of a peer has been answered, or nobody waits for it any more.
-    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+    fn release(&self, owners: &mut Owners, _call: (CallKey, &mut Call)) {
         owners.r2p2.leave_request(self.request);
     }
 }
@@ -153,7 +154,10 @@ fn request(
     metadata: &[u8],
     body: &Body<'_>,
 ) -> Result<(), Fault> {
-    let Engine { r2p2, calls, remotes, scratch, registry, limits, sessions, peers, grpc, .. } = engine;
+    let Engine {
+        calls,
+        owners: Owners { r2p2, remotes, scratch, registry, limits, sessions, peers, grpc, .. },
+    } = engine;
     let call = calls.find_mut(key).ok_or(Fault::Ended)?;
     let types = call.types_sent(Direction::Request).ok_or_else(untyped)?;
     let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
@@ -193,7 +197,7 @@ fn answer(
     outcome: &Outcome<'_>,
     body: Option<&Body<'_>>,
 ) -> Result<(), Fault> {
-    let Engine { r2p2, calls, scratch, .. } = engine;
+    let Engine { calls, owners: Owners { r2p2, scratch, .. } } = engine;
     let Some(call) = calls.find_mut(key) else { return Ok(()) };
     call.server_stamps.k14 = turn.now;
     let types = call.types_sent(Direction::Response);

@@ -7,8 +7,8 @@
 use crate::SessionKey;
 use crate::call::{Call, Item, ServerEnd};
 use crate::cluster::{ClusterKey, Clusters};
-use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, Picked, Registry, Server, service_of};
+use crate::service_users::ServiceUsers;
 use crate::shard::{ShardLinks, find_keeping, find_shard};
 use crate::target::Target;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use trunkline_call::{Fault, Pattern, RouteIndex, WorkerChoice};
 pub(crate) struct Routing<'e> {
     pub registry: &'e Registry,
     pub shards: &'e ShardLinks,
-    pub owners: &'e Owners,
+    pub service_users: &'e ServiceUsers,
     pub clusters: &'e Clusters,
 }
 
@@ -54,7 +54,7 @@ impl<'e> Routing<'e> {
 
     /// Whether any method of a service is served on this host.
     pub fn serves_service(self, service: &str) -> bool {
-        self.owners.has(service) || self.shards.elsewhere.serves(service)
+        self.service_users.has(service) || self.shards.elsewhere.serves(service)
     }
 
     /// Whether those who serve a method do so only while nobody else does.

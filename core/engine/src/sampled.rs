@@ -10,6 +10,7 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::private;
 use crate::engine::{Engine, Turn};
 use crate::gateway::Gateway;
+use crate::owners::Owners;
 use crate::registry::{Form, MessageType, MethodTypes};
 use crate::samples::{SampleRule, TakenSample, Unsampled};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use trunkline_message::{HEADER_BYTES, Header, Redaction};
 /// A call's request goes on its way.
 #[inline]
 pub(crate) fn sample_request(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    if engine.samples.is_on() {
+    if engine.owners.samples.is_on() {
         begin(engine, turn, key, item);
     }
 }
@@ -28,14 +29,14 @@ pub(crate) fn sample_request(engine: &mut Engine, turn: &mut Turn<'_>, key: Call
 /// Something comes back to whoever made the call.
 #[inline(always)]
 pub(crate) fn sample_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    if engine.samples.awaits_answers() {
+    if engine.owners.samples.awaits_answers() {
         go_on(engine, turn, key, item);
     }
 }
 
 fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
     let Item::Open { body: Some(body), end: true, .. } = item else { return };
-    let Engine { calls, samples, registry, gateway, .. } = engine;
+    let Engine { calls, owners: Owners { samples, registry, gateway, .. } } = engine;
     let Some(call) = calls.find(key).filter(|call| is_sampled(call)) else { return };
     if samples.of(key).is_some() {
         return;
@@ -73,7 +74,7 @@ fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>
 }
 
 fn go_on(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    let Engine { calls, samples, gateway, .. } = engine;
+    let Engine { calls, owners: Owners { samples, gateway, .. } } = engine;
     let Some(sample) = samples.of(key) else { return };
     let (redaction, bytes_max) = (Arc::clone(&sample.redaction), sample.message_bytes_max);
     let has_response = sample.response.is_some();

@@ -3,6 +3,7 @@
 use crate::CallKey;
 use crate::call::Item;
 use crate::engine::{Engine, Turn};
+use crate::owners::Owners;
 use crate::registry::service_of;
 use crate::service_workers::Queued;
 use crate::source::CallSources;
@@ -23,7 +24,8 @@ pub(crate) fn wait_for_service(
     opening: &mut Item<'_>,
     fault: Fault,
 ) -> Result<(), Fault> {
-    let Engine { unserved, calls, sessions, peers, grpc, registry, limits, draining, .. } = engine;
+    let Engine { calls, owners: Owners { unserved, sessions, peers, grpc, registry, limits, draining, .. } } =
+        engine;
     let Some(call) = calls.find_mut(key) else { return Err(fault) };
     let is_made_here = call.maker().is_some() || call.has_moved();
     if !matches!(fault, Fault::NoRoute { .. }) || !call.waits_for_ready || !is_made_here {
@@ -43,7 +45,7 @@ pub(crate) fn wait_for_service(
 /// Calls begin again whose service has come: so many at once.
 pub(crate) fn settle_unserved(engine: &mut Engine, turn: &mut Turn<'_>) {
     for _ in 0..BEGUN_PER_STEP_MAX {
-        let Some(key) = engine.unserved.next_ready() else { return };
+        let Some(key) = engine.owners.unserved.next_ready() else { return };
         engine.begin_again(turn, key);
     }
 }

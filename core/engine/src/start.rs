@@ -12,6 +12,7 @@ use crate::call::{Calls, Direction, Item};
 use crate::engine::{Engine, Turn};
 use crate::gather::is_whole;
 use crate::mirrors::{copy_for_mirrors, send_copies};
+use crate::owners::Owners;
 use crate::permit::admit_as_sent;
 use crate::routing::Routing;
 use crate::served_later::wait_for_service;
@@ -76,7 +77,7 @@ impl Engine {
     /// A call for the daemon's own, who are between two processes: it waits for the next, if there is room for it.
     #[cold]
     fn start_awaited(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: &mut Item<'_>) {
-        let Self { awaited, calls, .. } = self;
+        let Self { calls, owners: Owners { awaited, .. } } = self;
         let bytes = opening.parked_bytes();
         let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
         let waits = awaited.admit(key, bytes, is_waiting);
@@ -204,7 +205,7 @@ impl Engine {
     /// A session of this host is to serve a call, and counts it.
     #[inline]
     pub(crate) fn count_served(&mut self, key: CallKey, session: SessionKey) {
-        let Self { calls, sessions, peers, grpc, limits, .. } = self;
+        let Self { calls, owners: Owners { sessions, peers, grpc, limits, .. } } = self;
         let source = |sessions: &SessionEnds| {
             let sources = CallSources { sessions, peers, grpc };
             calls.find(key).map_or_else(|| "".into(), |call| sources.of(call))
@@ -215,12 +216,13 @@ impl Engine {
     /// The calls, and those who have a say in how one begins.
     #[inline]
     pub(crate) fn start_of_call(&mut self) -> (&mut Calls, StartOfCall<'_>) {
-        let Self { calls, registry, shards, owners, clusters, sessions, peers, grpc, workers, .. } = self;
-        let Self { awaited, admission, attempts, timers, steps, limits, draining, .. } = self;
+        let Self { calls, owners } = self;
+        let Owners { registry, shards, service_users, clusters, sessions, peers, grpc, workers, .. } = owners;
+        let Owners { awaited, admission, attempts, timers, steps, limits, draining, .. } = owners;
         let start = StartOfCall {
             registry,
             shards,
-            owners,
+            service_users,
             clusters,
             sessions,
             peers,
@@ -240,21 +242,24 @@ impl Engine {
     /// The calls, and those who know what policies ask of one.
     #[inline]
     fn admission_of_call(&mut self) -> (&mut Calls, AdmissionOfCall<'_>) {
-        let Self { calls, admission, sessions, peers, grpc, registry, gateway, scratch, timers, .. } = self;
+        let Self {
+            calls,
+            owners: Owners { admission, sessions, peers, grpc, registry, gateway, scratch, timers, .. },
+        } = self;
         let (control, limits) = (admission, &scratch.limits);
         (calls, AdmissionOfCall { control, sessions, peers, grpc, registry, gateway, limits, timers })
     }
 
     /// Those who know who serves what.
     pub(crate) fn routing(&self) -> Routing<'_> {
-        let Self { registry, shards, owners, clusters, .. } = self;
-        Routing { registry, shards, owners, clusters }
+        let Owners { registry, shards, service_users, clusters, .. } = &self.owners;
+        Routing { registry, shards, service_users, clusters }
     }
 
     /// The calls, and those who keep places for them.
     #[inline]
     pub(crate) fn worker_places(&mut self) -> (&mut Calls, WorkerPlaces<'_>) {
-        let Self { calls, workers, unserved, shards, registry, .. } = self;
+        let Self { calls, owners: Owners { workers, unserved, shards, registry, .. } } = self;
         (calls, WorkerPlaces { workers, unserved, shards, registry })
     }
 
@@ -271,7 +276,7 @@ impl Engine {
     ) {
         let only_refuse = policies.only_refuse();
         if only_refuse && !policies.reads_messages() {
-            return match self.admission.permit(turn.now, policies, opening, View::EMPTY) {
+            return match self.owners.admission.permit(turn.now, policies, opening, View::EMPTY) {
                 Ok(()) => self.pass_on(turn, key, Direction::Request, opening),
                 Err(denied) => self.deny(turn, key, denied, opening),
             };
@@ -288,13 +293,13 @@ impl Engine {
             let judged = self.judge(turn, key, policies, opening, None, &mut admission);
             return self.go_on_judged(turn, key, judged, &admission, opening);
         }
-        let mut inspection = self.admission.take_inspection();
+        let mut inspection = self.owners.admission.take_inspection();
         // What policies have read is lent to it until it is handed over.
         let mut opening = opening.take();
         let judged = self.judge(turn, key, policies, &mut opening, Some(&mut inspection), &mut admission);
         self.go_on_judged(turn, key, judged, &admission, &mut opening);
         drop(opening);
-        self.admission.put_back(inspection);
+        self.owners.admission.put_back(inspection);
     }
 
     fn judge<'i>(
@@ -355,6 +360,6 @@ impl Engine {
             Err(denied) => self.deny(turn, key, denied, &mut message),
         }
         drop(message);
-        self.admission.put_back(inspection);
+        self.owners.admission.put_back(inspection);
     }
 }

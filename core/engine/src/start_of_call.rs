@@ -12,10 +12,10 @@ use crate::due::Due;
 use crate::grpc::GrpcEnds;
 use crate::handover::awaited::Awaited;
 use crate::limits::Limits;
-use crate::owners::Owners;
 use crate::peers::PeerEnds;
 use crate::registry::{MethodKey, Registry, service_of};
 use crate::routing::{Routing, WorkerWish};
+use crate::service_users::ServiceUsers;
 use crate::sessions::SessionEnds;
 use crate::shard::{ShardLinks, note_stays, return_kept};
 use crate::source::CallSources;
@@ -48,7 +48,7 @@ pub(crate) enum CallStart {
 pub(crate) struct StartOfCall<'e> {
     pub registry: &'e mut Registry,
     pub shards: &'e mut ShardLinks,
-    pub owners: &'e Owners,
+    pub service_users: &'e ServiceUsers,
     pub clusters: &'e Clusters,
     pub sessions: &'e mut SessionEnds,
     pub peers: &'e PeerEnds,
@@ -238,8 +238,8 @@ impl StartOfCall<'_> {
 
     /// Those who know who serves what.
     pub fn routing(&self) -> Routing<'_> {
-        let Self { registry, shards, owners, clusters, .. } = self;
-        Routing { registry, shards, owners, clusters }
+        let Self { registry, shards, service_users, clusters, .. } = self;
+        Routing { registry, shards, service_users, clusters }
     }
 
     // LIFE: 4 | served by workers of this host: one that is free, or the queue in front of them | the worker |

@@ -8,11 +8,11 @@ use crate::books::{audit, entries_in_line};
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::{Calls, Direction};
 use crate::due::Due;
-use crate::end_owners::EndOwners;
 use crate::engine::{Engine, Turn};
 use crate::handover::settle_awaited;
 use crate::host_numbers::NUMBERS_AT_ONCE;
 use crate::in_line::SOURCES_LOOKED_MAX;
+use crate::owners::Owners;
 use crate::peers::PeerAnswers;
 use crate::reach::EndpointReach;
 use crate::registry::MethodTypes;
@@ -39,9 +39,9 @@ impl Engine {
     /// Does what is due at `turn.now`. If that is very much, some of it is left for the next time, which
     /// [`Engine::next_timeout`] then wants at once.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        self.sessions.discard_abandoned(turn.heaps);
+        self.owners.sessions.discard_abandoned(turn.heaps);
         for _ in 0..TIMERS_PER_STEP_MAX {
-            let Some(due) = self.timers.due(turn.now) else { break };
+            let Some(due) = self.owners.timers.due(turn.now) else { break };
             match due {
                 Due::Deadline(call) => self.expire(turn, call),
                 Due::Queued(call) => self.queued_due(turn, call),
@@ -50,11 +50,11 @@ impl Engine {
                 Due::Paced(call, direction) => self.paced_due(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),
-                Due::Offers => self.shards.telling.go_on(),
+                Due::Offers => self.owners.shards.telling.go_on(),
                 Due::Awaited => settle_awaited(self, turn),
                 Due::Assemblies(peer) => self.look_at_assemblies(turn, peer),
                 Due::Sweep(peer) => self.sweep_grpc(turn, peer),
-                Due::Starved => self.shards.look_after_starved(),
+                Due::Starved => self.owners.shards.look_after_starved(),
             }
         }
         self.r2p2_timeout(turn);
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Whether calls wait for a worker: the host looks then which of them rest.
     pub fn calls_wait_for_workers(&self) -> bool {
-        self.workers.is_waited_for()
+        self.owners.workers.is_waited_for()
     }
 
     /// Asks of workers with calls in hand, for which others wait, whether their threads wait for entries and have taken
@@ -80,7 +80,7 @@ impl Engine {
         turn: &mut Turn<'_>,
         rests: impl FnMut(SessionKey) -> bool,
     ) -> bool {
-        let Self { workers, calls, .. } = self;
+        let Self { calls, owners: Owners { workers, .. } } = self;
         let any = workers.free_resting(rests, |key| {
             let call = calls.find_mut(key)?;
             call.place = None;
@@ -170,23 +170,25 @@ impl Engine {
     /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
     /// Those in flight go on. Peers are told.
     pub fn drain(&mut self, now: Instant) {
-        self.draining = true;
-        self.peers.go_away(now);
-        self.grpc.turn_clients_away();
-        self.r2p2.leave(now);
-        self.sessions.go_away();
+        self.owners.draining = true;
+        self.owners.peers.go_away(now);
+        self.owners.grpc.turn_clients_away();
+        self.owners.r2p2.leave(now);
+        self.owners.sessions.go_away();
         // Nobody comes for whom they could wait.
-        self.unserved.serve_all();
+        self.owners.unserved.serve_all();
     }
 
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        let r2p2 = self.r2p2.next_timeout();
-        let nested = (!self.nested.is_empty() || self.peers.announcers.are_waiting()).then(Instant::default);
-        let unserved = self.unserved.has_ready().then(Instant::default);
-        let shards = self.shards.has_parked().then(Instant::default);
-        let unpacking = self.grpc.has_to_unpack().then(Instant::default);
-        self.timers
+        let r2p2 = self.owners.r2p2.next_timeout();
+        let nested = (!self.owners.nested.is_empty() || self.owners.peers.announcers.are_waiting())
+            .then(Instant::default);
+        let unserved = self.owners.unserved.has_ready().then(Instant::default);
+        let shards = self.owners.shards.has_parked().then(Instant::default);
+        let unpacking = self.owners.grpc.has_to_unpack().then(Instant::default);
+        self.owners
+            .timers
             .next_due()
             .into_iter()
             .chain(r2p2)
@@ -213,8 +215,9 @@ impl Engine {
     /// The owners that endpoints and connections to them concern.
     #[inline]
     pub(crate) fn reach(&mut self) -> EndpointReach<'_> {
-        let Self { remotes, peers, grpc, r2p2, timers, telemetry, host_numbers, .. } = self;
-        let Self { clusters, targets, calls, sessions, limits, .. } = self;
+        let Self { calls, owners } = self;
+        let Owners { remotes, peers, grpc, r2p2, timers, telemetry, host_numbers, .. } = owners;
+        let Owners { clusters, targets, sessions, limits, .. } = owners;
         EndpointReach {
             remotes,
             peers,
@@ -234,25 +237,25 @@ impl Engine {
     /// The owners that a request to bind concerns.
     pub(crate) fn binder(&mut self) -> Binder<'_> {
         Binder {
-            sessions: &mut self.sessions,
-            registry: &mut self.registry,
-            owners: &mut self.owners,
-            targets: &mut self.targets,
-            remotes: &mut self.remotes,
-            clusters: &mut self.clusters,
-            admission: &mut self.admission,
-            telemetry: &mut self.telemetry,
-            types_bound: &mut self.types_bound,
-            attempts: &self.attempts,
-            shards: &self.shards,
-            limits: &self.limits,
+            sessions: &mut self.owners.sessions,
+            registry: &mut self.owners.registry,
+            service_users: &mut self.owners.service_users,
+            targets: &mut self.owners.targets,
+            remotes: &mut self.owners.remotes,
+            clusters: &mut self.owners.clusters,
+            admission: &mut self.owners.admission,
+            telemetry: &mut self.owners.telemetry,
+            types_bound: &mut self.owners.types_bound,
+            attempts: &self.owners.attempts,
+            shards: &self.owners.shards,
+            limits: &self.owners.limits,
         }
     }
 
     /// Calls that waited for others to end go on.
     #[inline]
     pub(crate) fn serve_queues(&mut self, turn: &mut Turn<'_>) {
-        while let Some(verdict) = self.admission.poll_queues(turn.now) {
+        while let Some(verdict) = self.owners.admission.poll_queues(turn.now) {
             self.carry_out(turn, verdict);
         }
     }
@@ -261,7 +264,7 @@ impl Engine {
     pub(crate) fn queued_due(&mut self, turn: &mut Turn<'_>, key: CallKey) {
         let queued = policies_of(&mut self.calls, key).and_then(|policies| policies.queued.as_ref());
         let Some(ticket) = queued.map(|queued| queued.ticket) else { return };
-        let verdict = self.admission.late(turn.now, ticket, key.to_bits());
+        let verdict = self.owners.admission.late(turn.now, ticket, key.to_bits());
         self.carry_out(turn, verdict);
     }
 
@@ -271,15 +274,15 @@ impl Engine {
             Verdict::Shed(token, rejection) => {
                 let key = CallKey::from_bits(token);
                 let queued = policies_of(&mut self.calls, key).and_then(|policies| policies.queued.take());
-                queued.into_iter().for_each(|queued| _ = self.timers.cancel(queued.timer));
+                queued.into_iter().for_each(|queued| _ = self.owners.timers.cancel(queued.timer));
                 self.fail(turn, key, Denied::from(rejection).fault);
             }
             Verdict::Waits(token, until) => {
                 let key = CallKey::from_bits(token);
                 let queued = policies_of(&mut self.calls, key).and_then(|policies| policies.queued.as_mut());
                 if let Some(queued) = queued {
-                    self.timers.cancel(queued.timer);
-                    queued.timer = self.timers.insert(until, Due::Queued(key));
+                    self.owners.timers.cancel(queued.timer);
+                    queued.timer = self.owners.timers.insert(until, Due::Queued(key));
                 }
             }
         }
@@ -287,7 +290,7 @@ impl Engine {
 
     /// The policy has let a call out of its queue.
     fn serve_queued(&mut self, turn: &mut Turn<'_>, key: CallKey, permits: Permits) {
-        let Self { calls, admission, timers, .. } = self;
+        let Self { calls, owners: Owners { admission, timers, .. } } = self;
         let Some(policies) = policies_of(calls, key) else { return admission.release(permits) };
         if let Some(queued) = policies.queued.take() {
             timers.cancel(queued.timer);
@@ -301,13 +304,13 @@ impl Engine {
 
     /// Calls that waited go to workers that are free, here or where they have waited much longer.
     pub(crate) fn settle_workers(&mut self, turn: &mut Turn<'_>) {
-        while !self.shards.is_alone()
-            && let Some((shard, method)) = self.workers.poll_kept(turn.now)
+        while !self.owners.shards.is_alone()
+            && let Some((shard, method)) = self.owners.workers.poll_kept(turn.now)
         {
-            let path = Arc::clone(self.registry.path(method));
-            self.shards.push(ShardIndex(shard), ShardSaid::Vacant { path });
+            let path = Arc::clone(self.owners.registry.path(method));
+            self.owners.shards.push(ShardIndex(shard), ShardSaid::Vacant { path });
         }
-        while let Some(GivenOut { call: key, place }) = self.workers.poll(turn.now) {
+        while let Some(GivenOut { call: key, place }) = self.owners.workers.poll(turn.now) {
             self.take_from_queue(turn, key, place);
         }
     }
@@ -333,13 +336,13 @@ impl Engine {
 
     /// Policies keep other workers for other classes from now on.
     pub(crate) fn reserve_workers(&mut self) {
-        let Self { workers, admission, .. } = self;
+        let Owners { workers, admission, .. } = &mut self.owners;
         workers.reserve(|name| admission.chain().reservations(name));
     }
 
     /// Whoever sends in this direction may send so many bytes more, if the direction is a stream.
     pub(crate) fn credit_sender(&mut self, key: CallKey, direction: Direction, bytes: u32) {
-        let (calls, mut owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         if let Some(call) = calls.find_mut(key) {
             owners.credit_sender((key, call), direction, bytes);
         }
@@ -347,7 +350,7 @@ impl Engine {
 
     /// The same, whether the end's method streams or not: it may say too much, and is to be told so.
     pub(crate) fn open_window(&mut self, key: CallKey, direction: Direction, bytes: u32) {
-        let (calls, owners) = EndOwners::of(self);
+        let Self { calls, owners } = self;
         if let Some(call) = calls.find_mut(key).filter(|_| bytes > 0) {
             owners.open_window((key, call), direction, bytes);
         }
@@ -355,9 +358,12 @@ impl Engine {
 
     /// There is room on a connection: calls that wait for it go on, in order, until one has to wait again.
     pub(crate) fn unblock_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
-        while let Some((call, direction)) = self.peers.find_mut(key).and_then(|peer| peer.blocked.pop()) {
+        while let Some((call, direction)) =
+            self.owners.peers.find_mut(key).and_then(|peer| peer.blocked.pop())
+        {
             self.unblock(turn, call, direction);
-            if self.peers.find_mut(key).is_none_or(|peer| peer.blocked.waits_again((call, direction))) {
+            if self.owners.peers.find_mut(key).is_none_or(|peer| peer.blocked.waits_again((call, direction)))
+            {
                 return;
             }
         }
@@ -370,15 +376,15 @@ impl Engine {
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
         if queued.is_judged {
-            self.shards.take_up_aside(key);
+            self.owners.shards.take_up_aside(key);
         }
         let Some(mut opening) = call.request.backlog.pop_front() else { return };
-        if queued.is_judged && !self.shards.is_alone() {
+        if queued.is_judged && !self.owners.shards.is_alone() {
             return shard::go_elsewhere(self, turn, key, &mut opening);
         }
         if let Some(policies) = call.policies.as_mut().filter(|_| queued.is_judged) {
             // The other shards have gone meanwhile: it is judged as a call that begins.
-            self.admission.release(std::mem::take(&mut policies.permits));
+            self.owners.admission.release(std::mem::take(&mut policies.permits));
         }
         self.start_with_rest(turn, key, opening, |engine, turn, opening| {
             engine.start(turn, key, queued.target, opening);
@@ -387,14 +393,14 @@ impl Engine {
 
     /// The source of a call; nobody's if it or who made it has gone.
     pub(crate) fn source_of(&self, key: CallKey) -> Arc<str> {
-        let Self { calls, sessions, peers, grpc, .. } = self;
+        let Self { calls, owners: Owners { sessions, peers, grpc, .. } } = self;
         CallSources { sessions, peers, grpc }.of_key(calls, key)
     }
 
     /// Room was made in a session's receive heap: those who wait for it go on, streams last. Mostly nobody does.
     #[inline]
     pub(crate) fn unpark(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
-        if self.sessions.find(session).is_some_and(Session::has_parked) {
+        if self.owners.sessions.find(session).is_some_and(Session::has_parked) {
             self.unpark_some(turn, session);
         }
     }
@@ -411,12 +417,12 @@ impl Engine {
     fn serve_parked(&mut self, turn: &mut Turn<'_>, session: SessionKey, lines: LinesOf) -> bool {
         let mut looked = 0;
         while looked < SOURCES_LOOKED_MAX
-            && let Some(first) = self.sessions.unpark_next(session, lines)
+            && let Some(first) = self.owners.sessions.unpark_next(session, lines)
         {
             self.unblock(turn, first.0, first.1);
-            looked += usize::from(self.sessions.waits_again(session, lines, first));
+            looked += usize::from(self.owners.sessions.waits_again(session, lines, first));
         }
-        self.sessions.end_round(session, lines)
+        self.owners.sessions.end_round(session, lines)
     }
 
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
@@ -431,24 +437,24 @@ impl Engine {
     /// Whether any owner has something that the last change may have set going.
     #[inline]
     fn has_more_to_do(&self) -> bool {
-        !self.nested.is_empty()
-            || self.admission.may_serve_queues()
-            || self.grpc.has_touched()
-            || self.r2p2.is_waited_for()
-            || self.workers.may_be_stirred()
-            || self.peers.announcers.are_waiting()
-            || self.unserved.has_ready()
-            || !self.shards.is_alone() && self.has_more_for_shards()
+        !self.owners.nested.is_empty()
+            || self.owners.admission.may_serve_queues()
+            || self.owners.grpc.has_touched()
+            || self.owners.r2p2.is_waited_for()
+            || self.owners.workers.may_be_stirred()
+            || self.owners.peers.announcers.are_waiting()
+            || self.owners.unserved.has_ready()
+            || !self.owners.shards.is_alone() && self.has_more_for_shards()
     }
 
     /// Whether other shards are to be told anything, or calls that waited for them may go on.
     #[inline(always)]
     fn has_more_for_shards(&self) -> bool {
-        self.shards.is_stirred()
-            || self.shards.has_parked()
-            || self.shards.telling.has_news(self.registry.version())
-            || self.admission.has_notices()
-            || self.workers.has_grown()
+        self.owners.shards.is_stirred()
+            || self.owners.shards.has_parked()
+            || self.owners.shards.telling.has_news(self.owners.registry.version())
+            || self.owners.admission.has_notices()
+            || self.owners.workers.has_grown()
     }
 
     #[inline(never)]
@@ -466,17 +472,17 @@ impl Engine {
     /// From now on a session gets nothing any more. Calls whose items were on their way to it; `None` if it had gone
     /// before.
     pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
-        let PartedSession { routes, identity, parked } = self.sessions.part_with(key)?;
+        let PartedSession { routes, identity, parked } = self.owners.sessions.part_with(key)?;
         self.binder().unbind(&identity, routes);
         Some(parked)
     }
 
     /// Ends the calls of a session that has gone.
     pub(crate) fn end_calls_of(&mut self, turn: &mut Turn<'_>, key: SessionKey, parked: Vec<CallKey>) {
-        for call in self.sessions.calls_of(&self.calls, key).into_iter().chain(parked) {
+        for call in self.owners.sessions.calls_of(&self.calls, key).into_iter().chain(parked) {
             self.end_gone(turn, call, key);
         }
-        self.sessions.retire_if_unlent(&mut self.held, key);
+        self.owners.sessions.retire_if_unlent(&mut self.owners.held, key);
     }
 
     /// A session serves nothing from now on: it drains, or is gone.
@@ -495,39 +501,40 @@ impl Engine {
     ) {
         shard::tell_bound(self, session, services, types);
         self.peer_answers().changed(services);
-        services.iter().for_each(|service| self.unserved.serve(service));
-        if self.awaited.is_active() {
+        services.iter().for_each(|service| self.owners.unserved.serve(service));
+        if self.owners.awaited.is_active() {
             // Due at once: whom calls wait for may be this one.
-            self.timers.insert(Instant::default(), Due::Awaited);
+            self.owners.timers.insert(Instant::default(), Due::Awaited);
         }
     }
 
     /// A session serves these no more, and nothing else; the names stay its user's for those who come after it.
     pub(crate) fn stop_serving(&mut self, session: SessionKey, services: &[impl AsRef<str>]) {
-        self.workers.dismiss(session);
+        self.owners.workers.dismiss(session);
         self.peer_answers().changed(services);
     }
 
     /// What nobody has a route to any more, and nobody serves, is forgotten: now and then, many at once.
     pub(crate) fn forget_unused_names(&mut self) {
-        let idle_methods = self.registry.idle_numbers() >= NUMBERS_AT_ONCE;
-        self.forget_names(idle_methods && self.telemetry.has_all_methods());
+        let idle_methods = self.owners.registry.idle_numbers() >= NUMBERS_AT_ONCE;
+        self.forget_names(idle_methods && self.owners.telemetry.has_all_methods());
     }
 
     /// A host is not connected any more, and may not be counted any more.
     pub(crate) fn note_host_left(&mut self, now: Instant, number: PeerIndex) {
-        self.host_numbers.leave(number);
-        if self.host_numbers.is_due(now, &self.telemetry) {
+        self.owners.host_numbers.leave(number);
+        if self.owners.host_numbers.is_due(now, &self.owners.telemetry) {
             self.forget_names(true);
         }
     }
 
     fn forget_names(&mut self, wants_numbers: bool) {
-        if !self.registry.has_many_unused() && !wants_numbers {
+        if !self.owners.registry.has_many_unused() && !wants_numbers {
             return;
         }
-        let Self { calls, registry, workers, gateway, remotes, peers, r2p2, ended, .. } = self;
-        let Self { host_numbers, telemetry, .. } = self;
+        let Self { calls, owners } = self;
+        let Owners { registry, workers, gateway, remotes, peers, r2p2, ended, .. } = owners;
+        let Owners { host_numbers, telemetry, .. } = owners;
         UnusedNames {
             calls,
             registry,
@@ -545,13 +552,13 @@ impl Engine {
 
     /// The connections, and those who know what peers are to be told.
     pub(crate) fn peer_answers(&mut self) -> PeerAnswers<'_> {
-        let Self { peers, registry, shards, owners, clusters, .. } = self;
-        PeerAnswers { peers, routing: Routing { registry, shards, owners, clusters } }
+        let Owners { peers, registry, shards, service_users, clusters, .. } = &mut self.owners;
+        PeerAnswers { peers, routing: Routing { registry, shards, service_users, clusters } }
     }
 
     /// What is said about balancing has changed.
     pub(crate) fn rebalance(&mut self) {
-        let Self { clusters, admission, attempts, .. } = self;
+        let Owners { clusters, admission, attempts, .. } = &mut self.owners;
         clusters.configure(attempts.balancing(admission.chain()));
     }
 
@@ -561,7 +568,7 @@ impl Engine {
         modules: Modules,
         how: ChainExchange,
     ) -> Result<Vec<String>, PolicyError> {
-        let Self { admission, sessions, registry, gateway, .. } = self;
+        let Owners { admission, sessions, registry, gateway, .. } = &mut self.owners;
         let bound = bound_methods(sessions, registry, gateway);
         let fits_told = |chain: &mut Chain| gateway.check(chain);
         let (upgraded, plans) = admission.exchange(chain, modules, how, &bound, fits_told)?;

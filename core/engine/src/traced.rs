@@ -3,6 +3,7 @@
 use crate::CallKey;
 use crate::call::{Call, ClientEnd, Item};
 use crate::engine::Engine;
+use crate::owners::Owners;
 use crate::registry::is_own_service;
 use crate::spans::{SpanIds, naming};
 use std::borrow::Cow;
@@ -12,14 +13,14 @@ use trunkline_telemetry::CallTrace;
 /// Gives a call that begins its spans, if it is to have some.
 #[inline]
 pub(crate) fn open_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
-    if engine.spans.is_on {
+    if engine.owners.spans.is_on {
         name_spans(engine, key, opening);
     }
 }
 
 fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
     let Item::Open { metadata, .. } = opening else { return };
-    let Engine { calls, spans, registry, .. } = engine;
+    let Engine { calls, owners: Owners { spans, registry, .. } } = engine;
     let begins = |call: &&Call| !call.admitted && call.spans.is_none();
     let Some(call) = calls.find(key).filter(begins) else { return };
     let is_received = match call.client {

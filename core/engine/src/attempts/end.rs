@@ -18,13 +18,13 @@ use super::control::{AttemptsDue, KeepDecision, NextAttempt};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
-use crate::end_owners::EndOwners;
 use crate::ends::{
     AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, Opens, Refusal, ServerSide,
 };
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
 use crate::limits::KEPT;
+use crate::owners::Owners;
 use crate::records::{CallRecorder, progress_of_attempts};
 use crate::source::CallSources;
 use crate::traced::name_parent;
@@ -41,7 +41,7 @@ impl EndOfCall for AttemptsServer {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let (key, opens) = (way.key, matches!(item, Item::Open { .. }));
-        let Engine { calls, sessions, peers, grpc, attempts: control, .. } = engine;
+        let Engine { calls, owners: Owners { sessions, peers, grpc, attempts: control, .. } } = engine;
         let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
         let source = |call: &Call| CallSources { sessions, peers, grpc }.of(call);
         let asked = (item.kept_bytes(), opens);
@@ -51,7 +51,7 @@ impl EndOfCall for AttemptsServer {
                 let Some(attempts) = call.attempts.take() else { return Err(Refusal::Fault(Fault::Ended)) };
                 call.server = ServerEnd::Cluster { cluster: attempts.cluster };
                 // It has one attempt, and that is the call.
-                *engine.limits_met.entry(KEPT).or_default() += 1;
+                *engine.owners.limits_met.entry(KEPT).or_default() += 1;
                 return ClusterTarget { cluster: attempts.cluster }.open(engine, turn, key, item);
             }
             KeepDecision::Commit(winner) => {
@@ -83,14 +83,14 @@ impl EndOfCall for AttemptsServer {
     }
 
     /// What attempts have taken was credited when it was kept.
-    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut Owners, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {}
+    fn release(&self, _owners: &mut Owners, _call: (CallKey, &mut Call)) {}
 }
 
 impl ServerSide for AttemptsServer {
     /// They are calls of their own, which the engine ends.
-    fn cancel(&self, _owners: &mut EndOwners<'_>, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
+    fn cancel(&self, _owners: &mut Owners, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
 }
 
 /// Ends every attempt of a call that ends otherwise, from which they are taken.
@@ -129,9 +129,9 @@ impl EndOfCall for AttemptCaller {
     }
 
     /// What a request may send is given back when it is kept.
-    fn credit(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
+    fn credit(&self, _owners: &mut Owners, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
 
-    fn release(&self, _owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {}
+    fn release(&self, _owners: &mut Owners, _call: (CallKey, &mut Call)) {}
 }
 
 impl ClientSide for AttemptCaller {
@@ -144,7 +144,7 @@ impl ClientSide for AttemptCaller {
 
 /// The time for another attempt has come.
 pub(crate) fn attempt_due(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey) {
-    let Engine { calls, attempts: control, .. } = engine;
+    let Engine { calls, owners: Owners { attempts: control, .. } } = engine;
     let attempts = calls.find_mut(key).and_then(|call| call.attempts.as_deref_mut());
     match attempts.map(|attempts| control.due(turn.now, attempts)) {
         Some(AttemptsDue::Begin) => begin(engine, turn, key, true),
@@ -185,7 +185,7 @@ fn is_answered(
         return true;
     }
     engine.drop_item(item);
-    let Engine { calls, telemetry, registry, plant, .. } = engine;
+    let Engine { calls, owners: Owners { telemetry, registry, plant, .. } } = engine;
     if let Some(attempt) = calls.find(attempt) {
         CallRecorder { telemetry, registry, plant }.attempt(turn.now, attempt, end.0);
     }
@@ -200,7 +200,7 @@ fn is_answered(
 fn answered_by(engine: &mut Engine, turn: &mut Turn<'_>, (key, winner): (CallKey, CallKey)) {
     let Some(call) = engine.calls.remove(key) else { return };
     if let Some(attempts) = call.attempts.as_deref() {
-        engine.attempts.succeeded(attempts);
+        engine.owners.attempts.succeeded(attempts);
     }
     put_in_place(engine, turn, (key, call), winner, None);
 }
@@ -260,13 +260,13 @@ fn give_place(engine: &mut Engine, turn: &mut Turn<'_>, (key, mut call): (CallKe
             call.handed_over |= lost.as_ref().is_some_and(|lost| lost.handed_over);
             // The call was answered elsewhere before its endpoint did: that is slow.
             if let Some(placed) = lost.and_then(|lost| lost.placed.take()) {
-                engine.clusters.outpaced(turn.now, placed);
+                engine.owners.clusters.outpaced(turn.now, placed);
             }
             engine.cancel_as(turn, *loser, Code::Cancelled);
         }
         release(engine, key, &attempts);
     }
-    let Engine { calls, timers, sessions, grpc, shards, samples, .. } = engine;
+    let Engine { calls, owners: Owners { timers, sessions, grpc, shards, samples, .. } } = engine;
     if let Some(timer) = call.timer {
         timers.cancel(timer);
     }
@@ -292,13 +292,13 @@ fn give_place(engine: &mut Engine, turn: &mut Turn<'_>, (key, mut call): (CallKe
 
 /// What a call kept for its attempts is free.
 fn release(engine: &mut Engine, key: CallKey, attempts: &CallAttempts) {
-    engine.attempts.release(key, attempts);
+    engine.owners.attempts.release(key, attempts);
     if let Some(timer) = attempts.timer {
-        engine.timers.cancel(timer);
+        engine.owners.timers.cancel(timer);
     }
 }
 
 fn owners(engine: &mut Engine) -> AttemptOwners<'_> {
-    let Engine { calls, attempts: control, timers, spans, .. } = engine;
+    let Engine { calls, owners: Owners { attempts: control, timers, spans, .. } } = engine;
     AttemptOwners { calls, control, timers, spans }
 }

@@ -4,10 +4,10 @@ use super::outgoing::{FullQueue, StreamOpening};
 use super::{HeldAccounts, WebStream};
 use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::convert_error::untyped;
-use crate::end_owners::EndOwners;
 use crate::ends::{Blocker, ClientSide, EndOfCall, Opens, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::{CallKey, GrpcKey};
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Fault, Instant};
@@ -26,7 +26,8 @@ impl Opens for GrpcKey {
         let Item::Open { metadata, body, end } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        let Engine { grpc, calls, held, scratch, registry, clusters, remotes, .. } = engine;
+        let Engine { calls, owners: Owners { grpc, held, scratch, registry, clusters, remotes, .. } } =
+            engine;
         grpc.room(held, peer, None).map_err(|full| blocked(full, peer))?;
         let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
         let encoding = grpc.request_encoding(peer, call, metadata);
@@ -84,7 +85,7 @@ impl EndOfCall for WebStream {
         item: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let (ItemWay { key, direction }, at) = (way, *self);
-        let Engine { grpc, calls, held, scratch, gateway, .. } = engine;
+        let Engine { calls, owners: Owners { grpc, held, scratch, gateway, .. } } = engine;
         let stream = grpc.stream(at);
         let Some(stream) = stream.filter(|stream| direction == Direction::Response || !stream.incoming.over)
         else {
@@ -124,19 +125,19 @@ impl EndOfCall for WebStream {
         }
         if let Item::Finish { code, execution, metadata, .. } = &*item {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-            engine.grpc.finish_stream(at, &outcome);
+            engine.owners.grpc.finish_stream(at, &outcome);
             served(engine, turn.now, key, at, *code);
         }
         Ok(())
     }
 
-    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, _over: bool) {
+    fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, _over: bool) {
         owners.grpc.grant(*self, bytes);
     }
 
     /// The call of a stream is over. A stream whose bytes have all left is gone with it.
-    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
-        let EndOwners { grpc, held, invariants, .. } = owners;
+    fn release(&self, owners: &mut Owners, _call: (CallKey, &mut Call)) {
+        let Owners { grpc, held, invariants, .. } = owners;
         grpc.end_call(&mut HeldAccounts { held, invariants }, *self);
     }
 }
@@ -145,7 +146,7 @@ impl ClientSide for WebStream {
     fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         if let Item::Finish { code, execution, metadata, .. } = &finish {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-            let Engine { grpc, held, invariants, .. } = engine;
+            let Owners { grpc, held, invariants, .. } = &mut engine.owners;
             match code {
                 // What waits for the client to read comes too late.
                 Code::DeadlineExceeded => {
@@ -160,12 +161,12 @@ impl ClientSide for WebStream {
 
 impl ServerSide for WebStream {
     /// Its stream is reset when the call leaves it.
-    fn cancel(&self, _owners: &mut EndOwners<'_>, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
+    fn cancel(&self, _owners: &mut Owners, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
 }
 
 /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.
 fn served(engine: &mut Engine, now: Instant, key: CallKey, at: WebStream, code: Code) {
-    let Engine { grpc, calls, timers, .. } = engine;
+    let Engine { calls, owners: Owners { grpc, timers, .. } } = engine;
     let Some(call) = calls.find_mut(key) else { return };
     call.server_stamps.k14 = now;
     grpc.want_until(timers, at, call.deadline);

@@ -13,6 +13,7 @@ use super::state::{Exported, HandoverError, StateRead};
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::engine::{Engine, Turn};
 use crate::grpc::GrpcLeft;
+use crate::owners::Owners;
 use crate::registry::BoundSchema;
 use crate::{PeerKey, SessionKey};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub fn take_over(
 /// detached.
 pub fn go_on_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, brought: &Brought<'_>) {
     moved(engine).count_what_waits(turn.heaps);
-    let sessions: Vec<SessionKey> = engine.sessions.iter().map(|(key, _)| key).collect();
+    let sessions: Vec<SessionKey> = engine.owners.sessions.iter().map(|(key, _)| key).collect();
     // Before anything goes on: what moves on would be handed to somebody who is not there.
     let behind = moved(engine).sessions_behind(brought);
     let NotServing { withdrawn, awaited } = moved(engine).stop_serving(turn.now, &behind);
@@ -82,7 +83,7 @@ pub fn go_on_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, brought: &Broug
     }
     lose_left_out(engine, turn);
     engine.reach().forget_unwanted();
-    let peers: Vec<PeerKey> = engine.peers.iter().map(|(key, _)| key).collect();
+    let peers: Vec<PeerKey> = engine.owners.peers.iter().map(|(key, _)| key).collect();
     for key in peers.iter().filter(|key| !(brought.socket)(**key)) {
         if !moved(engine).dials_again(*key) {
             engine.peer_lost(turn, *key, "connection could not be handed over");
@@ -97,17 +98,17 @@ pub fn go_on_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, brought: &Broug
 /// The sessions that do not go on here. To be asked between [`take_over`] and [`go_on_elsewhere`]: their memory is to
 /// be left behind.
 pub fn left_out_sessions(engine: &Engine) -> Vec<LeftOutSession> {
-    engine.left_out.sessions_told(&engine.sessions)
+    engine.owners.left_out.sessions_told(&engine.owners.sessions)
 }
 
 /// The connections that do not go on here, with why, in the same time.
 pub fn left_out_connections(engine: &Engine) -> Vec<(String, String)> {
-    engine.left_out.connections_told(&engine.peers)
+    engine.owners.left_out.connections_told(&engine.owners.peers)
 }
 
 /// Begins a step of emptying gRPC connections before a hand-over, or goes on with it.
 pub fn leave_grpc(engine: &mut Engine, hold: bool) -> GrpcLeft {
-    let left = engine.grpc.leave(hold);
+    let left = engine.owners.grpc.leave(hold);
     if hold {
         hold_own_services(engine);
     }
@@ -118,17 +119,17 @@ pub fn leave_grpc(engine: &mut Engine, hold: bool) -> GrpcLeft {
 /// began have no answer: each has one, which does not take long. One whose request is not whole is not begun, and for
 /// how long an answer waits is its caller's doing.
 pub fn hold_own_services(engine: &mut Engine) -> usize {
-    engine.awaited.hold(&engine.calls, &engine.registry)
+    engine.owners.awaited.hold(&engine.calls, &engine.owners.registry)
 }
 
 /// The hand-over was in vain: calls in line go on.
 pub fn stay_with_grpc(engine: &mut Engine, turn: &mut Turn<'_>) {
-    let was_held = engine.grpc.stay();
-    if engine.awaited.release() {
+    let was_held = engine.owners.grpc.stay();
+    if engine.owners.awaited.release() {
         settle_awaited(engine, turn);
     }
     if was_held {
-        for key in engine.remotes.keys() {
+        for key in engine.owners.remotes.keys() {
             engine.serve_line(turn, key);
         }
         engine.go_on(turn);
@@ -137,15 +138,15 @@ pub fn stay_with_grpc(engine: &mut Engine, turn: &mut Turn<'_>) {
 
 /// Has calls go on whose services are back, and all when they have waited long enough.
 pub(crate) fn settle_awaited(engine: &mut Engine, turn: &mut Turn<'_>) {
-    let Engine { registry, awaited, owners, .. } = engine;
+    let Owners { registry, awaited, service_users, .. } = &mut engine.owners;
     let mut services = Vec::new();
     for session in awaited.forget(turn.now, registry) {
         services.extend(registry.services_of(session));
         registry.withdraw(session);
-        owners.leave(session);
+        service_users.leave(session);
     }
     engine.peer_answers().changed(&services);
-    for key in engine.awaited.take_calls() {
+    for key in engine.owners.awaited.take_calls() {
         engine.begin_again(turn, key);
     }
     engine.go_on(turn);
@@ -167,7 +168,7 @@ fn lose_left_out(engine: &mut Engine, turn: &mut Turn<'_>) {
 /// Whoever waits for a connection, a session or an endpoint goes on, as far as there is room.
 fn push(engine: &mut Engine, turn: &mut Turn<'_>, peers: Vec<PeerKey>, sessions: Vec<SessionKey>) {
     for key in peers {
-        engine.peers.transmit(key);
+        engine.owners.peers.transmit(key);
         engine.unblock_peer(turn, key);
         engine.settle_peer(turn, key);
         engine.peer_events().look_at_messages_in_time(turn.now, key);
@@ -175,17 +176,17 @@ fn push(engine: &mut Engine, turn: &mut Turn<'_>, peers: Vec<PeerKey>, sessions:
     for key in sessions {
         engine.unpark(turn, key);
     }
-    for key in engine.remotes.keys() {
+    for key in engine.owners.remotes.keys() {
         engine.serve_line(turn, key);
     }
-    engine.sessions.line_up_all();
+    engine.owners.sessions.line_up_all();
     engine.peer_answers().all_changed();
     engine.go_on(turn);
 }
 
 /// Compiles the chain for everything that is bound.
 fn plan_again(engine: &mut Engine) {
-    let Engine { admission, sessions, registry, gateway, .. } = engine;
+    let Owners { admission, sessions, registry, gateway, .. } = &mut engine.owners;
     let bound = bound_methods(sessions, registry, gateway);
     let plans = admission.plan_all(&bound);
     put_plans(sessions, registry, plans);
@@ -194,8 +195,9 @@ fn plan_again(engine: &mut Engine) {
 }
 
 fn leaving(engine: &Engine) -> LeavingOwners<'_> {
-    let Engine { sessions, peers, grpc, r2p2, remotes, clusters, calls, nested, registry, .. } = engine;
-    let Engine { shards, owners, awaited, admission, timers, limits, types_bound, .. } = engine;
+    let Engine { calls, owners } = engine;
+    let Owners { sessions, peers, grpc, r2p2, remotes, clusters, nested, registry, .. } = owners;
+    let Owners { shards, service_users, awaited, admission, timers, limits, types_bound, .. } = owners;
     LeavingOwners {
         sessions,
         peers,
@@ -207,7 +209,7 @@ fn leaving(engine: &Engine) -> LeavingOwners<'_> {
         nested,
         registry,
         shards,
-        owners,
+        service_users,
         awaited,
         admission,
         timers,
@@ -217,9 +219,10 @@ fn leaving(engine: &Engine) -> LeavingOwners<'_> {
 }
 
 fn arriving(engine: &mut Engine) -> ArrivingOwners<'_> {
-    let Engine { sessions, peers, grpc, r2p2, remotes, clusters, calls, nested, registry, .. } = engine;
-    let Engine { shards, left_out, admission, attempts, timers, telemetry, held, .. } = engine;
-    let Engine { host_numbers, types_bound, limits, .. } = engine;
+    let Engine { calls, owners } = engine;
+    let Owners { sessions, peers, grpc, r2p2, remotes, clusters, nested, registry, .. } = owners;
+    let Owners { shards, left_out, admission, attempts, timers, telemetry, held, .. } = owners;
+    let Owners { host_numbers, types_bound, limits, .. } = owners;
     ArrivingOwners {
         sessions,
         peers,
@@ -244,7 +247,8 @@ fn arriving(engine: &mut Engine) -> ArrivingOwners<'_> {
 }
 
 fn moved(engine: &mut Engine) -> MovedOwners<'_> {
-    let Engine { sessions, peers, r2p2, remotes, calls, shards, left_out, awaited, timers, .. } = engine;
-    let Engine { registry, limits, .. } = engine;
+    let Engine { calls, owners } = engine;
+    let Owners { sessions, peers, r2p2, remotes, shards, left_out, awaited, timers, .. } = owners;
+    let Owners { registry, limits, .. } = owners;
     MovedOwners { sessions, peers, r2p2, remotes, calls, shards, left_out, awaited, timers, registry, limits }
 }

@@ -11,11 +11,11 @@ use crate::grpc::GrpcEnds;
 use crate::handover::awaited::Awaited;
 use crate::limits::Limits;
 use crate::nested::Nested;
-use crate::owners::Owners;
 use crate::peers::PeerEnds;
 use crate::r2p2::R2p2;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::Remotes;
+use crate::service_users::ServiceUsers;
 use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct LeavingOwners<'e> {
     pub nested: &'e Nested,
     pub registry: &'e Registry,
     pub shards: &'e ShardLinks,
-    pub owners: &'e Owners,
+    pub service_users: &'e ServiceUsers,
     pub awaited: &'e Awaited,
     pub admission: &'e AdmissionControl,
     pub timers: &'e TimerTable<Due>,
@@ -91,6 +91,6 @@ impl<'e> LeavingOwners<'e> {
     /// Whose the services are that wait for their successors.
     fn owners_left(&self) -> Vec<(SessionKey, &'e str)> {
         let left = self.awaited.those_who_left();
-        left.filter_map(|session| Some((session, self.owners.of_session(session)?))).collect()
+        left.filter_map(|session| Some((session, self.service_users.of_session(session)?))).collect()
     }
 }

@@ -3,11 +3,11 @@
 use super::frames::{BodySent, Outbound, Unsent};
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert_error::untyped;
-use crate::end_owners::EndOwners;
 use crate::ends::{ClientSide, EndOfCall, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
 use crate::limits::METHODS_LEARNED;
+use crate::owners::Owners;
 use crate::peer::Announced;
 use crate::registry::MethodKey;
 use crate::source::made_for;
@@ -43,7 +43,7 @@ impl Opens for PeerKey {
             send(engine, turn, way, *self, announced.agreed, opening.body(), command)
         });
         let stream = opened.map_err(|unsent| refusal_of(engine, unsent, key, *self, Direction::Request))?;
-        let number = engine.peers.find(*self).map(|peer| peer.telemetry);
+        let number = engine.owners.peers.find(*self).map(|peer| peer.telemetry);
         if let Some(call) = engine.calls.find_mut(key) {
             call.opened_at(*self, stream, number, turn.now);
         }
@@ -64,11 +64,12 @@ impl EndOfCall for PeerStream {
     ) -> Result<(), Refusal> {
         let (ItemWay { key, direction }, &Self { peer, stream }) = (way, self);
         if item.is_packed() {
-            let mut plain = engine.grpc.unpacked(direction, item).map_err(Refusal::Fault)?;
+            let mut plain = engine.owners.grpc.unpacked(direction, item).map_err(Refusal::Fault)?;
             return self.deliver(engine, turn, way, &mut plain);
         }
         let mut call = engine.calls.find_mut(key);
-        let agreed = call.as_deref().is_some_and(|call| engine.peers.agreed(call, direction, peer, stream));
+        let agreed =
+            call.as_deref().is_some_and(|call| engine.owners.peers.agreed(call, direction, peer, stream));
         let trailer = matches!(item, Item::Finish { .. })
             .then(|| call.as_mut().map_or([0; SERVER_TRAILER_BYTES], |call| call.trailer(turn.now)));
         let sent =
@@ -108,7 +109,7 @@ impl EndOfCall for PeerStream {
         }
     }
 
-    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, _over: bool) {
+    fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, _over: bool) {
         if let Some(found) = owners.peers.find_mut(self.peer) {
             found.connection.grant(self.stream, bytes);
         }
@@ -117,8 +118,8 @@ impl EndOfCall for PeerStream {
 
     /// What still arrives on the stream is nobody's.
     #[inline]
-    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
-        let EndOwners { peers, sessions, invariants, .. } = owners;
+    fn release(&self, owners: &mut Owners, _call: (CallKey, &mut Call)) {
+        let Owners { peers, sessions, invariants, .. } = owners;
         if let Some(assembly) = peers.take_assembly(self.peer, self.stream) {
             sessions.give_up(invariants, &assembly);
         }
@@ -130,11 +131,11 @@ impl ClientSide for PeerStream {
     fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         let &Self { peer, stream } = self;
         if let Item::Finish { code, execution, metadata, .. } = &finish
-            && let Some(found) = engine.peers.find_mut(peer)
+            && let Some(found) = engine.owners.peers.find_mut(peer)
         {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
-            engine.peers.transmit(peer);
+            engine.owners.peers.transmit(peer);
             return engine.conclude_served(turn.now, key, *code);
         }
         engine.forget(key);
@@ -142,7 +143,7 @@ impl ClientSide for PeerStream {
 }
 
 impl ServerSide for PeerStream {
-    fn cancel(&self, owners: &mut EndOwners<'_>, now: Instant, _call: (CallKey, &Call), code: Code) {
+    fn cancel(&self, owners: &mut Owners, now: Instant, _call: (CallKey, &Call), code: Code) {
         let &Self { peer, stream } = self;
         if let Some(found) = owners.peers.find_mut(peer) {
             let _ = found.connection.cancel(now, stream, code);
@@ -161,7 +162,7 @@ fn send<T>(
     body: Option<&Body<'_>>,
     command: impl FnOnce(&mut Connection, Instant, Option<Payload<'_>>) -> Result<T, Refused>,
 ) -> Result<T, Unsent> {
-    let Engine { peers, calls, scratch, limits, .. } = engine;
+    let Engine { calls, owners: Owners { peers, scratch, limits, .. } } = engine;
     let Some(body) = body else {
         let found = peers.find_mut(peer).ok_or(Unsent::Gone)?;
         let done = command(&mut found.connection, turn.now, None).map_err(Unsent::Refused)?;
@@ -178,18 +179,18 @@ fn send<T>(
     match &sent {
         Ok((_, BodySent::Lent)) => note_lent(engine, body),
         Ok((_, BodySent::Copied)) => note_copied(engine, key, direction, body),
-        Err(Unsent::Refused(_)) => engine.peers.transmit(peer),
+        Err(Unsent::Refused(_)) => engine.owners.peers.transmit(peer),
         Err(_) => {}
     }
     let (done, _) = sent?;
-    engine.peers.transmit(peer);
+    engine.owners.peers.transmit(peer);
     Ok(done)
 }
 
 /// The connection reads it from its session's heap.
 fn note_lent(engine: &mut Engine, body: &Body<'_>) {
     if let Body::Lent { session, .. } = body
-        && let Some(session) = engine.sessions.find_mut(*session)
+        && let Some(session) = engine.owners.sessions.find_mut(*session)
     {
         session.lent += 1;
     }
@@ -198,13 +199,13 @@ fn note_lent(engine: &mut Engine, body: &Body<'_>) {
 /// Where it was is free again, and its sender may send as much more.
 fn note_copied(engine: &mut Engine, key: CallKey, direction: Direction, body: &Body<'_>) {
     if let Some((session, payload)) = body.lent() {
-        engine.sessions.give_back(session, payload.span);
+        engine.owners.sessions.give_back(session, payload.span);
         engine.credit_sender(key, direction, payload.window_bytes());
     } else if let Body::Wire { charged, .. } = body {
         engine.credit_sender(key, direction, *charged);
     } else if let Body::Crossed(crossed) = body {
         engine.credit_sender(key, direction, crossed.charged);
-        engine.shards.used(crossed);
+        engine.owners.shards.used(crossed);
     }
 }
 
@@ -221,10 +222,10 @@ fn announced(
     let method = (call.method, [types.input.fingerprint(), types.output.fingerprint()]);
     if call.path.is_some() {
         // Its method stands for others, too, and has no number that would mean this one.
-        let limit = engine.limits.methods_learned_per_service as u64;
+        let limit = engine.owners.limits.methods_learned_per_service as u64;
         return Err(Unsent::Fault(Fault::Limit { name: METHODS_LEARNED, limit }));
     }
-    if let Some(known) = engine.peers.announced(peer, method)? {
+    if let Some(known) = engine.owners.peers.announced(peer, method)? {
         return Ok((known, deadline));
     }
     let path = Arc::clone(path);
@@ -242,18 +243,18 @@ fn announce_new(
     method: (MethodKey, [u64; 2]),
     path: &str,
 ) -> Result<MethodIndex, Unsent> {
-    if engine.peers.wants_renewal(now, peer) {
+    if engine.owners.peers.wants_renewal(now, peer) {
         engine.reach().redial(now, peer);
-        engine.peers.renewed(now, peer);
+        engine.owners.peers.renewed(now, peer);
     }
     let whose = Whose { client: (&*engine.source_of(key)).into(), service: Box::default() };
-    engine.peers.announce(peer, whose, method, path)
+    engine.owners.peers.announce(peer, whose, method, path)
 }
 
 /// The number of whoever makes a call, named now if that is new on this connection. Only the operator's own hosts are
 /// told.
 fn caller_number(engine: &mut Engine, key: CallKey, peer: PeerKey) -> Option<CallerNumber> {
-    let Engine { peers, calls, sessions, grpc, .. } = engine;
+    let Engine { calls, owners: Owners { peers, sessions, grpc, .. } } = engine;
     let peer = peers.find_mut(peer).filter(|peer| peer.is_host && peer.connection.names_callers())?;
     match &made_for(calls, calls.find(key)?)?.client {
         ClientEnd::Session { session, .. } => {
@@ -279,5 +280,5 @@ fn caller_number(engine: &mut Engine, key: CallKey, peer: PeerKey) -> Option<Cal
 
 /// What it means for an item that its frame was not queued.
 fn refusal_of(engine: &Engine, unsent: Unsent, key: CallKey, peer: PeerKey, direction: Direction) -> Refusal {
-    engine.peers.refusal(unsent, peer, direction, || engine.connection_gone(key))
+    engine.owners.peers.refusal(unsent, peer, direction, || engine.connection_gone(key))
 }

@@ -2,10 +2,10 @@
 
 use super::placing::{PlacedItem, SessionPlacing, Undelivered};
 use crate::call::{Body, Call, Direction, Item};
-use crate::end_owners::EndOwners;
 use crate::ends::{ClientSide, EndOfCall, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way};
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::records::awaited_handler;
 use crate::session::credit;
 use crate::{CallKey, SessionKey};
@@ -49,7 +49,7 @@ impl EndOfCall for SessionHandler<'_> {
                 engine.drop_item(item);
                 let why = "the daemon was about to deliver it a second time, and has not; this is a fault of the \
                            daemon";
-                engine.invariants.note("a handler sees a call once");
+                engine.owners.invariants.note("a handler sees a call once");
                 let status = Status::new(Code::Internal, why).with_execution(Execution::Unknown);
                 engine.end(turn, key, &status);
                 Ok(())
@@ -57,7 +57,7 @@ impl EndOfCall for SessionHandler<'_> {
         }
     }
 
-    fn credit(&self, owners: &mut EndOwners<'_>, (key, call): (CallKey, &Call), bytes: u32, over: bool) {
+    fn credit(&self, owners: &mut Owners, (key, call): (CallKey, &Call), bytes: u32, over: bool) {
         if !over {
             let id = call.delivered_id(owners.shards.own(), key);
             owners.sessions.complete(self.session, credit(id, bytes));
@@ -66,8 +66,8 @@ impl EndOfCall for SessionHandler<'_> {
 
     /// What it has not released of a stream is no longer the call's, which may wait for its caller to read its end.
     #[inline(always)]
-    fn release(&self, owners: &mut EndOwners<'_>, (key, call): (CallKey, &mut Call)) {
-        let EndOwners { sessions, invariants, .. } = owners;
+    fn release(&self, owners: &mut Owners, (key, call): (CallKey, &mut Call)) {
+        let Owners { sessions, invariants, .. } = owners;
         let (known_as, share) = (call.known_as.take(), call.request.share.end());
         if let Some((session, bytes)) = share {
             sessions.streams_hold_less(invariants, session, bytes);
@@ -79,8 +79,8 @@ impl EndOfCall for SessionHandler<'_> {
 }
 
 impl ServerSide for SessionHandler<'_> {
-    fn cancel(&self, owners: &mut EndOwners<'_>, _now: Instant, (key, call): (CallKey, &Call), code: Code) {
-        let EndOwners { shards, peers, grpc, registry, ended, sessions, .. } = owners;
+    fn cancel(&self, owners: &mut Owners, _now: Instant, (key, call): (CallKey, &Call), code: Code) {
+        let Owners { shards, peers, grpc, registry, ended, sessions, .. } = owners;
         if call.handed_over {
             if let Some(awaited) = awaited_handler((peers, grpc, registry), call, self.session, code) {
                 ended.insert(key, awaited);
@@ -109,7 +109,7 @@ impl EndOfCall for SessionMaker<'_> {
             placing(engine).response(turn.heaps, (key, session), types, item)?;
         match (&*item, payload) {
             (Item::Message { end, .. }, Some(payload)) => {
-                engine.sessions.complete(session, Completion::Message { call: id, payload, end: *end })
+                engine.owners.sessions.complete(session, Completion::Message { call: id, payload, end: *end })
             }
             (Item::Finish { code, execution, .. }, payload) => {
                 let finish = Finish {
@@ -125,20 +125,20 @@ impl EndOfCall for SessionMaker<'_> {
                 };
                 deliver_finish(engine, turn.now, key, session, finish)
             }
-            _ => engine.sessions.complete(session, Completion::Headers { call: id, metadata }),
+            _ => engine.owners.sessions.complete(session, Completion::Headers { call: id, metadata }),
         }
         Ok(())
     }
 
-    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, over: bool) {
+    fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, over: bool) {
         if !over {
             owners.sessions.complete(self.session, credit(self.id, bytes));
         }
     }
 
     #[inline(always)]
-    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
-        owners.sessions.release_call(owners.held, self.session, self.id);
+    fn release(&self, owners: &mut Owners, _call: (CallKey, &mut Call)) {
+        owners.sessions.release_call(&mut owners.held, self.session, self.id);
     }
 }
 
@@ -155,7 +155,7 @@ impl ClientSide for SessionMaker<'_> {
 // LIFE: 20
 /// The last completion of a call its application made. The call now waits for the Release that says when it was taken.
 fn deliver_finish(engine: &mut Engine, now: Instant, key: CallKey, session: SessionKey, finish: Finish) {
-    let (calls, mut owners) = EndOwners::of(engine);
+    let Engine { calls, owners } = engine;
     if let Some(call) = calls.find_mut(key) {
         if call.outcome.is_some() {
             return owners.invariants.note("a call has one outcome");
@@ -167,13 +167,14 @@ fn deliver_finish(engine: &mut Engine, now: Instant, key: CallKey, session: Sess
         if call.policies.is_some() {
             owners.books().end_policies(now, key, call, finish.code);
         }
-        call.take_server().release(&mut owners, (key, call));
+        call.take_server().release(owners, (key, call));
     }
     owners.sessions.complete(session, Completion::Finish(finish));
 }
 
 #[inline(always)]
 fn placing(engine: &mut Engine) -> SessionPlacing<'_> {
-    let Engine { sessions, calls, scratch, shards, gateway, registry, peers, grpc, .. } = engine;
+    let Engine { calls, owners: Owners { sessions, scratch, shards, gateway, registry, peers, grpc, .. } } =
+        engine;
     SessionPlacing { sessions, calls, scratch, shards, gateway, registry, peers, grpc }
 }

@@ -12,15 +12,15 @@ use crate::engine::Engine;
 /// The first count that does not agree.
 pub fn audit_crossings(engines: &[&Engine]) -> Result<(), String> {
     for engine in engines {
-        let own = engine.shards.own();
-        for (payer, bytes) in engine.shards.under_way() {
+        let own = engine.owners.shards.own();
+        for (payer, bytes) in engine.owners.shards.under_way() {
             let there = engines.iter().map(|other| held_for(other, own, payer)).sum::<u64>();
             if there != bytes {
                 return Err(format!("{own:?}: {payer:?} has {bytes} under way, and {there} are there"));
             }
         }
-        for other in engines.iter().filter(|other| other.shards.own() != own) {
-            let (served, at) = (other.shards.book(own).0, other.shards.own());
+        for other in engines.iter().filter(|other| other.owners.shards.own() != own) {
+            let (served, at) = (other.owners.shards.book(own).0, other.owners.shards.own());
             let is_there = |call: &&Call| {
                 let half = &call.response;
                 let is_whole =
@@ -48,7 +48,7 @@ fn held_for(engine: &Engine, shard: ShardIndex, payer: Payer) -> u64 {
         }
         _ => None,
     });
-    crossed.sum::<u64>() + engine.shards.bytes_of(shard, payer)
+    crossed.sum::<u64>() + engine.owners.shards.bytes_of(shard, payer)
 }
 
 impl ShardLinks {

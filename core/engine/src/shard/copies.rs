@@ -14,6 +14,7 @@ use crate::heaps::Heaps;
 use crate::held::Holding;
 use crate::invariants::Invariants;
 use crate::limits::Limits;
+use crate::owners::Owners;
 use crate::peers::PeerEnds;
 use crate::registry::{MethodTypes, Registry};
 use crate::sessions::SessionEnds;
@@ -36,7 +37,10 @@ impl<'e> CrossingOwners<'e> {
     /// The calls, and these owners.
     #[inline]
     pub fn of(engine: &'e mut Engine) -> (&'e mut Calls, Self) {
-        let Engine { calls, shards, sessions, peers, grpc, registry, invariants, limits, .. } = engine;
+        let Engine {
+            calls,
+            owners: Owners { shards, sessions, peers, grpc, registry, invariants, limits, .. },
+        } = engine;
         (calls, Self { shards, sessions, peers, grpc, registry, invariants, limits })
     }
 

@@ -14,6 +14,7 @@ use crate::due::Due;
 use crate::ends::{Blocker, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::heaps::Heaps;
+use crate::owners::Owners;
 use crate::records::{CallBooks, CallRecorder};
 use crate::registry::service_of;
 use std::borrow::Cow;
@@ -36,17 +37,17 @@ pub fn next_crossings(
     most: usize,
 ) -> Option<CrossingBatch> {
     tell_news(engine, turn.now);
-    let batch = engine.shards.next_batch(to, most);
-    if !engine.shards.is_stirred() {
+    let batch = engine.owners.shards.next_batch(to, most);
+    if !engine.owners.shards.is_stirred() {
         return batch;
     }
     settle(engine, turn);
-    batch.or_else(|| engine.shards.next_batch(to, most))
+    batch.or_else(|| engine.owners.shards.next_batch(to, most))
 }
 
 /// Whether there is anything for a shard.
 pub fn has_crossings(engine: &Engine, to: ShardIndex) -> bool {
-    engine.shards.has_crossings(to)
+    engine.owners.shards.has_crossings(to)
 }
 
 /// Does what another shard of this host says. `clock` says what time it is, and is asked now and then.
@@ -65,20 +66,20 @@ pub fn handle_crossings(
             (turn.now, until_asked) = (clock(), PER_CLOCK);
         }
         until_asked -= 1;
-        engine.sessions.discard_abandoned(turn.heaps);
-        if engine.shards.has_parked() {
-            engine.shards.park_crossing(from, crossing);
+        engine.owners.sessions.discard_abandoned(turn.heaps);
+        if engine.owners.shards.has_parked() {
+            engine.owners.shards.park_crossing(from, crossing);
         } else {
             handle(engine, turn, from, crossing);
         }
     }
     engine.go_on(turn);
-    engine.shards.reuse_batch(from, batch);
+    engine.owners.shards.reuse_batch(from, batch);
 }
 
 /// Keeps what another shard says until this engine goes on: here, or in another process.
 pub fn park_crossing(engine: &mut Engine, from: ShardIndex, crossing: Crossing) {
-    engine.shards.park_crossing(from, crossing);
+    engine.owners.shards.park_crossing(from, crossing);
 }
 
 /// Request items, to the shard that serves the call.
@@ -90,7 +91,7 @@ pub(crate) fn hand_to_shard(
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
-        let mut plain = engine.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
+        let mut plain = engine.owners.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
         return hand_to_shard(engine, turn, key, (shard, stage), &mut plain);
     }
     let (calls, mut owners) = CrossingOwners::of(engine);
@@ -144,7 +145,7 @@ pub(crate) fn hand_to_caller(
     item: &mut Item<'_>,
 ) -> Result<(), Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
-        let mut plain = engine.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
+        let mut plain = engine.owners.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
         return hand_to_caller(engine, turn, key, (shard, call), &mut plain);
     }
     let (calls, mut owners) = CrossingOwners::of(engine);
@@ -193,8 +194,9 @@ pub(crate) fn finish_to_caller(
     mut said: Box<ShardFinish>,
 ) {
     let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
-    let Engine { calls, telemetry, registry, plant, sessions, peers, grpc, r2p2, .. } = engine;
-    let Engine { admission, timers, shards, .. } = engine;
+    let Engine { calls, owners } = engine;
+    let Owners { telemetry, registry, plant, sessions, peers, grpc, r2p2, .. } = owners;
+    let Owners { admission, timers, shards, .. } = owners;
     let Some(found) = calls.find_mut(key) else { return };
     found.server_stamps.k14 = turn.now;
     (said.call, said.code, said.execution) = (number, code, execution);
@@ -276,9 +278,10 @@ pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_
     else {
         return false;
     };
-    let path = call.path.as_deref().map_or_else(|| Arc::clone(engine.registry.path(call.method)), Arc::from);
+    let path =
+        call.path.as_deref().map_or_else(|| Arc::clone(engine.owners.registry.path(call.method)), Arc::from);
     let is_whole = matches!(opening, Item::Open { body: None | Some(Body::Crossed(_)), end: true, .. });
-    if !is_whole || !engine.registry.servers(call.method).is_empty() {
+    if !is_whole || !engine.owners.registry.servers(call.method).is_empty() {
         return false;
     }
     let Item::Open { metadata, body, end } = opening.take() else { return false };
@@ -306,23 +309,23 @@ pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_
 /// Tells the others what is served, if that has changed; then does what has come back to this very shard, and lets
 /// those go on that waited.
 pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
-    if engine.shards.is_alone() {
+    if engine.owners.shards.is_alone() {
         return;
     }
     tell_news(engine, turn.now);
     places::tell_places(engine);
     places::tell_wanted(engine);
     for _ in 0..PARKED_PER_STEP_MAX {
-        let Some((from, crossing)) = engine.shards.next_parked() else { break };
+        let Some((from, crossing)) = engine.owners.shards.next_parked() else { break };
         handle_parked(engine, turn, from, crossing);
     }
-    if engine.shards.accounts.are_to_be_looked_after() {
-        engine.timers.insert(turn.now.plus_ns(STARVED_LOOK_NS), Due::Starved);
+    if engine.owners.shards.accounts.are_to_be_looked_after() {
+        engine.owners.timers.insert(turn.now.plus_ns(STARVED_LOOK_NS), Due::Starved);
     }
-    for line in engine.shards.take_stirred() {
-        while let Some((call, back)) = engine.shards.next_blocked(line) {
+    for line in engine.owners.shards.take_stirred() {
+        while let Some((call, back)) = engine.owners.shards.next_blocked(line) {
             engine.unblock(turn, call, if back { Direction::Response } else { Direction::Request });
-            if engine.shards.is_blocked_again(line, (call, back)) {
+            if engine.owners.shards.is_blocked_again(line, (call, back)) {
                 break;
             }
         }
@@ -361,7 +364,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
                 let mut item = Item::Message { body: Body::Crossed(body), end: false };
                 engine.pass(turn, key, Direction::Response, &mut item);
             }
-            None => engine.shards.used(&body),
+            None => engine.owners.shards.used(&body),
         },
         ShardSaid::Finish(finish) => finished(engine, turn, from, finish),
         ShardSaid::Credit { call, back: false, bytes } => {
@@ -370,17 +373,17 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             }
         }
         ShardSaid::Credit { call, back: true, bytes } => {
-            if let Some(key) = engine.shards.served(from, call) {
+            if let Some(key) = engine.owners.shards.served(from, call) {
                 engine.credit_sender(key, Direction::Response, bytes);
             }
         }
         ShardSaid::Taken(mut taken) => {
-            taken.drain(..).for_each(|(payer, bytes)| engine.shards.discharge(payer, bytes));
-            engine.shards.reuse_taken(from, taken);
+            taken.drain(..).for_each(|(payer, bytes)| engine.owners.shards.discharge(payer, bytes));
+            engine.owners.shards.reuse_taken(from, taken);
         }
         ShardSaid::Offers(offers) => {
             let changed = served_elsewhere(engine, from, &offers);
-            engine.workers.forget_asked(from.0);
+            engine.owners.workers.forget_asked(from.0);
             match changed {
                 Some(services) => engine.peer_answers().changed(&services),
                 None => engine.peer_answers().all_changed(),
@@ -388,16 +391,16 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         }
         ShardSaid::Arrived => has_arrived(engine, from),
         ShardSaid::Moved { to, offers } => is_brought(engine, to, &offers),
-        ShardSaid::Places { policy, wanted } => engine.admission.handle_notice(&policy, wanted),
+        ShardSaid::Places { policy, wanted } => engine.owners.admission.handle_notice(&policy, wanted),
         ShardSaid::Wanted { path, wish } => places::wanted(engine, from, &path, wish),
         ShardSaid::Vacant { path } => places::vacant(engine, turn, from, path),
-        ShardSaid::Unused { path } => engine.workers.free_kept(service_of(&path), from.0),
-        ShardSaid::Spares(spares) => engine.shards.spares.take_back(*spares),
+        ShardSaid::Unused { path } => engine.owners.workers.free_kept(service_of(&path), from.0),
+        ShardSaid::Spares(spares) => engine.owners.shards.spares.take_back(*spares),
     }
 }
 
 fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64, item: &mut Item<'_>) {
-    match engine.shards.served(from, call) {
+    match engine.owners.shards.served(from, call) {
         Some(key) => engine.pass(turn, key, Direction::Request, item),
         None => engine.drop_item(item),
     }
@@ -431,7 +434,7 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
         call.server_stamps.wait_ns = finish.stamps.wait_ns.saturating_add(own.wait_ns);
         call.server_measured = finish.measured;
     }
-    engine.shards.spent_finish(from, finish);
+    engine.owners.shards.spent_finish(from, finish);
     match made_there {
         Some(key) => engine.pass(turn, key, Direction::Response, &mut item),
         None => engine.drop_item(&mut item),

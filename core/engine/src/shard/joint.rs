@@ -3,11 +3,11 @@
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
 use super::end;
 use crate::call::{Call, Item};
-use crate::end_owners::EndOwners;
 use crate::ends::{ClientSide, EndOfCall, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
 use crate::held::HeldBudget;
 use crate::item::ItemWay;
+use crate::owners::Owners;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{Code, Instant};
@@ -15,41 +15,43 @@ use trunkline_share::HostLimits;
 
 /// Makes an engine one of several shards of its host. To be called before anything else is; each has the same count.
 pub fn join_shards(engine: &mut Engine, own: ShardIndex, count: u16) {
-    engine.shards.join(own, count);
+    engine.owners.shards.join(own, count);
 }
 
 /// Has what an operator writes once for the host count for all its shards, which are given the same limits. To be
 /// called after [`join_shards`] and before anything is configured.
 pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
     if !limits.is_of_one() {
-        let own = engine.shards.own().0;
-        engine.admission.share(limits, own);
-        engine.attempts.share(limits, own);
-        engine.held.share(limits);
-        engine.shards.accounts.book_in(HeldBudget::of(&engine.limits).shared(limits));
+        let own = engine.owners.shards.own().0;
+        engine.owners.admission.share(limits, own);
+        engine.owners.attempts.share(limits, own);
+        engine.owners.held.share(limits);
+        engine.owners.shards.accounts.book_in(HeldBudget::of(&engine.owners.limits).shared(limits));
     }
 }
 
 /// The shard most calls of a session have crossed to since this was asked last, if most of its calls cross, and by how
 /// many they are more.
 pub fn take_partner(engine: &mut Engine, session: SessionKey) -> Option<(ShardIndex, u64)> {
-    std::mem::take(&mut engine.sessions.find_mut(session)?.crossings).most()
+    std::mem::take(&mut engine.owners.sessions.find_mut(session)?.crossings).most()
 }
 
 /// The connection that most of the calls came over that have crossed from connections since this was asked last, and by
 /// how many they are more than those of all others, and of those of its own that stayed.
 pub fn take_crossing_peer(engine: &mut Engine) -> Option<(PeerKey, u64)> {
-    std::mem::take(&mut engine.shards.crossing_peers).most()
+    std::mem::take(&mut engine.owners.shards.crossing_peers).most()
 }
 
 /// Asks whoever made a connection to open its calls on another, once. Whether it was asked.
 pub fn ask_to_redial(engine: &mut Engine, peer: PeerKey) -> bool {
-    let Some(asked) = engine.peers.find_mut(peer).filter(|peer| peer.lane.is_none()) else { return false };
+    let Some(asked) = engine.owners.peers.find_mut(peer).filter(|peer| peer.lane.is_none()) else {
+        return false;
+    };
     if std::mem::replace(&mut asked.is_asked_to_redial, true) {
         return false;
     }
     asked.connection.ask_to_redial();
-    engine.peers.transmit(peer);
+    engine.owners.peers.transmit(peer);
     true
 }
 
@@ -64,7 +66,7 @@ impl EndOfCall for ShardServer {
         end::hand_to_shard(engine, turn, way.key, (self.shard, self.stage), item)
     }
 
-    fn credit(&self, owners: &mut EndOwners<'_>, (key, _): (CallKey, &Call), bytes: u32, over: bool) {
+    fn credit(&self, owners: &mut Owners, (key, _): (CallKey, &Call), bytes: u32, over: bool) {
         if !over {
             let call = owners.shards.number_at(self.shard, key);
             owners.shards.push(self.shard, ShardSaid::Credit { call, back: true, bytes });
@@ -72,13 +74,13 @@ impl EndOfCall for ShardServer {
     }
 
     #[inline]
-    fn release(&self, owners: &mut EndOwners<'_>, (key, _): (CallKey, &mut Call)) {
+    fn release(&self, owners: &mut Owners, (key, _): (CallKey, &mut Call)) {
         owners.shards.note_left(self.shard, key);
     }
 }
 
 impl ServerSide for ShardServer {
-    fn cancel(&self, owners: &mut EndOwners<'_>, _now: Instant, (key, _): (CallKey, &Call), code: Code) {
+    fn cancel(&self, owners: &mut Owners, _now: Instant, (key, _): (CallKey, &Call), code: Code) {
         if self.stage != ShardStage::Chosen {
             let call = owners.shards.number_at(self.shard, key);
             owners.shards.push(self.shard, ShardSaid::Cancel { call, code });
@@ -97,19 +99,19 @@ impl EndOfCall for ShardCaller {
         end::hand_to_caller(engine, turn, way.key, (self.shard, self.call), item)
     }
 
-    fn credit(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &Call), bytes: u32, _over: bool) {
+    fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, _over: bool) {
         owners.shards.push(self.shard, ShardSaid::Credit { call: self.call, back: false, bytes });
     }
 
     #[inline]
-    fn release(&self, owners: &mut EndOwners<'_>, _call: (CallKey, &mut Call)) {
+    fn release(&self, owners: &mut Owners, _call: (CallKey, &mut Call)) {
         owners.shards.forget(self.shard, self.call);
     }
 }
 
 impl ClientSide for ShardCaller {
     fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        let mut said = engine.shards.spares.finish();
+        let mut said = engine.owners.shards.spares.finish();
         said.body = None;
         end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, said);
     }

@@ -29,6 +29,7 @@ use crate::convert::private;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::held::Holding;
+use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, Registry};
 use crate::session::{Route, Session};
 use crate::sessions::SessionEnds;
@@ -125,14 +126,14 @@ pub fn release_session(
     key: SessionKey,
     to: ShardIndex,
 ) -> Result<MovedSession, Stays> {
-    engine.sessions.discard_abandoned(turn.heaps);
-    let calls = engine.sessions.calls_of(&engine.calls, key);
+    engine.owners.sessions.discard_abandoned(turn.heaps);
+    let calls = engine.owners.sessions.calls_of(&engine.calls, key);
     may_leave(engine, key, to, &calls)?;
     for call in &calls {
         privatize(engine, turn, key, *call)?;
     }
     let (routes, services) = routes_of(engine, key);
-    let mut parked = engine.sessions.find_mut(key).map_or_else(Vec::new, |session| {
+    let mut parked = engine.owners.sessions.find_mut(key).map_or_else(Vec::new, |session| {
         session.parked.drain().into_iter().chain(session.parked_streams.drain()).collect()
     });
     let mut moved = Vec::new();
@@ -142,13 +143,13 @@ pub fn release_session(
     for call in &calls {
         moved.extend(split_delivered(engine, key, *call, to, &mut parked));
     }
-    let owners = engine.sessions.find(key).map_or_else(Vec::new, |session| {
+    let owners = engine.owners.sessions.find(key).map_or_else(Vec::new, |session| {
         services.iter().map(|service| (service.clone(), session.identity.clone())).collect()
     });
     let offers = Offers::of_session(served(&routes), owners);
     leaves(engine, to, offers);
     engine.withdraw(key);
-    let from = engine.shards.own();
+    let from = engine.owners.shards.own();
     let session = take_out(engine, key).ok_or(Stays::Leaving)?;
     for (call, direction) in parked {
         engine.unblock(turn, call, direction);
@@ -162,13 +163,13 @@ pub fn release_session(
 pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
     let MovedSession { from, session, routes, services, calls } = moved;
     let identity = session.identity.clone();
-    let key = engine.sessions.insert(session);
-    if let Some(session) = engine.sessions.find_mut(key) {
+    let key = engine.owners.sessions.insert(session);
+    if let Some(session) = engine.owners.sessions.find_mut(key) {
         session.holding.belongs_to(&identity);
     }
     for service in &services {
-        engine.owners.enter(key, &identity, service);
-        engine.unserved.serve(service);
+        engine.owners.service_users.enter(key, &identity, service);
+        engine.owners.unserved.serve(service);
     }
     engine.binder().describe_again(key);
     for route in routes {
@@ -197,26 +198,26 @@ pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
     for call in brought {
         relate(engine, call, &now_is);
     }
-    engine.sessions.line_up(key);
+    engine.owners.sessions.line_up(key);
     engine.peer_answers().changed(&services);
     // Before it is said that it is here.
     tell_offers(engine);
-    engine.shards.push(from, ShardSaid::Arrived);
+    engine.owners.shards.push(from, ShardSaid::Arrived);
     key
 }
 
 fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]) -> Result<(), Stays> {
-    let session = engine.sessions.find(key).filter(|session| !session.gone).ok_or(Stays::Leaving)?;
-    if session.draining || engine.draining || !engine.shards.others().any(|shard| shard == to) {
+    let session = engine.owners.sessions.find(key).filter(|session| !session.gone).ok_or(Stays::Leaving)?;
+    if session.draining || engine.owners.draining || !engine.owners.shards.others().any(|shard| shard == to) {
         return Err(Stays::Leaving);
     }
-    if session.stands_by || engine.registry.serves_for_the_house(key) {
+    if session.stands_by || engine.owners.registry.serves_for_the_house(key) {
         return Err(Stays::OfTheHouse);
     }
     let is_arriving = |peer: &crate::peer::Peer| {
         peer.assemblies.values().any(|one| one.block().is_some_and(|(session, _)| session == key))
     };
-    if session.lent > 0 || engine.peers.iter().any(|(_, peer)| is_arriving(peer)) {
+    if session.lent > 0 || engine.owners.peers.iter().any(|(_, peer)| is_arriving(peer)) {
         return Err(Stays::Lent);
     }
     let calls: Vec<&Call> = calls.iter().filter_map(|call| engine.calls.find(*call)).collect();
@@ -230,7 +231,7 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
         // Where its call crosses anew it would be judged anew.
         let is_judged = call.handler() == Some(key)
             && !call.handed_over
-            && engine.admission.chain().stands_on(Side::Server);
+            && engine.owners.admission.chain().stands_on(Side::Server);
         if made && looks || call.is_made_for_another() && !call.handed_over || is_judged {
             return Err(Stays::Begins);
         }
@@ -245,13 +246,13 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
             }
         }
     }
-    let limit = engine.limits.parked_bytes_per_session;
-    if engine.shards.parked_bytes() + waiting_bytes > limit { Err(Stays::Full) } else { Ok(()) }
+    let limit = engine.owners.limits.parked_bytes_per_session;
+    if engine.owners.shards.parked_bytes() + waiting_bytes > limit { Err(Stays::Full) } else { Ok(()) }
 }
 
 /// What waits of a session's messages in a call waits as a private copy, and its blocks go back.
 fn privatize(engine: &mut Engine, turn: &Turn<'_>, session: SessionKey, key: CallKey) -> Result<(), Stays> {
-    let Engine { calls, shards, sessions, .. } = engine;
+    let Engine { calls, owners: Owners { shards, sessions, .. } } = engine;
     let Some(call) = calls.find_mut(key) else { return Ok(()) };
     for direction in [Direction::Request, Direction::Response] {
         privatize_half((shards, sessions), turn, session, (call, direction))?;
@@ -286,12 +287,14 @@ fn privatize_half(
 
 /// What a session has bound, route by route, and the services it serves.
 fn routes_of(engine: &Engine, key: SessionKey) -> (Vec<MovedRoute>, Vec<Box<str>>) {
-    let Some(session) = engine.sessions.find(key) else { return (Vec::new(), Vec::new()) };
+    let Some(session) = engine.owners.sessions.find(key) else { return (Vec::new(), Vec::new()) };
     let target_of = |target: &Target| match target {
-        Target::Cluster(cluster) => Some(engine.remotes.label(engine.clusters.target_of(*cluster)?)),
+        Target::Cluster(cluster) => {
+            Some(engine.owners.remotes.label(engine.owners.clusters.target_of(*cluster)?))
+        }
         Target::Anyone | Target::Here => None,
     };
-    let served = engine.registry.types_by_route(key);
+    let served = engine.owners.registry.types_by_route(key);
     let route_of = |(index, route): (u32, &Route)| match route {
         Route::Calls { types, target, .. } => {
             MovedRoute::Calls { types: Arc::clone(types), target: target_of(target) }
@@ -299,7 +302,7 @@ fn routes_of(engine: &Engine, key: SessionKey) -> (Vec<MovedRoute>, Vec<Box<str>
         Route::Serves => MovedRoute::Serves(served.get(&index).copied().cloned()),
     };
     let routes = (0..).zip(&session.routes).map(route_of).collect();
-    (routes, engine.owners.services_of(key).to_vec())
+    (routes, engine.owners.service_users.services_of(key).to_vec())
 }
 
 fn served(routes: &[MovedRoute]) -> impl Iterator<Item = &Arc<MethodTypes>> {
@@ -317,7 +320,10 @@ fn split_made(
     to: ShardIndex,
     parked: &mut Vec<(CallKey, Direction)>,
 ) -> Option<MovedCall> {
-    let Engine { calls, sessions, peers, grpc, shards, held, invariants, limits, registry, .. } = engine;
+    let Engine {
+        calls,
+        owners: Owners { sessions, peers, grpc, shards, held, invariants, limits, registry, .. },
+    } = engine;
     let call = calls.find_mut(key)?;
     let (own, path) = (shards.own(), path_of(registry, call));
     let ClientEnd::Session { session: maker, types, .. } = &call.client else { return None };
@@ -358,7 +364,7 @@ fn split_made(
         call.client = client;
         call.response.backlog.extend(gathered);
     });
-    engine.shards.enter(to, number, key);
+    engine.owners.shards.enter(to, number, key);
     push_once(parked, (key, Direction::Response), engine);
     Some(MovedCall { was: key, path, call: moved })
 }
@@ -371,7 +377,7 @@ fn split_delivered(
     to: ShardIndex,
     parked: &mut Vec<(CallKey, Direction)>,
 ) -> Option<MovedCall> {
-    let Engine { calls, sessions, peers, grpc, shards, invariants, registry, .. } = engine;
+    let Engine { calls, owners: Owners { sessions, peers, grpc, shards, invariants, registry, .. } } = engine;
     let call = calls.find_mut(key)?;
     let ServerEnd::Session { session: handler, types } = &call.server else { return None };
     if *handler != session {
@@ -407,7 +413,7 @@ fn split_delivered(
     engine.change_end(key, Direction::Request, |call| {
         call.server = ServerEnd::Shard { shard: to, types, stage, late: false };
     });
-    engine.shards.note_made(to);
+    engine.owners.shards.note_made(to);
     if is_there {
         push_once(parked, (key, Direction::Request), engine);
     }
@@ -440,9 +446,9 @@ fn push_once(parked: &mut Vec<(CallKey, Direction)>, entry: (CallKey, Direction)
 
 /// The session itself. What is held for it here is given back.
 fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
-    let mut session = engine.sessions.remove(key)?;
+    let mut session = engine.owners.sessions.remove(key)?;
     engine.binder().unbind(&session.identity, std::mem::take(&mut session.routes));
-    engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
+    engine.owners.held.leave(std::mem::take::<Holding>(&mut session.holding));
     session.answer_bytes = 0;
     (session.parked_bytes, session.delivered, session.openings) = Default::default();
     (session.made, session.served, session.calls_booked) = Default::default();
@@ -472,37 +478,37 @@ fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: Move
     }
     let (made, known_as, is_served) = (call.maker(), call.known_as, call.handler().is_some());
     let is_at_work = matches!(call.server, ServerEnd::Shard { .. });
-    let Engine { calls, timers, .. } = engine;
+    let Engine { calls, owners: Owners { timers, .. } } = engine;
     let (key, begun) = calls.renew();
     call.timer = deadline.map(|at| timers.insert(at, Due::Deadline(key)));
     *begun = call;
     if is_at_work {
-        engine.shards.bring(from, was.to_bits() | BROUGHT, key);
+        engine.owners.shards.bring(from, was.to_bits() | BROUGHT, key);
     }
     if is_served {
-        engine.sessions.note_served(&engine.calls, key, session);
+        engine.owners.sessions.note_served(&engine.calls, key, session);
     }
-    let Some(found) = engine.sessions.find_mut(session) else { return key };
+    let Some(found) = engine.owners.sessions.find_mut(session) else { return key };
     if let Some((_, id)) = made {
         found.made.insert(id, key);
     }
     if let Some(id) = known_as {
         found.delivered.take_untold(1);
         found.brought.insert(id, key);
-        engine.shards.enter(from, was.to_bits(), key);
+        engine.owners.shards.enter(from, was.to_bits(), key);
     }
     key
 }
 
 /// The method of a call, and its path if the method stands for others, too.
 fn method_of(engine: &mut Engine, path: &Arc<str>, named: Option<Box<str>>) -> (MethodKey, Option<Box<str>>) {
-    if let Some(method) = engine.registry.own_key_of(path) {
+    if let Some(method) = engine.owners.registry.own_key_of(path) {
         return (method, None);
     }
     if let Some(called) = engine.paths().called(path) {
         return (called.method, called.path);
     }
-    let Engine { registry, telemetry, .. } = engine;
+    let Owners { registry, telemetry, .. } = &mut engine.owners;
     (registry.intern_for_call(path, || telemetry.method(path)), named)
 }
 

@@ -5,6 +5,7 @@ use super::links::ShardLinks;
 use crate::SessionKey;
 use crate::due::Due;
 use crate::engine::Engine;
+use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, Registry};
 use std::sync::Arc;
 use trunkline_call::Instant;
@@ -19,11 +20,13 @@ const PAUSE_NS: u64 = 4_000;
 /// serves that is on its way to another shard is served here until it has arrived: calls for it are kept.
 #[inline]
 pub(crate) fn tell_news(engine: &mut Engine, now: Instant) {
-    if !engine.shards.is_alone() && engine.shards.telling.has_news(engine.registry.version()) {
+    if !engine.owners.shards.is_alone()
+        && engine.owners.shards.telling.has_news(engine.owners.registry.version())
+    {
         let told = tell_all(engine);
         if told > OFFERS_UNPACED {
-            engine.shards.telling.rest();
-            engine.timers.insert(now.plus_ns(told as u64 * PAUSE_NS), Due::Offers);
+            engine.owners.shards.telling.rest();
+            engine.owners.timers.insert(now.plus_ns(told as u64 * PAUSE_NS), Due::Offers);
         }
     }
 }
@@ -36,46 +39,49 @@ pub(crate) fn tell_bound(
     services: &[String],
     types: &[Arc<MethodTypes>],
 ) {
-    if engine.shards.is_alone() || !engine.shards.telling.rests() {
+    if engine.owners.shards.is_alone() || !engine.owners.shards.telling.rests() {
         return;
     }
-    let Some(identity) = engine.sessions.find(session).map(|session| session.identity.clone()) else {
+    let Some(identity) = engine.owners.sessions.find(session).map(|session| session.identity.clone()) else {
         return;
     };
     let owners = services.iter().map(|service| (service.as_str().into(), identity.clone())).collect();
-    let offers = Offers { version: engine.registry.version(), ..Offers::of_session(types.iter(), owners) };
-    let (to, offers) = (engine.shards.own(), Arc::new(offers));
-    for shard in engine.shards.others() {
-        engine.shards.push(shard, ShardSaid::Moved { to, offers: Arc::clone(&offers) });
+    let offers =
+        Offers { version: engine.owners.registry.version(), ..Offers::of_session(types.iter(), owners) };
+    let (to, offers) = (engine.owners.shards.own(), Arc::new(offers));
+    for shard in engine.owners.shards.others() {
+        engine.owners.shards.push(shard, ShardSaid::Moved { to, offers: Arc::clone(&offers) });
     }
 }
 
 /// Tells all at once, because a session has moved.
 pub(crate) fn tell_offers(engine: &mut Engine) {
-    if !engine.shards.is_alone() && engine.shards.telling.is_behind(engine.registry.version()) {
+    if !engine.owners.shards.is_alone()
+        && engine.owners.shards.telling.is_behind(engine.owners.registry.version())
+    {
         tell_all(engine);
     }
 }
 
 /// How much was told.
 fn tell_all(engine: &mut Engine) -> usize {
-    engine.shards.telling.note(engine.registry.version());
-    let mut offers = Offers::of(&engine.registry, engine.owners.all());
-    for moving in engine.shards.moving() {
+    engine.owners.shards.telling.note(engine.owners.registry.version());
+    let mut offers = Offers::of(&engine.owners.registry, engine.owners.service_users.all());
+    for moving in engine.owners.shards.moving() {
         offers.methods.extend(moving.offers.methods.iter().cloned());
         offers.owners.extend(moving.offers.owners.iter().cloned());
     }
     let offers = Arc::new(offers);
-    for shard in engine.shards.others() {
-        engine.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
+    for shard in engine.owners.shards.others() {
+        engine.owners.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
     }
     offers.methods.len() + offers.owners.len()
 }
 
 /// Returns an opening. It does not come again: who gets it back knows by it that its method is not served here.
 pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpening) {
-    let opening = ShardOpening { version: engine.registry.version(), ..opening };
-    engine.shards.push(to, ShardSaid::Returned(Box::new(opening)));
+    let opening = ShardOpening { version: engine.owners.registry.version(), ..opening };
+    engine.owners.shards.push(to, ShardSaid::Returned(Box::new(opening)));
 }
 
 /// A call has come back from another shard: until more is heard of it, its method is not served there. More may be
@@ -98,7 +104,7 @@ pub(crate) fn served_elsewhere(
     from: ShardIndex,
     offers: &Offers,
 ) -> Option<Vec<Box<str>>> {
-    let Engine { shards, registry, telemetry, .. } = engine;
+    let Owners { shards, registry, telemetry, .. } = &mut engine.owners;
     let changed = shards.elsewhere.replace(from, offers, registry, telemetry);
     let coming: Vec<Arc<Offers>> =
         shards.moving().filter(|moving| moving.to == from).map(|moving| Arc::clone(&moving.offers)).collect();
@@ -112,12 +118,12 @@ pub(crate) fn served_elsewhere(
 
 /// Calls that wait for services go on whose services are among these.
 fn expect(engine: &mut Engine, offers: &Offers) {
-    offers.owners.iter().for_each(|(service, _)| engine.unserved.serve(service));
+    offers.owners.iter().for_each(|(service, _)| engine.owners.unserved.serve(service));
 }
 
 /// A session leaves for another shard, with what it serves: that is served there from now on.
 pub(crate) fn leaves(engine: &mut Engine, to: ShardIndex, offers: Offers) {
-    let Engine { shards, registry, telemetry, .. } = engine;
+    let Owners { shards, registry, telemetry, .. } = &mut engine.owners;
     shards.elsewhere.add(to, &offers, registry, telemetry);
     shards.move_away(to, Arc::new(offers));
 }
@@ -125,18 +131,18 @@ pub(crate) fn leaves(engine: &mut Engine, to: ShardIndex, offers: Offers) {
 /// A session that left for another shard has arrived there, and all shards have been told what that one serves by now:
 /// but it may be that what is served here no longer is heard first.
 pub(crate) fn has_arrived(engine: &mut Engine, at: ShardIndex) {
-    let Some(offers) = engine.shards.has_arrived(at) else { return };
-    let version = engine.shards.elsewhere.version_of(at);
+    let Some(offers) = engine.owners.shards.has_arrived(at) else { return };
+    let version = engine.owners.shards.elsewhere.version_of(at);
     let offers = Arc::new(Offers { version, ..Offers::clone(&offers) });
-    for shard in engine.shards.others().filter(|shard| *shard != at) {
-        engine.shards.push(shard, ShardSaid::Moved { to: at, offers: Arc::clone(&offers) });
+    for shard in engine.owners.shards.others().filter(|shard| *shard != at) {
+        engine.owners.shards.push(shard, ShardSaid::Moved { to: at, offers: Arc::clone(&offers) });
     }
     tell_offers(engine);
 }
 
 /// What a session serves that has moved to a shard, by the word of the one it has left.
 pub(crate) fn is_brought(engine: &mut Engine, to: ShardIndex, offers: &Offers) {
-    let Engine { shards, registry, telemetry, .. } = engine;
+    let Owners { shards, registry, telemetry, .. } = &mut engine.owners;
     if to != shards.own() {
         shards.elsewhere.bring(to, offers, registry, telemetry);
         expect(engine, offers);

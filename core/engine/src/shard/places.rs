@@ -5,6 +5,7 @@ use super::crossing::{ShardIndex, ShardSaid};
 use super::links::ShardLinks;
 use crate::call::{Call, ClientEnd};
 use crate::engine::{Engine, Turn};
+use crate::owners::Owners;
 use crate::registry::{Registry, service_of};
 use crate::shared_queue::PlacesAsked;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use trunkline_policy::PlaceNotice;
 
 /// Asks the others that serve it, too, for places for calls that wait here.
 pub(crate) fn tell_wanted(engine: &mut Engine) {
-    while let Some((service, method)) = engine.workers.next_grown() {
-        let Engine { workers, shards, registry, .. } = engine;
+    while let Some((service, method)) = engine.owners.workers.next_grown() {
+        let Owners { workers, shards, registry, .. } = &mut engine.owners;
         let path = registry.path(method);
         let asked: Vec<_> = shards
             .sharing(method, path)
@@ -27,15 +28,15 @@ pub(crate) fn tell_wanted(engine: &mut Engine) {
 
 /// A shard asks for places for calls that wait there.
 pub(crate) fn wanted(engine: &mut Engine, from: ShardIndex, path: &str, wish: PlacesAsked) {
-    let Some(method) = engine.registry.own_key_of(path) else { return };
+    let Some(method) = engine.owners.registry.own_key_of(path) else { return };
     if let Some(service) = engine.start_of_call().1.workers_of(method) {
-        engine.workers.wish(service, method, from.0, wish);
+        engine.owners.workers.wish(service, method, from.0, wish);
     }
 }
 
 /// A shard keeps a place: the next call that waits goes there, if one does.
 pub(crate) fn vacant(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, path: Arc<str>) {
-    let Engine { workers, calls, .. } = engine;
+    let Engine { calls, owners: Owners { workers, .. } } = engine;
     let may_cross = |key| calls.find(key).is_some_and(|call| !matches!(call.client, ClientEnd::Shard { .. }));
     let taken = workers.take_for(service_of(&path), from.0, may_cross);
     match taken.and_then(|key| Some((key, calls.find_mut(key)?))) {
@@ -43,7 +44,7 @@ pub(crate) fn vacant(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex,
             call.kept_at = Some(from);
             engine.take_from_queue(turn, key, None);
         }
-        None => engine.shards.push(from, ShardSaid::Unused { path }),
+        None => engine.owners.shards.push(from, ShardSaid::Unused { path }),
     }
 }
 
@@ -56,11 +57,11 @@ pub(crate) fn return_kept(shards: &mut ShardLinks, registry: &Registry, call: &m
 
 /// Tells the others of places of policies for which calls wait.
 pub(crate) fn tell_places(engine: &mut Engine) {
-    while let Some(PlaceNotice { to, policy }) = engine.admission.poll_notice() {
+    while let Some(PlaceNotice { to, policy }) = engine.owners.admission.poll_notice() {
         let (policy, wanted) = (Box::<str>::from(policy), to.is_none());
-        let others = engine.shards.others();
+        let others = engine.owners.shards.others();
         for shard in others.filter(|shard| to.is_none_or(|to| to == shard.0)) {
-            engine.shards.push(shard, ShardSaid::Places { policy: policy.clone(), wanted });
+            engine.owners.shards.push(shard, ShardSaid::Places { policy: policy.clone(), wanted });
         }
     }
 }

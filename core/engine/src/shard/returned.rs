@@ -12,6 +12,7 @@ use crate::engine::{Engine, Turn};
 use crate::half::Backlog;
 use crate::item::ItemWay;
 use crate::limits::CROSSING;
+use crate::owners::Owners;
 use crate::routing::Routing;
 use crate::served_later::wait_for_service;
 use crate::target::Target;
@@ -28,7 +29,7 @@ pub(super) fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInde
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
     let Some((key, call)) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
     let method = call.method;
-    let Engine { shards, registry, .. } = &mut *engine;
+    let Owners { shards, registry, .. } = &mut engine.owners;
     is_not_served((shards, registry), from, method, (&opening.path, opening.version));
     go_elsewhere(engine, turn, key, &mut item);
 }
@@ -72,10 +73,11 @@ fn take_behind(
     key: CallKey,
     is_whole: bool,
 ) -> Option<(Result<ServerEnd, Fault>, Backlog)> {
-    let Engine { calls, registry, owners, clusters, sessions, peers, grpc, shards, .. } = engine;
-    let Engine { held, invariants, limits, .. } = engine;
+    let Engine { calls, owners } = engine;
+    let Owners { registry, service_users, clusters, sessions, peers, grpc, shards, .. } = owners;
+    let Owners { held, invariants, limits, .. } = owners;
     let call = calls.find_mut(key)?;
-    let next = next_server(Routing { registry, shards, owners, clusters }, call, is_whole);
+    let next = next_server(Routing { registry, shards, service_users, clusters }, call, is_whole);
     let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
     Some((next, accounts.take_backlog(key, call, WAY)))
 }
@@ -108,8 +110,8 @@ fn wait_again(
     wait_for_service(engine, turn, (key, Target::Anyone), opening, fault)?;
     let queued = engine.calls.find_mut(key).and_then(|call| call.queued.as_mut());
     queued.into_iter().for_each(|queued| queued.is_judged = true);
-    let limit = engine.limits.parked_bytes_per_session;
-    if held.is_some_and(|(payer, bytes)| !engine.shards.put_aside(key, payer, bytes, limit)) {
+    let limit = engine.owners.limits.parked_bytes_per_session;
+    if held.is_some_and(|(payer, bytes)| !engine.owners.shards.put_aside(key, payer, bytes, limit)) {
         // Its opening waits by now, and goes with it.
         return Err(Fault::Limit { name: CROSSING, limit: limit as u64 });
     }
@@ -138,7 +140,7 @@ fn next_server(routing: Routing<'_>, call: &Call, is_whole: bool) -> Result<Serv
 /// A call made here, if it is at work there.
 #[inline]
 pub(super) fn made(engine: &mut Engine, there: ShardIndex, number: u64) -> Option<(CallKey, &mut Call)> {
-    let key = engine.shards.made_by(there, number);
+    let key = engine.owners.shards.made_by(there, number);
     let call = engine.calls.find_mut(key)?;
     let is_there = matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there);
     is_there.then_some((key, call))

@@ -39,10 +39,10 @@ fn open_as_others(
 ) {
     let Some((method, path)) = method_served(engine, from, &opening.path) else {
         if std::mem::take(&mut opening.kept) {
-            engine.workers.free_kept(service_of(&opening.path), from.0);
+            engine.owners.workers.free_kept(service_of(&opening.path), from.0);
         }
-        if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
-            return engine.shards.deferred.push(from, opening);
+        if engine.owners.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
+            return engine.owners.shards.deferred.push(from, opening);
         }
         return send_back(engine, from, *opening);
     };
@@ -51,7 +51,7 @@ fn open_as_others(
     let (types, origin) = (opening.types.take(), Arc::clone(&opening.origin));
     let (trace, metadata, body) =
         (opening.trace.take(), std::mem::take(&mut opening.metadata), opening.body.take());
-    engine.shards.spent_opening(from, opening);
+    engine.owners.shards.spent_opening(from, opening);
     let client = ClientEnd::Shard { shard: from, call: number, types, origin, logged };
     let (key, record) = engine.calls.renew();
     record.begin(method, client, deadline);
@@ -60,12 +60,12 @@ fn open_as_others(
     record.admitted = true;
     (record.server_stamps.k7, record.server_stamps.d8) = (turn.now, turn.now);
     if let Some(path) = kept {
-        record.place = engine.workers.take_kept(service_of(&path), from.0, key);
+        record.place = engine.owners.workers.take_kept(service_of(&path), from.0, key);
     }
-    engine.shards.enter(from, number, key);
+    engine.owners.shards.enter(from, number, key);
     let mut item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
     if !end {
-        engine.shards.push(from, ShardSaid::Accepted { call: number });
+        engine.owners.shards.push(from, ShardSaid::Accepted { call: number });
     }
     if deadline.has_passed(turn.now) {
         engine.drop_item(&mut item);
@@ -80,34 +80,35 @@ fn method_served(
     from: ShardIndex,
     path: &Arc<str>,
 ) -> Option<(MethodKey, Option<Box<str>>)> {
-    let is_served = |engine: &Engine, method| !engine.registry.servers(method).is_empty();
-    if let Some(method) = engine.shards.called_last(from, path)
+    let is_served = |engine: &Engine, method| !engine.owners.registry.servers(method).is_empty();
+    if let Some(method) = engine.owners.shards.called_last(from, path)
         && is_served(engine, method)
     {
         return Some((method, None));
     }
     // The last may have been of a method that nobody names any more.
-    let Some(method) = engine.registry.own_key_of(path) else {
+    let Some(method) = engine.owners.registry.own_key_of(path) else {
         let called = engine.paths().called(path)?;
         return is_served(engine, called.method).then_some((called.method, called.path));
     };
-    engine.shards.note_called(from, path, method);
+    engine.owners.shards.note_called(from, path, method);
     is_served(engine, method).then_some((method, None))
 }
 
 /// Nobody waits any more for the call of this number. One for a session that is on its way does not begin.
 pub(super) fn cancelled(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, number: u64, code: Code) {
-    if let Some(key) = engine.shards.served(from, number) {
+    if let Some(key) = engine.owners.shards.served(from, number) {
         return give_up(engine, turn, key, code);
     }
-    let Some(mut opening) = engine.shards.deferred.withdraw(from, number) else { return };
+    let Some(mut opening) = engine.owners.shards.deferred.withdraw(from, number) else { return };
     if let Some(body) = opening.body.take() {
-        engine.shards.used(&body);
+        engine.owners.shards.used(&body);
     }
-    engine.shards.spent_opening(from, opening);
+    engine.owners.shards.spent_opening(from, opening);
     if code == Code::DeadlineExceeded {
         let fault = Fault::DeadlinePassed { executed: Execution::NotExecuted };
-        let Outcome { code, execution, metadata } = Outcome::of(&engine.peers.said_here(&fault.status()));
+        let Outcome { code, execution, metadata } =
+            Outcome::of(&engine.owners.peers.said_here(&fault.status()));
         let (metadata, stamps) = (metadata.into_owned(), ServerStamps::default());
         let finish = ShardFinish {
             call: number,
@@ -119,7 +120,7 @@ pub(super) fn cancelled(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInd
             stamps,
             measured: false,
         };
-        engine.shards.push(from, ShardSaid::Finish(Box::new(finish)));
+        engine.owners.shards.push(from, ShardSaid::Finish(Box::new(finish)));
     }
 }
 
@@ -133,7 +134,7 @@ fn give_up(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
     // It asks another shard itself, and waits for that.
     if !matches!(call.server, ServerEnd::Shard { late: true, .. }) {
         if let Some(timer) = call.timer.take() {
-            engine.timers.cancel(timer);
+            engine.owners.timers.cancel(timer);
         }
         engine.expire(turn, key);
     }

@@ -37,21 +37,23 @@ pub(super) fn only_server(
         return None;
     }
     let method = own_method(engine, from, &opening.path)?;
-    let Server { session, ref types, route, .. } = *engine.registry.servers(method).only_one()?;
+    let Server { session, ref types, route, .. } = *engine.owners.registry.servers(method).only_one()?;
     let takes_one = !types.input.is_opaque() && !types.pattern.client_streams();
-    let is_held_up = engine.draining || engine.awaited.is_active() || engine.plant.request_hold_ns > 0;
-    let is_judged = engine.admission.chain().stands_on(Side::Server);
+    let is_held_up = engine.owners.draining
+        || engine.owners.awaited.is_active()
+        || engine.owners.plant.request_hold_ns > 0;
+    let is_judged = engine.owners.admission.chain().stands_on(Side::Server);
     let is_late = opening.deadline.has_passed(now);
     if !takes_one || is_held_up || is_judged || is_late {
         return None;
     }
-    if engine.shards.elsewhere.is_served(method, &opening.path) {
+    if engine.owners.shards.elsewhere.is_served(method, &opening.path) {
         return None;
     }
     let types = Arc::clone(types);
-    let found = engine.sessions.find_mut(session)?;
+    let found = engine.owners.sessions.find_mut(session)?;
     let message = opening.body.take()?;
-    if !found.takes_anybodys_call(&engine.limits) {
+    if !found.takes_anybodys_call(&engine.owners.limits) {
         opening.body = Some(message);
         return None;
     }
@@ -61,11 +63,11 @@ pub(super) fn only_server(
 /// The method of a path that somebody here has named. Nearly always the last call from there was of the same.
 #[inline]
 fn own_method(engine: &mut Engine, from: ShardIndex, path: &Arc<str>) -> Option<MethodKey> {
-    if let Some(method) = engine.shards.called_last(from, path) {
+    if let Some(method) = engine.owners.shards.called_last(from, path) {
         return Some(method);
     }
-    let method = engine.registry.own_key_of(path)?;
-    engine.shards.note_called(from, path, method);
+    let method = engine.owners.registry.own_key_of(path)?;
+    engine.owners.shards.note_called(from, path, method);
     Some(method)
 }
 
@@ -87,15 +89,15 @@ pub(super) fn serve_as_it_came(
     // Its own shard has admitted it.
     (call.admitted, call.request.ended) = (true, true);
     (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
-    engine.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
-    engine.sessions.note_served(&engine.calls, key, session);
-    engine.shards.enter(from, number, key);
+    engine.owners.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
+    engine.owners.sessions.note_served(&engine.calls, key, session);
+    engine.owners.shards.enter(from, number, key);
     let metadata = std::mem::take(&mut opening.metadata);
-    engine.shards.spent_opening(from, opening);
+    engine.owners.shards.spent_opening(from, opening);
     let (handler, message) = (SessionHandler { session, types: &types }, Body::Crossed(message));
     let delivered = handler.deliver_whole(engine, turn, key, route, (&metadata, &message));
     match (delivered, message) {
-        (Ok(()), Body::Crossed(message)) => engine.shards.used_up(message),
+        (Ok(()), Body::Crossed(message)) => engine.owners.shards.used_up(message),
         (Ok(()), _) => {}
         (Err(refusal), message) => {
             let (metadata, way) = (Cow::Owned(metadata), ItemWay { key, direction: Direction::Request });
@@ -125,10 +127,10 @@ pub(super) fn leave(
     session: SessionKey,
     (shard, number): (ShardIndex, u64),
 ) {
-    engine.samples.forget(key);
+    engine.owners.samples.forget(key);
     engine.calls.put_by(key);
-    engine.shards.forget(shard, number);
-    if engine.sessions.find_mut(session).is_some_and(|session| session.undeliver(key, None)) {
-        engine.sessions.complete(session, Completion::Drained);
+    engine.owners.shards.forget(shard, number);
+    if engine.owners.sessions.find_mut(session).is_some_and(|session| session.undeliver(key, None)) {
+        engine.owners.sessions.complete(session, Completion::Drained);
     }
 }
