@@ -118,7 +118,7 @@ impl Engine {
         };
         if has_changed {
             self.owners.clusters.regather(&self.owners.remotes, key);
-            self.reach().forget_unwanted();
+            self.owners.reach().forget_unwanted(&self.calls);
         }
         self.serve_line(turn, key);
         for name in self.owners.clusters.names_beside(&self.owners.remotes, key) {
@@ -192,7 +192,7 @@ impl Engine {
             self.fail(turn, call, fault);
         }
         if let Some(remote) = remote
-            && self.reach().pooled_lost(turn.now, remote, key, why)
+            && self.owners.reach().pooled_lost(turn.now, remote, key, why)
         {
             self.line_goes_on(turn, remote);
         }
@@ -326,7 +326,7 @@ impl Engine {
         match event {
             EndEvent::Writable(peer) => self.unblock_peer(turn, peer),
             EndEvent::LaneUp { remote, lane, peer } => {
-                let goes_on = self.reach().lane_open(remote, lane, peer);
+                let goes_on = self.owners.reach().lane_open(remote, lane, peer);
                 if goes_on {
                     self.line_goes_on(turn, remote);
                 }
@@ -334,11 +334,13 @@ impl Engine {
             EndEvent::LaneLeft { remote, lane, peer } => {
                 self.lane_lost(turn, (remote, lane, peer), "peer is draining", false);
             }
-            EndEvent::WantsAnother(peer) => self.reach().redial(turn.now, peer),
+            EndEvent::WantsAnother(peer) => self.owners.reach().redial(turn.now, peer),
             EndEvent::PeerClosed { peer, why } => self.lose_peer(turn, peer, &why, false),
-            EndEvent::PoolReady { remote, peer } => self.reach().pooled_ready(remote, peer),
+            EndEvent::PoolReady { remote, peer } => {
+                self.owners.reach().pooled_ready(&self.calls, remote, peer)
+            }
             EndEvent::PoolLeaves { remote, peer } => {
-                let goes_on = self.reach().pooled_leaving(turn.now, remote, peer);
+                let goes_on = self.owners.reach().pooled_leaving(turn.now, remote, peer);
                 if goes_on {
                     self.serve_line(turn, remote);
                 }
@@ -544,7 +546,7 @@ impl Engine {
     /// A connection of an endpoint has come or gone, and those in line try; the endpoint may go.
     pub(crate) fn line_goes_on(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
         self.serve_line(turn, remote_key);
-        self.reach().forget_unwanted();
+        self.owners.reach().forget_unwanted(&self.calls);
     }
 
     /// Calls in line take the room there is.
@@ -553,12 +555,12 @@ impl Engine {
             return;
         }
         if self.owners.grpc.is_held() {
-            for key in self.reach().take_held_line(remote_key) {
+            for key in self.owners.reach().take_held_line(&self.calls, remote_key) {
                 self.go_on_from_line(turn, key);
             }
             return;
         }
-        while let Some(key) = self.reach().poll_pool_line(turn.now, remote_key) {
+        while let Some(key) = self.owners.reach().poll_pool_line(turn.now, remote_key) {
             self.go_on_from_line(turn, key);
         }
     }
@@ -577,7 +579,7 @@ impl Engine {
         why: &str,
         silent: bool,
     ) {
-        if self.reach().lane_lost(turn.now, lane, why, silent) {
+        if self.owners.reach().lane_lost(&self.calls, turn.now, lane, why, silent) {
             self.line_goes_on(turn, lane.0);
         }
     }

@@ -1,36 +1,33 @@
 //! Who makes a call, and what the session that serves it is told with its opening.
 
-use crate::CallKey;
-use crate::call::{Call, Calls, ClientEnd};
+use crate::call::{Call, ClientEnd};
+use crate::lent_call::LentCall;
 use crate::opaque;
 use crate::r2p2::label_of;
 use crate::registry::Registry;
-use crate::source::{CallSources, made_for};
+use crate::source::CallSources;
 use std::borrow::Cow;
 use trunkline_call::{Caller, Metadata};
 
 /// An opening's metadata for a session: with who makes the call, if it is `told` that, and of a service that is served
-/// as a whole the path before it. Nothing of a call that is gone.
+/// as a whole the path before it.
 #[cold]
 pub(crate) fn words(
-    (calls, sources): (&Calls, CallSources<'_>),
+    (lent, sources): (&LentCall<'_>, CallSources<'_>),
     registry: &Registry,
-    key: CallKey,
     (told, whole_service): (bool, bool),
     metadata: &[u8],
-) -> Option<Vec<u8>> {
-    let call = calls.find(key)?;
+) -> Vec<u8> {
     let metadata = if told {
-        let made = made_for(calls, call);
-        Cow::Owned(naming(made.and_then(|made| sources.caller(made)), metadata))
+        Cow::Owned(naming(lent.made_for().and_then(|made| sources.caller(made)), metadata))
     } else {
         Cow::Borrowed(metadata)
     };
     if !whole_service {
-        return Some(metadata.into_owned());
+        return metadata.into_owned();
     }
-    let path = call.path.as_deref().unwrap_or_else(|| registry.path(call.method));
-    Some(opaque::named(path, &metadata))
+    let path = lent.call.path.as_deref().unwrap_or_else(|| registry.path(lent.call.method));
+    opaque::named(path, &metadata)
 }
 
 /// A call's metadata with who makes it, whatever it says of that itself.
@@ -48,7 +45,7 @@ fn naming(caller: Option<Caller>, metadata: &[u8]) -> Vec<u8> {
 
 impl CallSources<'_> {
     /// Who makes a call. `None` of a copy, which nobody makes, and where the caller has gone; of an attempt whoever
-    /// makes [its call](made_for) is asked.
+    /// makes [its call](LentCall::made_for) is asked.
     pub fn caller(&self, call: &Call) -> Option<Caller> {
         match &call.client {
             ClientEnd::Session { session, .. } => {

@@ -3,15 +3,13 @@
 //! Which endpoint it is `cluster.rs` says, and what there is of connections to it `remote.rs`; what has to wait for
 //! them waits in the endpoint's line (`reach.rs`).
 
-use crate::CallKey;
-use crate::call::{Body, Direction, Item};
+use crate::call::{Body, Call, Direction, Item};
 use crate::cluster::ClusterChoice;
 use crate::ends::{Blocker, ClusterTarget, DatagramTarget, EndpointTarget, Opens, PoolTarget, Refusal};
-use crate::engine::{Engine, Turn};
+use crate::engine::Turn;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
-use crate::reach::WaitingCall;
 use crate::remote::{LaneConnection, LaneIndex, Speaks};
-use crate::source::is_for_grpc_client;
 use trunkline_call::Fault;
 
 impl Opens for ClusterTarget {
@@ -19,42 +17,41 @@ impl Opens for ClusterTarget {
     /// Over to an endpoint, or in the line of a name.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        for source in engine.owners.clusters.take_unasked(self.cluster) {
-            engine.owners.remotes.ask_name(source);
+        for source in owners.clusters.take_unasked(self.cluster) {
+            owners.remotes.ask_name(source);
         }
-        let lane = LaneIndex::of(opening.body().map(Body::len), engine.owners.limits.bulk_body_bytes);
-        let Engine { calls, owners: Owners { clusters, remotes, .. } } = &mut *engine;
-        let Some(call) = calls.find_mut(key) else { return Err(Refusal::Fault(Fault::Ended)) };
+        let lane = LaneIndex::of(opening.body().map(Body::len), owners.limits.bulk_body_bytes);
+        let Owners { clusters, remotes, .. } = owners;
         let metadata: &[u8] = if let Item::Open { metadata, .. } = &*opening { metadata } else { &[] };
-        let (method, placed) = (call.method, (&mut call.placed, &*call.tried));
+        let found = &mut *call.call;
+        let (method, placed) = (found.method, (&mut found.placed, &*found.tried));
         let choice = clusters.place(turn.now, remotes, self.cluster, lane, metadata, placed);
-        let waiting = WaitingCall::of(key, call);
         let fault = match choice {
             ClusterChoice::To(endpoint) => {
-                return EndpointTarget { remote: endpoint, waiting }.open(engine, turn, key, opening);
+                return EndpointTarget { remote: endpoint }.open(owners, turn, call, opening);
             }
             ClusterChoice::Wait(name) => {
-                return Err(Refusal::in_line(name, engine.reach().may_wait(waiting, name)));
+                return Err(Refusal::in_line(name, owners.reach().may_wait(call, name)));
             }
             ClusterChoice::Nowhere(name, why) => {
                 // The next answer may be better, and who is ready to wait gets it.
-                let ready = waiting.is_ready_to() && engine.reach().may_wait(waiting, name).is_ok();
-                engine.owners.remotes.ask_name(name);
+                let ready = call.call.waits_for_ready && owners.reach().may_wait(call, name).is_ok();
+                owners.remotes.ask_name(name);
                 if ready {
                     return Err(Refusal::Blocked(Blocker::Remote(name)));
                 }
-                Fault::Unreachable { endpoint: engine.owners.remotes.label(name), why }
+                Fault::Unreachable { endpoint: owners.remotes.label(name), why }
             }
             ClusterChoice::Full(limit) => {
                 let name = "calls under way per endpoint (outstanding_max of a balance policy)";
                 Fault::Limit { name, limit }
             }
-            ClusterChoice::Unserved => engine.routing().unserved(method),
+            ClusterChoice::Unserved => owners.routing().unserved(method),
         };
         Err(Refusal::Fault(fault))
     }
@@ -64,38 +61,37 @@ impl Opens for EndpointTarget {
     /// Over the open connection of its lane, or in line until there is one.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let lane = LaneIndex::of(opening.body().map(Body::len), engine.owners.limits.bulk_body_bytes);
-        let &Self { remote, waiting } = self;
-        let Some(found) = engine.owners.remotes.find(remote) else {
+        let lane = LaneIndex::of(opening.body().map(Body::len), owners.limits.bulk_body_bytes);
+        let &Self { remote } = self;
+        let Some(found) = owners.remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         match found.speaks {
-            Speaks::Grpc => return PoolTarget { remote, waiting }.open(engine, turn, key, opening),
+            Speaks::Grpc => return PoolTarget { remote }.open(owners, turn, call, opening),
             Speaks::R2p2 | Speaks::Native if opening.is_packed() => {
-                let mut plain =
-                    engine.owners.grpc.unpacked(Direction::Request, opening).map_err(Refusal::Fault)?;
-                return self.open(engine, turn, key, &mut plain);
+                let mut plain = owners.grpc.unpacked(Direction::Request, opening).map_err(Refusal::Fault)?;
+                return self.open(owners, turn, call, &mut plain);
             }
-            Speaks::R2p2 => return DatagramTarget { remote, waiting }.open(engine, turn, key, opening),
+            Speaks::R2p2 => return DatagramTarget { remote }.open(owners, turn, call, opening),
             Speaks::Unknown | Speaks::Native => {}
         }
         match found.lanes[lane as usize] {
-            LaneConnection::Open(peer) => return peer.open(engine, turn, key, opening),
+            LaneConnection::Open(peer) => return peer.open(owners, turn, call, opening),
             LaneConnection::Dialling(_) => {
-                return Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)));
+                return Err(Refusal::in_line(remote, owners.reach().may_wait(call, remote)));
             }
             LaneConnection::Idle if found.not_before > turn.now => {
-                return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
+                return Err(Refusal::in_line(remote, owners.reach().unreachable(call, remote)));
             }
             LaneConnection::Idle => {
                 let label = found.endpoint.to_string();
-                let peer = engine.owners.peers.insert(turn.now, label, Some((remote, lane)));
-                engine.owners.remotes.dial_lane(remote, lane, peer);
+                let peer = owners.peers.insert(turn.now, label, Some((remote, lane)));
+                owners.remotes.dial_lane(remote, lane, peer);
             }
         }
         Err(Refusal::Blocked(Blocker::Remote(remote)))
@@ -107,27 +103,25 @@ impl Opens for PoolTarget {
     /// Over the connection with most room, or in line until there is room.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let &Self { remote, waiting } = self;
-        let is_held = engine.owners.grpc.is_held() && !is_for_grpc_client(&engine.calls, key);
-        if let Some(peer) =
-            engine.owners.grpc.with_room(engine.owners.remotes.pooled(remote)).filter(|_| !is_held)
-        {
-            return peer.open(engine, turn, key, opening);
+        let &Self { remote } = self;
+        let is_held = owners.grpc.is_held() && !call.made_for().is_some_and(Call::is_forwarded);
+        if let Some(peer) = owners.grpc.with_room(owners.remotes.pooled(remote)).filter(|_| !is_held) {
+            return peer.open(owners, turn, call, opening);
         }
         if !is_held {
-            engine.reach().grow_pool(turn.now, remote);
+            owners.reach().grow_pool(turn.now, remote);
         }
-        let Some(found) = engine.owners.remotes.find(remote) else {
+        let Some(found) = owners.remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        if found.pool.is_unused() && !engine.owners.grpc.is_held() {
-            return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
+        if found.pool.is_unused() && !owners.grpc.is_held() {
+            return Err(Refusal::in_line(remote, owners.reach().unreachable(call, remote)));
         }
-        Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)))
+        Err(Refusal::in_line(remote, owners.reach().may_wait(call, remote)))
     }
 }

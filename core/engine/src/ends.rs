@@ -17,18 +17,17 @@
 //! `tests/integration/ends.rs` holds every end to the same conduct.
 
 use crate::CallKey;
-use crate::call::{Call, ClientEnd, Item, ServerEnd};
+use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
-use crate::engine::{Engine, Turn};
+use crate::engine::Turn;
 use crate::grpc::WebStream;
-use crate::item::ItemWay;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
-use crate::reach::WaitingCall;
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
 use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::{CallId, Code, Fault, Instant};
+use trunkline_call::{CallId, Code, Fault, Instant, Status};
 use trunkline_native::StreamId;
 use trunkline_r2p2::{CallName, RequestKey};
 
@@ -45,6 +44,25 @@ impl Refusal {
     pub fn in_line(remote: RemoteKey, may: Result<(), Fault>) -> Self {
         may.map_or_else(Self::Fault, |()| Self::Blocked(Blocker::Remote(remote)))
     }
+}
+
+/// What follows from an item that an end has taken: whoever has handed it over does it (`pass.rs`).
+#[must_use]
+pub(crate) enum Handed {
+    /// Nothing.
+    Taken,
+    /// The call is over, and in the books with this code: it is history.
+    Served(Code),
+    /// The call is history, and nobody is told.
+    Over,
+    /// A call of another shard is over that only this session has had to do with (`shard/whole.rs`).
+    Left { session: SessionKey, shard: ShardIndex, number: u64 },
+    /// It ends so.
+    Ends(Box<Status>),
+    /// The end is attempts, each a call of its own: the item is still whole, and theirs.
+    ToAttempts,
+    /// The end is this call, of which an attempt was made: the item is still whole, and is its answer or in vain.
+    OfAttempt(CallKey),
 }
 
 /// What an item waits for.
@@ -85,11 +103,12 @@ pub(crate) trait EndOfCall {
     /// What it has to wait for, or what ends the call.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal>;
+    ) -> Result<Handed, Refusal>;
 
     /// Lets this end send so many bytes more along a stream; `over`: nothing more comes from it.
     fn credit(&self, owners: &mut Owners, call: (CallKey, &Call), bytes: u32, over: bool);
@@ -101,7 +120,13 @@ pub(crate) trait EndOfCall {
 /// The end that makes a call.
 pub(crate) trait ClientSide: EndOfCall {
     /// Tells it the end of the call, which is made here and waits for nothing.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>);
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed;
 }
 
 /// The end that serves a call.
@@ -118,9 +143,9 @@ pub(crate) trait Opens {
     /// What the item has to wait for, or what ends the call.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal>;
 }
@@ -157,7 +182,6 @@ pub(crate) struct DatagramCall {
 /// An endpoint that is called by datagrams.
 pub(crate) struct DatagramTarget {
     pub remote: RemoteKey,
-    pub waiting: WaitingCall,
 }
 
 /// A call, of which an attempt is made.
@@ -181,13 +205,11 @@ pub(crate) struct ClusterTarget {
 /// An endpoint, however it is reached.
 pub(crate) struct EndpointTarget {
     pub remote: RemoteKey,
-    pub waiting: WaitingCall,
 }
 
 /// An endpoint that speaks gRPC.
 pub(crate) struct PoolTarget {
     pub remote: RemoteKey,
-    pub waiting: WaitingCall,
 }
 
 /// A call of another shard.
@@ -271,58 +293,69 @@ macro_rules! at_server {
     };
 }
 
-/// Hands an item to the server end of its call. Most ends are sessions, native streams and shards; of the others nobody
-/// counts what a copy takes.
+/// Hands an item to the end its direction leads to. Most ends are sessions, native streams and shards; of the others
+/// nobody counts what a copy takes.
+///
+/// # Errors
+/// What it has to wait for, or what ends the call.
 #[inline(always)]
-pub(crate) fn deliver_to_server(
-    engine: &mut Engine,
+pub(crate) fn deliver(
+    owners: &mut Owners,
     turn: &mut Turn<'_>,
-    way: ItemWay,
+    call: &mut LentCall<'_>,
+    direction: Direction,
     item: &mut Item<'_>,
-) -> Result<(), Refusal> {
-    let Some(call) = engine.calls.find(way.key) else {
-        engine.drop_item(item);
-        return Ok(());
-    };
-    match &call.server {
+) -> Result<Handed, Refusal> {
+    match direction {
+        Direction::Request => deliver_to_server(owners, turn, call, item),
+        Direction::Response => deliver_to_client(owners, turn, call, item),
+    }
+}
+
+#[inline(always)]
+fn deliver_to_server(
+    owners: &mut Owners,
+    turn: &mut Turn<'_>,
+    call: &mut LentCall<'_>,
+    item: &mut Item<'_>,
+) -> Result<Handed, Refusal> {
+    let direction = Direction::Request;
+    match &call.call.server {
         ServerEnd::Session { session, types } => {
             let (session, types) = (*session, Arc::clone(types));
-            SessionHandler { session, types: &types }.deliver(engine, turn, way, item)
+            SessionHandler { session, types: &types }.deliver(owners, turn, call, direction, item)
         }
-        ServerEnd::Peer { peer, stream } => {
-            PeerStream { peer: *peer, stream: *stream }.deliver(engine, turn, way, item)
+        &ServerEnd::Peer { peer, stream } => {
+            PeerStream { peer, stream }.deliver(owners, turn, call, direction, item)
         }
-        ServerEnd::Shard { shard, stage, .. } => {
-            ShardServer { shard: *shard, stage: *stage }.deliver(engine, turn, way, item)
+        &ServerEnd::Shard { shard, stage, .. } => {
+            ShardServer { shard, stage }.deliver(owners, turn, call, direction, item)
         }
-        server => server.clone().deliver(engine, turn, way, item),
+        server => server.clone().deliver(owners, turn, call, direction, item),
     }
 }
 
 /// The same, to the client end.
 #[inline(always)]
 pub(crate) fn deliver_to_client(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &mut Turn<'_>,
-    way: ItemWay,
+    call: &mut LentCall<'_>,
     item: &mut Item<'_>,
-) -> Result<(), Refusal> {
-    let Some(call) = engine.calls.find(way.key) else {
-        engine.drop_item(item);
-        return Ok(());
-    };
-    match &call.client {
+) -> Result<Handed, Refusal> {
+    let direction = Direction::Response;
+    match &call.call.client {
         ClientEnd::Session { session, id, types } => {
             let (session, id, types) = (*session, *id, Arc::clone(types));
-            SessionMaker { session, id, types: &types }.deliver(engine, turn, way, item)
+            SessionMaker { session, id, types: &types }.deliver(owners, turn, call, direction, item)
         }
-        ClientEnd::Peer { peer, stream } => {
-            PeerStream { peer: *peer, stream: *stream }.deliver(engine, turn, way, item)
+        &ClientEnd::Peer { peer, stream } => {
+            PeerStream { peer, stream }.deliver(owners, turn, call, direction, item)
         }
-        ClientEnd::Shard { shard, call, .. } => {
-            ShardCaller { shard: *shard, call: *call }.deliver(engine, turn, way, item)
+        &ClientEnd::Shard { shard, call: number, .. } => {
+            ShardCaller { shard, call: number }.deliver(owners, turn, call, direction, item)
         }
-        client => client.clone().deliver(engine, turn, way, item),
+        client => client.clone().deliver(owners, turn, call, direction, item),
     }
 }
 
@@ -330,12 +363,13 @@ impl ClientEnd {
     /// As [`EndOfCall::deliver`].
     pub fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        at_client!(self, end => end.deliver(engine, turn, way, item))
+    ) -> Result<Handed, Refusal> {
+        at_client!(self, end => end.deliver(owners, turn, call, direction, item))
     }
 
     /// As [`EndOfCall::credit`].
@@ -351,8 +385,14 @@ impl ClientEnd {
     }
 
     /// As [`ClientSide::finish`].
-    pub fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        at_client!(self, end => end.finish(engine, turn, key, finish));
+    pub fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
+        at_client!(self, end => end.finish(owners, turn, call, finish))
     }
 }
 
@@ -360,19 +400,22 @@ impl ServerEnd {
     /// As [`EndOfCall::deliver`].
     pub fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Handed, Refusal> {
         at_server!(
             self,
-            end => end.deliver(engine, turn, way, item),
+            end => end.deliver(owners, turn, call, direction, item),
             Self::Nobody => {
-                engine.drop_item(item);
-                Ok(())
+                owners.drop_item(item);
+                Ok(Handed::Taken)
             },
-            Self::Cluster { cluster } => ClusterTarget { cluster: *cluster }.open(engine, turn, way.key, item),
+            Self::Cluster { cluster } => {
+                ClusterTarget { cluster: *cluster }.open(owners, turn, call, item).map(|()| Handed::Taken)
+            },
         )
     }
 

@@ -285,7 +285,7 @@ impl Engine {
     #[inline]
     pub fn http(&mut self) -> HttpConnections<'_> {
         let draining = self.owners.draining;
-        HttpConnections { reach: self.reach(), draining }
+        HttpConnections { reach: self.owners.reach(), draining }
     }
 
     /// The datagrams that go out.

@@ -18,9 +18,9 @@ use crate::admission::CallPolicies;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
-use crate::ends::{ClientSide, EndOfCall, MirrorCaller, Refusal};
+use crate::ends::{ClientSide, EndOfCall, Handed, MirrorCaller, Refusal};
 use crate::engine::{Engine, Turn};
-use crate::item::ItemWay;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, service_of};
 use std::borrow::Cow;
@@ -78,8 +78,7 @@ pub(crate) fn send_copies(engine: &mut Engine, turn: &mut Turn<'_>, copies: Vec<
 /// A long answer to a copy begins: it was answered, and memory for it is not for nobody. `false`: the call is none.
 pub(crate) fn discard_long_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey) -> bool {
     let Some(copy) = engine.calls.find_mut(key).filter(|call| call.is_copy()) else { return false };
-    let policies = copy.policies.take();
-    end_copy(engine, turn.now, policies, Code::Ok);
+    end_copy(&mut engine.owners, turn.now, copy, Code::Ok);
     engine.cancel(turn, key);
     true
 }
@@ -101,9 +100,9 @@ fn begin_copy(
     engine.owners.admission.begin_copy(mirror, bytes, bytes_max, || cluster)
 }
 
-fn end_copy(engine: &mut Engine, now: Instant, policies: Option<Box<CallPolicies>>, code: Code) {
-    if let Some(policies) = policies {
-        engine.owners.admission.end_copy(now, policies.permits, code);
+fn end_copy(owners: &mut Owners, now: Instant, copy: &mut Call, code: Code) {
+    if let Some(policies) = copy.policies.take() {
+        owners.admission.end_copy(now, policies.permits, code);
     }
 }
 
@@ -139,13 +138,13 @@ impl EndOfCall for MirrorCaller {
     /// Something comes back to a copy: nobody wants it.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        self.finish(engine, turn, way.key, item);
-        Ok(())
+    ) -> Result<Handed, Refusal> {
+        Ok(self.finish(owners, turn, call, item))
     }
 
     fn credit(&self, _owners: &mut Owners, _call: (CallKey, &Call), _bytes: u32, _over: bool) {}
@@ -156,13 +155,17 @@ impl EndOfCall for MirrorCaller {
 }
 
 impl ClientSide for MirrorCaller {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
         let end: Option<Code> = if let Item::Finish { code, .. } = finish { Some(*code) } else { None };
-        engine.drop_item(finish);
-        if let Some(code) = end {
-            let policies = engine.calls.find_mut(key).and_then(|call| call.policies.take());
-            end_copy(engine, turn.now, policies, code);
-            engine.forget(key);
-        }
+        owners.drop_item(finish);
+        let Some(code) = end else { return Handed::Taken };
+        end_copy(owners, turn.now, call.call, code);
+        Handed::Over
     }
 }

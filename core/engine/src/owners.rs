@@ -10,6 +10,7 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
+use crate::course::Course;
 use crate::due::Due;
 use crate::ended::EndedCalls;
 use crate::gateway::Gateway;
@@ -25,13 +26,16 @@ use crate::operator::DeniedChanges;
 use crate::peers::PeerEnds;
 use crate::plant::Plant;
 use crate::r2p2::R2p2;
+use crate::reach::EndpointReach;
 use crate::records::{CallBooks, CallRecorder};
 use crate::registry::Registry;
 use crate::remote::Remotes;
+use crate::routing::Routing;
 use crate::samples::Samples;
 use crate::service_users::ServiceUsers;
 use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
+use crate::source::CallSources;
 use crate::spans::SpanIds;
 use crate::unserved::UnservedCalls;
 use crate::vouching::PeerRule;
@@ -40,7 +44,7 @@ use crate::worker_places::WorkerPlaces;
 use crate::workers::Workers;
 use std::collections::BTreeMap;
 use trunkline_call::Steps;
-use trunkline_call::{Code, Instant, TimerTable};
+use trunkline_call::{Code, Fault, Instant, TimerTable};
 use trunkline_telemetry::Telemetry;
 
 /// Every owner of a shard beside that of its calls.
@@ -152,6 +156,58 @@ impl Owners {
     pub fn places(&mut self) -> WorkerPlaces<'_> {
         let Self { workers, unserved, shards, registry, .. } = self;
         WorkerPlaces { workers, unserved, shards, registry }
+    }
+
+    /// Those who know of whoever makes calls whose source that is.
+    pub fn sources(&self) -> CallSources<'_> {
+        let Self { sessions, peers, grpc, .. } = self;
+        CallSources { sessions, peers, grpc }
+    }
+
+    /// Those who say what becomes of items.
+    #[inline(always)]
+    pub fn course(&mut self) -> Course<'_> {
+        let Self { clusters, remotes, admission, timers, plant, .. } = self;
+        Course { clusters, remotes, admission, timers, plant: *plant }
+    }
+
+    /// Those who know who serves what.
+    pub fn routing(&self) -> Routing<'_> {
+        let Self { registry, shards, service_users, clusters, .. } = self;
+        Routing { registry, shards, service_users, clusters }
+    }
+
+    /// Those who know what there is of connections to endpoints, and for whom calls wait there.
+    pub fn reach(&mut self) -> EndpointReach<'_> {
+        let Self { remotes, peers, grpc, r2p2, timers, telemetry, host_numbers, .. } = self;
+        let Self { clusters, targets, sessions, limits, .. } = self;
+        EndpointReach {
+            remotes,
+            peers,
+            grpc,
+            r2p2,
+            timers,
+            telemetry,
+            host_numbers,
+            clusters,
+            targets,
+            sessions,
+            limits,
+        }
+    }
+
+    /// How a call ends says nothing of the endpoint it was given.
+    pub fn excuse_server(&mut self, now: Instant, call: &mut Call) {
+        if let Some(placed) = call.leave_endpoint(None) {
+            self.clusters.finished(now, placed, None, &[]);
+        }
+    }
+
+    /// The connection a call was to go on is not there any more.
+    pub fn connection_gone(&self, call: &Call) -> Fault {
+        let remote = call.placed.and_then(|placed| self.remotes.find(placed.endpoint));
+        let endpoint = remote.map_or_else(|| "its endpoint".to_owned(), |remote| remote.endpoint.to_string());
+        Fault::ConnectionLost { endpoint, executed: call.execution() }
     }
 
     /// Those who pay for what waits.

@@ -1,31 +1,27 @@
 //! The one way every item takes: in order, or held until it can go; and every way a call can end.
 //!
-//! What becomes of an item `course.rs` says, and this does it; who pays for it while it waits the call says
-//! ([`Call::charge_for`]): one of those in `wait_accounts.rs`, each of which counts for itself. Who is told that a call
-//! is over `records.rs` says. What may come after an attempt that is over, and which takes its call's place,
-//! `attempts/` says: such a call ends when there is no other.
+//! The call is found once, and lent with every other owner to what is done with its item (`onward.rs`) and its end
+//! (`ending.rs`). What follows for other calls comes back as a value, and is done here. What may come after an attempt
+//! that is over, and which takes its call's place, `attempts/` says: such a call ends when there is no other.
 
-use crate::attempts::{end_attempts, execution_so_far};
-use crate::call::{Body, Call, Calls, Direction, Item, ServerEnd};
+use crate::attempts::{end_attempts, execution_so_far, is_answered, take_for_attempts};
+use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
-use crate::course::{Course, ItemVerdict, Reshaping};
+use crate::course::Reshaping;
 use crate::due::Due;
-use crate::ends::{Refusal, deliver_to_client, deliver_to_server};
+use crate::ending::{self, Ending, finish_of, is_of_server, status_of};
+use crate::ends::{Handed, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, split};
 use crate::in_line::line_up;
 use crate::item::ItemWay;
-use crate::limits::STALLED;
+use crate::lent_call::LentCall;
 use crate::nested::Nested;
-use crate::owners::Owners;
+use crate::onward::{self, Onward};
 use crate::records::progress_of_attempts;
-use crate::sampled::{sample_answer, sample_request};
-use crate::shard::ShardStage;
-use crate::source::made_for;
-use crate::wait_accounts::WaitAccounts;
+use crate::shard::{self, ShardStage};
 use crate::{CallKey, SessionKey};
-use std::borrow::Cow;
-use trunkline_call::{Blame, Code, Execution, Fault, Instant, Status};
+use trunkline_call::{Code, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 
 /// A deadline that is noticed so much later says that this host had no processor, and nothing of the server.
@@ -42,29 +38,10 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Self { calls, owners: Owners { clusters, remotes, admission, timers, plant, steps, .. } } = self;
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
-        call.note_step(steps, turn.now, direction, item);
-        if direction == Direction::Request && call.has_begun_in_parts() {
-            return self.add_part(turn, key, item);
-        }
-        if call.is_inspected(direction, item) {
-            return self.admit_message(turn, key, item);
-        }
-        // Nearly every answer.
-        let way = ItemWay { key, direction };
-        if plant.response_hold_ns == 0 && call.ends_as_it_comes(item) {
-            call.response.ended = true;
-            sample_answer(self, turn, key, item);
-            if let Err(refusal) = deliver_to_client(self, turn, way, item) {
-                self.refused(turn, way, item, refusal);
-            }
-            return;
-        }
-        let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
-        call.tell_of_all(item);
-        let verdict = course.judge(turn.now, way, call, item);
-        self.carry(turn, way, item, verdict);
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, key) else { return owners.drop_item(item) };
+        let onward = onward::pass(owners, turn, &mut lent, direction, item);
+        self.go_onward(turn, ItemWay { key, direction }, item, onward);
     }
 
     /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
@@ -75,39 +52,71 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) {
-        let Self { calls, owners: Owners { clusters, remotes, admission, timers, plant, .. } } = self;
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(item) };
-        let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
-        let way = ItemWay { key, direction };
-        call.tell_of_all(item);
-        let verdict = course.judge(turn.now, way, call, item);
-        self.carry(turn, way, item, verdict);
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, key) else { return owners.drop_item(item) };
+        let onward = onward::pass_on(owners, turn, &mut lent, direction, item);
+        self.go_onward(turn, ItemWay { key, direction }, item, onward);
     }
 
-    // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
-    /// Does with an item what has been said.
+    /// Does what follows from an item. `false` if it waits now or the call has ended.
     #[inline(always)]
-    fn carry(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, verdict: ItemVerdict) {
-        match verdict {
-            ItemVerdict::HandOver => {
-                if way.direction == Direction::Request {
-                    sample_request(self, turn, way.key, item);
-                }
-                self.hand_over(turn, way.key, way.direction, item);
+    fn go_onward(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, onward: Onward) -> bool {
+        match onward {
+            Onward::Handed(Handed::Taken) => true,
+            Onward::Handed(Handed::Served(code)) => {
+                self.conclude_served(turn.now, way.key, code);
+                true
             }
-            ItemVerdict::Hold => {
-                if way.direction == Direction::Request {
-                    sample_request(self, turn, way.key, item);
-                }
-                self.hold(turn, way, item, false);
+            rare => self.go_rarely_onward(turn, way, item, rare),
+        }
+    }
+
+    #[inline(never)]
+    fn go_rarely_onward(
+        &mut self,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: &mut Item<'_>,
+        onward: Onward,
+    ) -> bool {
+        match onward {
+            Onward::Handed(handed) => return self.go_on_handed(turn, way, item, handed),
+            Onward::InLine(blocker) => line_up(self, way, blocker),
+            Onward::Rests => {}
+            Onward::Fails(fault) => self.fail(turn, way.key, fault),
+            Onward::IsPart => self.add_part(turn, way.key, item),
+            Onward::IsJudged => self.admit_message(turn, way.key, item),
+            Onward::Changes(reshaping) => self.pass_reshaped(turn, way, item, reshaping),
+        }
+        false
+    }
+
+    /// Does what follows from a hand-over. `false` if the item waits now or the call has ended.
+    fn go_on_handed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: &mut Item<'_>,
+        handed: Handed,
+    ) -> bool {
+        let key = way.key;
+        match handed {
+            Handed::Taken => {}
+            Handed::Served(code) => self.conclude_served(turn.now, key, code),
+            Handed::Over => self.forget(key),
+            Handed::Left { session, shard, number } => shard::leave(self, key, session, (shard, number)),
+            Handed::Ends(status) => self.end(turn, key, &status),
+            Handed::ToAttempts => {
+                let taken = take_for_attempts(self, turn, key, item);
+                return taken.map_err(|refusal| self.refused(turn, way, item, refusal)).is_ok();
             }
-            ItemVerdict::Reshape(reshaping) => self.pass_reshaped(turn, way, item, reshaping),
-            ItemVerdict::Drop => self.drop_item(item),
-            ItemVerdict::Fail(fault) => {
-                self.drop_item(item);
-                self.fail(turn, way.key, fault);
+            Handed::OfAttempt(call) => {
+                if is_answered(self, turn, (call, key), item) {
+                    return self.hand_over(turn, key, way.direction, item);
+                }
             }
         }
+        true
     }
 
     #[inline(never)]
@@ -126,14 +135,14 @@ impl Engine {
         match shaped {
             Ok(shaped) => {
                 for mut item in shaped.into_iter().flatten() {
-                    let Self { calls, owners: Owners { clusters, remotes, admission, timers, plant, .. } } =
-                        &mut *self;
-                    let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
-                    let verdict = match calls.find_mut(way.key) {
-                        Some(call) => course.judge_shaped(turn.now, way, call, &item),
-                        None => ItemVerdict::Drop,
+                    let Self { calls, owners } = &mut *self;
+                    let Some(mut lent) = LentCall::of(calls, way.key) else {
+                        owners.drop_item(&mut item);
+                        continue;
                     };
-                    self.carry(turn, way, &mut item, verdict);
+                    let verdict = owners.course().judge_shaped(turn.now, way, lent.call, &item);
+                    let onward = onward::carry(owners, turn, &mut lent, way.direction, &mut item, verdict);
+                    self.go_onward(turn, way, &mut item, onward);
                 }
             }
             Err(fault) => self.fail(turn, way.key, fault),
@@ -148,13 +157,14 @@ impl Engine {
         &mut self,
         key: CallKey,
         direction: Direction,
-        item: Item<'a>,
+        mut item: Item<'a>,
     ) -> Result<[Option<Item<'a>>; 2], Fault> {
-        let (calls, mut accounts) = self.wait_accounts();
+        let Self { calls, owners } = self;
         let Some(call) = calls.find_mut(key) else {
-            self.drop_item(&mut { item });
+            owners.drop_item(&mut item);
             return Ok([None, None]);
         };
+        let mut accounts = owners.accounts();
         let comes = item.body().is_some();
         let mut gathered = gather(direction, accounts.take_kept(call, direction), item);
         let (mut dropped, mut freed) = (None, 0);
@@ -169,50 +179,45 @@ impl Engine {
             }
         }
         for mut item in gathered.dropped.into_iter().flatten().chain(dropped) {
-            self.drop_item(&mut item);
+            owners.drop_item(&mut item);
         }
         // A second message would wait for the first to be used, and that for the end behind the second.
-        self.open_window(key, direction, freed);
+        if freed > 0 {
+            owners.open_window((key, call), direction, freed);
+        }
         gathered.fault.map_or(Ok(gathered.goes), Err)
-    }
-
-    /// The calls, and those who pay for what waits in them.
-    pub(crate) fn wait_accounts(&mut self) -> (&mut Calls, WaitAccounts<'_>) {
-        let Self { calls, owners: Owners { sessions, peers, grpc, shards, held, invariants, limits, .. } } =
-            self;
-        (calls, WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits })
     }
 
     /// Goes on with what waits in one direction of a call.
     pub(crate) fn unblock(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        let way = ItemWay { key, direction };
         loop {
-            let Self { calls, owners } = self;
-            let Owners { clusters, remotes, admission, timers, plant, sessions, peers, grpc, .. } = owners;
-            let Owners { shards, held, invariants, limits, .. } = owners;
-            let Some(call) = calls.find_mut(key) else { return };
-            let half = call.half(direction);
-            if half.paced_until.is_some_and(|until| admission.look_again(turn.now, until).is_some()) {
+            let Self { calls, owners } = &mut *self;
+            let Some(mut lent) = LentCall::of(calls, key) else { return };
+            let half = lent.call.half(direction);
+            if half.paced_until.is_some_and(|until| owners.admission.look_again(turn.now, until).is_some()) {
                 return; // its timer comes
             }
             let Some(mut item) = half.backlog.pop_front() else {
                 // What waited as items has gone on: what waits as bytes may follow.
-                if let Some(stream) = call.grpc_sender(direction) {
+                if let Some(stream) = lent.call.grpc_sender(direction) {
                     self.pump(turn, stream);
                 }
                 return;
             };
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-            call.note_wait(direction, waited);
-            let class = call.policies.as_ref().and_then(|policies| policies.class).filter(|_| !had_its_turn);
-            let mut accounts = WaitAccounts { sessions, peers, grpc, shards, held, invariants, limits };
-            accounts.discharge(key, call, direction, &item);
-            let way = ItemWay { key, direction };
-            let mut course = Course { clusters, remotes, admission, timers, plant: *plant };
-            if class.is_some_and(|class| course.paces(turn.now, way, call, class, &item)) {
-                return self.hold(turn, way, &mut item, true);
-            }
-            if !self.hand_over(turn, key, direction, &mut item) {
+            lent.call.note_wait(direction, waited);
+            owners.accounts().discharge(key, lent.call, direction, &item);
+            let onward = match lent.call.policies.as_ref().and_then(|policies| policies.class) {
+                Some(class)
+                    if !had_its_turn && owners.course().paces(turn.now, way, lent.call, class, &item) =>
+                {
+                    onward::hold(owners, turn.now, &mut lent, direction, &mut item, true)
+                }
+                _ => onward::hand_over(owners, turn, &mut lent, direction, &mut item),
+            };
+            if !self.go_onward(turn, way, &mut item, onward) {
                 return;
             }
         }
@@ -237,59 +242,37 @@ impl Engine {
         direction: Direction,
         item: &mut Item<'_>,
     ) -> bool {
-        let handed = self.try_hand_over(turn, ItemWay { key, direction }, item);
-        handed.map_err(|refusal| self.refused(turn, ItemWay { key, direction }, item, refusal)).is_ok()
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, key) else {
+            owners.drop_item(item);
+            return true;
+        };
+        let onward = onward::hand_over(owners, turn, &mut lent, direction, item);
+        self.go_onward(turn, ItemWay { key, direction }, item, onward)
     }
 
     /// An end would not have an item: it waits now, or the call has ended.
     #[inline(never)]
     pub(crate) fn refused(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, why: Refusal) {
-        match why {
-            Refusal::Blocked(blocker) => {
-                line_up(self, way, blocker);
-                self.hold(turn, way, item, true);
-            }
-            Refusal::Fault(fault) => {
-                self.drop_item(item);
-                self.fail(turn, way.key, fault);
-            }
-        }
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, way.key) else { return owners.drop_item(item) };
+        let onward = onward::refused(owners, turn.now, &mut lent, way.direction, item, why);
+        self.go_rarely_onward(turn, way, item, onward);
     }
 
-    /// Hands over to the end the direction leads to.
-    ///
-    /// # Errors
-    /// What the item has to wait for, or what ends the call.
-    #[inline(always)]
-    pub(crate) fn try_hand_over(
-        &mut self,
-        turn: &mut Turn<'_>,
-        way: ItemWay,
-        item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        if way.direction == Direction::Request {
-            return deliver_to_server(self, turn, way, item);
-        }
-        sample_answer(self, turn, way.key, item);
-        deliver_to_client(self, turn, way, item)
-    }
-
-    /// Has an item wait behind those that do, or `first` before them.
-    pub(crate) fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, first: bool) {
-        let (calls, mut accounts) = self.wait_accounts();
-        let Some(call) = calls.find_mut(way.key) else { return };
-        if let Err(fault) = accounts.charge(way, call, item) {
-            self.drop_item(item);
-            return self.fail(turn, way.key, fault);
-        }
-        let (half, item) = (call.half(way.direction), item.take().into_owned());
-        if first { half.wait_first(turn.now, item) } else { half.wait(turn.now, item) }
+    /// Has an item wait behind those that do.
+    pub(crate) fn hold(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>) {
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, way.key) else { return owners.drop_item(item) };
+        let onward = onward::hold(owners, turn.now, &mut lent, way.direction, item, false);
+        self.go_rarely_onward(turn, way, item, onward);
     }
 
     /// One end of a call becomes another: what waits for it is counted where it waits from now on.
     pub(crate) fn change_end(&mut self, key: CallKey, direction: Direction, change: impl FnOnce(&mut Call)) {
-        let (calls, mut accounts) = self.wait_accounts();
+        let Self { calls, owners } = self;
         let Some(call) = calls.find_mut(key) else { return };
+        let mut accounts = owners.accounts();
         let mut waiting = accounts.take_backlog(key, call, direction);
         call.half(direction).large_waits = false;
         change(call);
@@ -302,61 +285,21 @@ impl Engine {
         call.half(direction).backlog = waiting;
     }
 
-    /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end
-    /// is on its way to it.
-    pub(crate) fn drop_unwanted(&mut self, key: CallKey, direction: Direction, item: &mut Item<'_>) {
-        let Self { calls, owners } = self;
-        match calls.find_mut(key) {
-            Some(call) => owners.drop_unwanted((key, call), direction, item),
-            None => owners.drop_item(item),
-        }
-    }
-
-    /// A body was used: its send block goes back to its session, and who pays for one that has crossed may send more.
-    pub(crate) fn used(&mut self, body: &Body<'_>) {
-        self.owners.used(body);
-    }
-
-    /// Throws an item away: its send block goes back to its session, its receive block to the heap. Nothing is left of
-    /// it, so that it is thrown away once.
-    pub(crate) fn drop_item(&mut self, item: &mut Item<'_>) {
-        self.owners.drop_item(item);
-    }
-
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
     pub(crate) fn fail(&mut self, turn: &mut Turn<'_>, key: CallKey, fault: Fault) {
+        let Self { calls, owners } = self;
         if let Fault::Limit { name, .. } = &fault {
-            *self.owners.limits_met.entry(name).or_default() += 1;
+            *owners.limits_met.entry(name).or_default() += 1;
         }
-        let Some(call) = self.calls.find(key) else { return };
-        let mut status = fault.status();
-        if call.handed_over && status.execution() == Execution::NotExecuted && !fault.knows_execution() {
-            // A limit that strikes in the middle of a stream: the handler has been at work for long.
-            status = status.with_execution(Execution::Unknown);
-        }
-        if made_for(&self.calls, call).is_some_and(Call::is_for_elsewhere) {
-            status = self.owners.peers.said_here(&status);
-        }
+        let Some(mut lent) = LentCall::of(calls, key) else { return };
+        let status = status_of(owners, &lent, &fault);
         if !is_of_server(&fault) {
-            self.excuse_server(turn.now, key);
+            owners.excuse_server(turn.now, lent.call);
         }
-        self.end(turn, key, &status);
-    }
-
-    /// How a call ends says nothing of the endpoint it was given.
-    fn excuse_server(&mut self, now: Instant, key: CallKey) {
-        let Self { calls, owners: Owners { clusters, .. } } = self;
-        if let Some(placed) = calls.find_mut(key).and_then(|call| call.leave_endpoint(None)) {
-            clusters.finished(now, placed, None, &[]);
-        }
-    }
-
-    /// The connection a call was to go on is not there any more.
-    pub(crate) fn connection_gone(&self, key: CallKey) -> Fault {
-        let Some(call) = self.calls.find(key) else { return Fault::Ended };
-        let remote = call.placed.and_then(|placed| self.owners.remotes.find(placed.endpoint));
-        let endpoint = remote.map_or_else(|| "its endpoint".to_owned(), |remote| remote.endpoint.to_string());
-        Fault::ConnectionLost { endpoint, executed: call.execution() }
+        let outcome = Outcome::of(&status);
+        let mut finish = finish_of(&outcome);
+        let ending = ending::end(owners, turn, &mut lent, &mut finish);
+        self.go_on_ended(turn, key, &mut finish, ending);
     }
 
     /// The caller does not want the call any more: nobody answers it, the server end is told, children end too.
@@ -398,7 +341,7 @@ impl Engine {
         if call.outcome.is_none() {
             let late_ns = call.deadline.instant().map_or(0, |at| turn.now.since_ns(at));
             if late_ns > UNATTENDED_NS {
-                self.excuse_server(turn.now, key);
+                owners.excuse_server(turn.now, call);
             }
             self.fail(turn, key, Fault::DeadlinePassed { executed });
         }
@@ -422,36 +365,43 @@ impl Engine {
 
     /// The same, in the form an outcome travels in.
     pub(crate) fn end_as(&mut self, turn: &mut Turn<'_>, key: CallKey, outcome: &Outcome<'_>) {
-        let (code, execution) = (outcome.code, outcome.execution);
-        let mut owners = &mut self.owners;
-        let Some(mut call) = self.calls.find_mut(key).filter(|call| call.outcome.is_none()) else { return };
-        if let Some(placed) = call.leave_endpoint(Some(code)) {
-            owners.clusters.finished(turn.now, placed, Some(code), &[]);
-        }
-        if let Some(attempts) = owners.stop_server(turn.now, (key, call), code) {
-            end_attempts(self, turn, key, &attempts, code);
-            owners = &mut self.owners;
-            match self.calls.find_mut(key) {
-                Some(found) => call = found,
-                None => return,
-            }
-        }
-        // Calls its handler made end with it: soon.
-        owners.nested.add(call.take_children(), code);
-        (call.server_measured, call.response.ended) = (false, true);
-        owners.leave_server((key, call));
-        let client = call.client.clone();
-        let metadata = Cow::Borrowed(&*outcome.metadata);
-        let finish = &mut Item::Finish { code, execution, body: None, metadata };
-        sample_answer(self, turn, key, finish);
-        client.finish(self, turn, key, finish);
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, key) else { return };
+        let mut finish = finish_of(outcome);
+        let ending = ending::end(owners, turn, &mut lent, &mut finish);
+        self.go_on_ended(turn, key, &mut finish, ending);
     }
 
-    /// Hands the end over, which waits for nothing.
-    pub(crate) fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: &mut Item<'_>) {
-        sample_answer(self, turn, key, item);
-        let Some(call) = self.calls.find(key) else { return };
-        call.client.clone().finish(self, turn, key, item);
+    /// Does what follows from the end of a call, of which its caller is told so.
+    fn go_on_ended(&mut self, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>, ending: Ending) {
+        match ending {
+            Ending::Had => {}
+            Ending::Told(handed) => self.go_on_told(turn, key, finish, handed),
+            Ending::Attempts(attempts) => {
+                if let Item::Finish { code, .. } = *finish {
+                    end_attempts(self, turn, key, &attempts, code);
+                }
+                let Self { calls, owners } = self;
+                let Some(mut lent) = LentCall::of(calls, key) else { return };
+                let handed = ending::tell(owners, turn, &mut lent, finish);
+                self.go_on_told(turn, key, finish, handed);
+            }
+        }
+    }
+
+    /// Does what follows when a caller was told the end of its call, or an attempt's call is to be.
+    fn go_on_told(&mut self, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>, handed: Handed) {
+        let Handed::OfAttempt(call) = handed else {
+            self.go_on_handed(turn, ItemWay { key, direction: Direction::Response }, finish, handed);
+            return;
+        };
+        if is_answered(self, turn, (call, key), finish) {
+            let Self { calls, owners } = self;
+            let Some(mut lent) = LentCall::of(calls, key) else { return };
+            let handed = ending::finish_at_client(owners, turn, &mut lent, finish);
+            // An attempt has taken its place: that is none.
+            self.go_on_handed(turn, ItemWay { key, direction: Direction::Response }, finish, handed);
+        }
     }
 
     // LIFE: 22 | record whole: components, histograms, flight recorder | all nine |
@@ -538,11 +488,4 @@ impl Engine {
             parent.subtree_below = parent.subtree_below.saturating_add(subtree);
         }
     }
-}
-
-/// Whether a fault may be that of the server a call was given to: not what its caller or an operator has asked for, as
-/// answers above a limit of the caller's are. A message that does not go on is.
-fn is_of_server(fault: &Fault) -> bool {
-    let is_stalled = matches!(fault, Fault::Limit { name, .. } if *name == STALLED);
-    is_stalled || !matches!(fault.blame(), Blame::Caller | Blame::Operator)
 }

@@ -4,10 +4,11 @@ use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire};
 use crate::convert_error::{conversion_fault, untyped};
 use crate::ends::{
-    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, Opens, Refusal, ServerSide,
+    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, Handed, Opens, Refusal,
+    ServerSide,
 };
-use crate::engine::{Engine, Turn};
-use crate::item::ItemWay;
+use crate::engine::Turn;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::r2p2_made::MadeCall;
 use crate::r2p2_messages::streams_from_here;
@@ -24,44 +25,43 @@ impl Opens for DatagramTarget {
     /// Sends a call's request: at once, or when the endpoint has answered a greeting.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
-        let &Self { remote, waiting } = self;
-        let Engine { calls, owners: Owners { remotes, r2p2, limits, sessions, peers, grpc, .. } } =
-            &mut *engine;
-        if calls.find(key).is_some_and(streams_from_here) {
+        let &Self { remote } = self;
+        let Owners { remotes, r2p2, limits, sessions, peers, grpc, .. } = &mut *owners;
+        if streams_from_here(call.call) {
             return Err(Refusal::Fault(Fault::Streams { endpoint: remotes.label(remote) }));
         }
         let Some(found) = remotes.find(remote) else {
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         let Some(known) = &found.r2p2 else {
-            return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
+            return Err(Refusal::in_line(remote, owners.reach().unreachable(call, remote)));
         };
         let mode = r2p2.mode();
         if !known.is_ready(mode, r2p2.client(limits)) {
             if !known.is_greeting() {
                 if found.not_before > turn.now {
-                    return Err(Refusal::in_line(remote, engine.reach().unreachable(waiting, remote)));
+                    return Err(Refusal::in_line(remote, owners.reach().unreachable(call, remote)));
                 }
                 r2p2.greet(turn.now, limits, remotes, remote, 0);
             }
-            return Err(Refusal::in_line(remote, engine.reach().may_wait(waiting, remote)));
+            return Err(Refusal::in_line(remote, owners.reach().may_wait(call, remote)));
         }
         let Item::Open { metadata, body: Some(body), end: true } = &*opening else {
             let why = "R2P2 carries one request, and the method was opened without it";
             return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
         };
-        let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
+        let source = || CallSources { sessions, peers, grpc }.of_maker(call.made_for());
         if !r2p2.made.has_room(known, limits.connection_queue_bytes, source) {
             return Err(Refusal::Blocked(Blocker::R2p2(remote)));
         }
         r2p2.made.has_ids(source).map_err(Refusal::Fault)?;
-        request(engine, turn, (key, remote), metadata, body).map_err(Refusal::Fault)?;
-        engine.drop_item(opening);
+        request(owners, turn, (call, remote), metadata, body).map_err(Refusal::Fault)?;
+        owners.drop_item(opening);
         Ok(())
     }
 }
@@ -70,11 +70,12 @@ impl EndOfCall for DatagramCall {
     /// There is no later item of a call: a request of one message has none.
     fn deliver(
         &self,
-        _engine: &mut Engine,
+        _owners: &mut Owners,
         _turn: &mut Turn<'_>,
-        _way: ItemWay,
+        _call: &mut LentCall<'_>,
+        _direction: Direction,
         _item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Handed, Refusal> {
         let why = "R2P2 carries one request, and there are more";
         Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
     }
@@ -96,16 +97,17 @@ impl EndOfCall for DatagramRequest {
     /// Response items, to the peer that made the call: all of them leave with the last.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let (key, request) = (way.key, self.request);
+    ) -> Result<Handed, Refusal> {
+        let request = self.request;
         match &*item {
             Item::Headers { metadata } => {
-                engine.owners.r2p2.keep_headers(request, metadata);
-                Ok(())
+                owners.r2p2.keep_headers(request, metadata);
+                Ok(Handed::Taken)
             }
             Item::Finish { code: Code::Ok, body: None, .. } => {
                 let why = "the method returns one message and the handler returned none";
@@ -114,9 +116,11 @@ impl EndOfCall for DatagramRequest {
             Item::Finish { code, execution, body, metadata } => {
                 let outcome =
                     Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-                answer(engine, turn, (key, request), &outcome, body.as_ref()).map_err(Refusal::Fault)?;
-                engine.drop_item(item);
-                Ok(())
+                answer(owners, turn, (call.call, request), &outcome, body.as_ref())
+                    .map_err(Refusal::Fault)?;
+                let code = *code;
+                owners.drop_item(item);
+                Ok(Handed::Served(code))
             }
             Item::Open { .. } | Item::Message { .. } | Item::HalfClose => {
                 Err(Refusal::Fault(Fault::HandlerProtocol { why: "R2P2 carries one reply" }))
@@ -135,30 +139,35 @@ impl EndOfCall for DatagramRequest {
 impl ClientSide for DatagramRequest {
     // LIFE: 18 R2P2
     /// Ends a call a peer made with a status made here.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
         if let Item::Finish { code, execution, metadata, .. } = &*finish {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
             // Without a message there is nothing that could not be sent.
-            let _ = answer(engine, turn, (key, self.request), &outcome, None);
+            if answer(owners, turn, (call.call, self.request), &outcome, None).is_ok() {
+                return Handed::Served(*code);
+            }
         }
-        engine.forget(key);
+        Handed::Over
     }
 }
 
 // LIFE: 10 R2P2
 /// Sends a call's request, in the form the endpoint reads.
 fn request(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &Turn<'_>,
-    (key, remote): (CallKey, RemoteKey),
+    (lent, remote): (&mut LentCall<'_>, RemoteKey),
     metadata: &[u8],
     body: &Body<'_>,
 ) -> Result<(), Fault> {
-    let Engine {
-        calls,
-        owners: Owners { r2p2, remotes, scratch, registry, limits, sessions, peers, grpc, .. },
-    } = engine;
-    let call = calls.find_mut(key).ok_or(Fault::Ended)?;
+    let Owners { r2p2, remotes, scratch, registry, limits, sessions, peers, grpc, .. } = owners;
+    let (key, call) = lent.named();
     let types = call.types_sent(Direction::Request).ok_or_else(untyped)?;
     let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
     let known = remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
@@ -184,21 +193,20 @@ fn request(
     (call.client_stamps.d3, call.client_stamps.d4) = (turn.now, turn.now);
     let bytes = envelope.len();
     let made = MadeCall { bytes, remote, linear: if is_linear { envelope } else { Bytes::new() } };
-    let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
+    let source = || CallSources { sessions, peers, grpc }.of_maker(lent.made_for());
     r2p2.made.note((key, remotes.r2p2_mut(remote)), made, limits.connection_queue_bytes, source);
     Ok(())
 }
 
 /// The end of a call of a peer: its reply.
 fn answer(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &Turn<'_>,
-    (key, request): (CallKey, RequestKey),
+    (call, request): (&mut Call, RequestKey),
     outcome: &Outcome<'_>,
     body: Option<&Body<'_>>,
 ) -> Result<(), Fault> {
-    let Engine { calls, owners: Owners { r2p2, scratch, .. } } = engine;
-    let Some(call) = calls.find_mut(key) else { return Ok(()) };
+    let Owners { r2p2, scratch, .. } = owners;
     call.server_stamps.k14 = turn.now;
     let types = call.types_sent(Direction::Response);
     let output = types.map_or(0, |types| types.output.fingerprint());
@@ -226,6 +234,5 @@ fn answer(
     if let Some(message) = message {
         call.response.count(message.len() as u32);
     }
-    engine.conclude_served(turn.now, key, outcome.code);
     Ok(())
 }

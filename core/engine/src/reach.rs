@@ -8,12 +8,13 @@
 //! them.
 
 use crate::bound_targets::BoundTargets;
-use crate::call::{Call, Calls};
-use crate::cluster::{Clusters, Placed};
+use crate::call::Calls;
+use crate::cluster::Clusters;
 use crate::connecting::{LaneLost, LaneOpened};
 use crate::due::Due;
 use crate::grpc::{GrpcEnds, GrpcPeer, PeerIdentity, report_name};
 use crate::host_numbers::HostNumbers;
+use crate::lent_call::LentCall;
 use crate::limits::{Limits, WAITING};
 use crate::peers::PeerEnds;
 use crate::r2p2::R2p2;
@@ -35,34 +36,14 @@ pub(crate) struct EndpointReach<'e> {
     pub host_numbers: &'e mut HostNumbers,
     pub clusters: &'e Clusters,
     pub targets: &'e BoundTargets,
-    pub calls: &'e Calls,
     pub sessions: &'e SessionEnds,
     pub limits: &'e Limits,
 }
 
-/// A call that may have to wait for its endpoint.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WaitingCall {
-    key: CallKey,
-    placed: Option<Placed>,
-    is_ready_to: bool,
-}
-
-impl WaitingCall {
-    pub fn of(key: CallKey, call: &Call) -> Self {
-        Self { key, placed: call.placed, is_ready_to: call.waits_for_ready }
-    }
-
-    /// Whether its caller has said that it waits where it might fail.
-    pub fn is_ready_to(self) -> bool {
-        self.is_ready_to
-    }
-}
-
 impl EndpointReach<'_> {
     /// Forgets endpoints that nobody has any more; connections there are closed first.
-    pub fn forget_unwanted(&mut self) {
-        let Self { targets, calls, remotes, .. } = self;
+    pub fn forget_unwanted(&mut self, calls: &Calls) {
+        let Self { targets, remotes, .. } = self;
         let is_there = |call| calls.contains(call);
         let connected = remotes.forget_unwanted(|key| targets.has(key), is_there);
         while let Some(target) = self.remotes.poll_forgotten() {
@@ -80,12 +61,12 @@ impl EndpointReach<'_> {
     ///
     /// # Errors
     /// Too many do.
-    pub fn may_wait(&self, waiting: WaitingCall, remote: RemoteKey) -> Result<(), Fault> {
-        let Self { remotes, clusters, limits, calls, sessions, peers, grpc, .. } = self;
-        let of_policy = waiting.placed.and_then(|placed| clusters.pending_max(placed));
+    pub fn may_wait(&self, waiting: &LentCall<'_>, remote: RemoteKey) -> Result<(), Fault> {
+        let Self { remotes, clusters, limits, sessions, peers, grpc, .. } = self;
+        let of_policy = waiting.call.placed.and_then(|placed| clusters.pending_max(placed));
         let all = of_policy.map_or(usize::MAX, |max| max as usize);
         let each = limits.calls_waiting_per_endpoint.min(all);
-        let source = || CallSources { sessions, peers, grpc }.of_key(calls, waiting.key);
+        let source = || CallSources { sessions, peers, grpc }.of_maker(waiting.made_for());
         if remotes.has_room_in_line(remote, waiting.key, LineLimits { each, all }, source) {
             return Ok(());
         }
@@ -96,8 +77,8 @@ impl EndpointReach<'_> {
     ///
     /// # Errors
     /// What ends it otherwise.
-    pub fn unreachable(&mut self, waiting: WaitingCall, remote: RemoteKey) -> Result<(), Fault> {
-        let ready = waiting.is_ready_to.then(|| self.may_wait(waiting, remote));
+    pub fn unreachable(&mut self, waiting: &LentCall<'_>, remote: RemoteKey) -> Result<(), Fault> {
+        let ready = waiting.call.waits_for_ready.then(|| self.may_wait(waiting, remote));
         let wakes = self.remotes.back_off(remote, ready)?;
         wakes.map(|at| self.timers.insert(at, Due::Remote(remote)));
         Ok(())
@@ -136,11 +117,11 @@ impl EndpointReach<'_> {
 
     /// A connection of an endpoint is up, whose calls it takes from now on; `None` if that is not new, or there is no
     /// endpoint.
-    pub fn pooled_ready(&mut self, remote: Option<RemoteKey>, key: GrpcKey) {
+    pub fn pooled_ready(&mut self, calls: &Calls, remote: Option<RemoteKey>, key: GrpcKey) {
         if let Some(remote) = remote {
             self.remotes.handle_pooled_ready(remote, key);
         }
-        self.forget_unwanted();
+        self.forget_unwanted(calls);
     }
 
     /// A connection of a pool takes no new calls. Whether those in line go elsewhere.
@@ -178,8 +159,8 @@ impl EndpointReach<'_> {
     }
 
     /// Of those in line only calls of gRPC clients take the room there is: the others wait for another engine.
-    pub fn take_held_line(&mut self, remote_key: RemoteKey) -> Vec<CallKey> {
-        let Self { remotes, calls, sessions, peers, grpc, .. } = self;
+    pub fn take_held_line(&mut self, calls: &Calls, remote_key: RemoteKey) -> Vec<CallKey> {
+        let Self { remotes, sessions, peers, grpc, .. } = self;
         let line = remotes.find_mut(remote_key).map(|remote| remote.waiting.drain());
         let (goes, waits): (Vec<_>, Vec<_>) =
             line.unwrap_or_default().into_iter().partition(|key| is_for_grpc_client(calls, *key));
@@ -209,6 +190,7 @@ impl EndpointReach<'_> {
     /// `silent`: whoever answers there has not shown that it speaks the native protocol, so it may well speak gRPC.
     pub fn lane_lost(
         &mut self,
+        calls: &Calls,
         now: Instant,
         (remote_key, lane, peer): (RemoteKey, LaneIndex, PeerKey),
         why: &str,
@@ -216,7 +198,7 @@ impl EndpointReach<'_> {
     ) -> bool {
         match self.remotes.handle_lane_lost(now, (remote_key, lane, peer), why, silent) {
             LaneLost::NotItsLane => {}
-            LaneLost::WasOpen => self.forget_unwanted(),
+            LaneLost::WasOpen => self.forget_unwanted(calls),
             LaneLost::WasDialled => return true,
         }
         false

@@ -8,7 +8,7 @@
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::private;
-use crate::engine::{Engine, Turn};
+use crate::engine::Turn;
 use crate::gateway::Gateway;
 use crate::owners::Owners;
 use crate::registry::{Form, MessageType, MethodTypes};
@@ -20,25 +20,34 @@ use trunkline_message::{HEADER_BYTES, Header, Redaction};
 
 /// A call's request goes on its way.
 #[inline]
-pub(crate) fn sample_request(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    if engine.owners.samples.is_on() {
-        begin(engine, turn, key, item);
+pub(crate) fn sample_request(
+    owners: &mut Owners,
+    turn: &mut Turn<'_>,
+    call: (CallKey, &Call),
+    item: &Item<'_>,
+) {
+    if owners.samples.is_on() {
+        begin(owners, turn, call, item);
     }
 }
 
 /// Something comes back to whoever made the call.
 #[inline(always)]
-pub(crate) fn sample_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    if engine.owners.samples.awaits_answers() {
-        go_on(engine, turn, key, item);
+pub(crate) fn sample_answer(
+    owners: &mut Owners,
+    turn: &mut Turn<'_>,
+    call: (CallKey, &Call),
+    item: &Item<'_>,
+) {
+    if owners.samples.awaits_answers() {
+        go_on(owners, turn, call, item);
     }
 }
 
-fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
+fn begin(owners: &mut Owners, turn: &mut Turn<'_>, (key, call): (CallKey, &Call), item: &Item<'_>) {
     let Item::Open { body: Some(body), end: true, .. } = item else { return };
-    let Engine { calls, owners: Owners { samples, registry, gateway, .. } } = engine;
-    let Some(call) = calls.find(key).filter(|call| is_sampled(call)) else { return };
-    if samples.of(key).is_some() {
+    let Owners { samples, registry, gateway, .. } = owners;
+    if !is_sampled(call) || samples.of(key).is_some() {
         return;
     }
     let path: Arc<str> = match &call.path {
@@ -73,8 +82,8 @@ fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>
     }
 }
 
-fn go_on(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
-    let Engine { calls, owners: Owners { samples, gateway, .. } } = engine;
+fn go_on(owners: &mut Owners, turn: &mut Turn<'_>, (key, call): (CallKey, &Call), item: &Item<'_>) {
+    let Owners { samples, gateway, .. } = owners;
     let Some(sample) = samples.of(key) else { return };
     let (redaction, bytes_max) = (Arc::clone(&sample.redaction), sample.message_bytes_max);
     let has_response = sample.response.is_some();
@@ -82,7 +91,7 @@ fn go_on(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>
         if has_response {
             return samples.forget(key);
         }
-        let form = calls.find(key).and_then(|call| form_of(gateway, call, Direction::Response));
+        let form = form_of(gateway, call, Direction::Response);
         match message_of(turn, form, body, (&redaction, bytes_max)) {
             Ok(Taken { bytes, emptied, .. }) => samples.respond(key, bytes, emptied),
             Err(why) => samples.count(why),

@@ -14,7 +14,6 @@ use crate::gather::is_whole;
 use crate::mirrors::{copy_for_mirrors, send_copies};
 use crate::owners::Owners;
 use crate::permit::admit_as_sent;
-use crate::routing::Routing;
 use crate::served_later::wait_for_service;
 use crate::sessions::SessionEnds;
 use crate::shard;
@@ -40,7 +39,7 @@ impl Engine {
     ) {
         open_spans(self, key, opening);
         let (calls, mut start) = self.start_of_call();
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(opening) };
+        let Some(call) = calls.find_mut(key) else { return self.owners.drop_item(opening) };
         call.note_step(start.steps, turn.now, Direction::Request, opening);
         if !is_whole(opening) && start.routing().begins_whole(call, target) {
             if let Some(policies) = call.policies.as_mut() {
@@ -68,7 +67,7 @@ impl Engine {
         match admitted {
             Ok(()) => self.add_part(turn, key, opening),
             Err(fault) => {
-                self.drop_item(opening);
+                self.owners.drop_item(opening);
                 self.fail(turn, key, fault);
             }
         }
@@ -82,7 +81,7 @@ impl Engine {
         let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
         let waits = awaited.admit(key, bytes, is_waiting);
         let (calls, mut start) = self.start_of_call();
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(opening) };
+        let Some(call) = calls.find_mut(key) else { return self.owners.drop_item(opening) };
         let started = match waits {
             true => start.wait(turn.now, (key, call), Queued::for_none(target, bytes), opening),
             false => start.start(turn.now, (key, call), target, opening),
@@ -94,7 +93,7 @@ impl Engine {
     pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: &mut Item<'_>) {
         match self.join(key, Direction::Request, part.take()) {
             Ok([Some(mut opening), _]) => {
-                let Some(call) = self.calls.find_mut(key) else { return self.drop_item(&mut opening) };
+                let Some(call) = self.calls.find_mut(key) else { return self.owners.drop_item(&mut opening) };
                 let is_made_here = call.maker().is_some() || call.has_moved();
                 let kept = call.policies.as_mut().and_then(|policies| policies.begins_at.take());
                 let target = kept.unwrap_or(if is_made_here { Target::Anyone } else { Target::Here });
@@ -113,10 +112,10 @@ impl Engine {
         mut opening: Item<'static>,
         start: impl FnOnce(&mut Self, &mut Turn<'_>, &mut Item<'static>),
     ) {
-        let (calls, mut accounts) = self.wait_accounts();
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(&mut opening) };
+        let Self { calls, owners } = &mut *self;
+        let Some(call) = calls.find_mut(key) else { return owners.drop_item(&mut opening) };
         call.request.ended = false;
-        let rest = accounts.take_backlog(key, call, Direction::Request);
+        let rest = owners.accounts().take_backlog(key, call, Direction::Request);
         start(self, turn, &mut opening);
         for mut item in rest {
             self.pass(turn, key, Direction::Request, &mut item);
@@ -132,7 +131,7 @@ impl Engine {
         opening: &mut Item<'_>,
     ) {
         let (calls, mut start) = self.start_of_call();
-        let Some(call) = calls.find_mut(key) else { return self.drop_item(opening) };
+        let Some(call) = calls.find_mut(key) else { return self.owners.drop_item(opening) };
         // Of a call of another shard that shard says when its deadline has passed, and may be late.
         let started = match call.deadline.has_passed(turn.now) {
             true => CallStart::Refused(Fault::DeadlinePassed { executed: Execution::NotExecuted }),
@@ -159,7 +158,7 @@ impl Engine {
             }
             CallStart::Waits => {}
             CallStart::Refused(fault) => {
-                self.drop_item(opening);
+                self.owners.drop_item(opening);
                 self.fail(turn, key, fault);
             }
             CallStart::Unserved(fault) => self.go_on_unserved(turn, (key, target), opening, fault),
@@ -178,7 +177,7 @@ impl Engine {
             return;
         }
         if let Err(fault) = wait_for_service(self, turn, call, opening, fault) {
-            self.drop_item(opening);
+            self.owners.drop_item(opening);
             self.fail(turn, call.0, fault);
         }
     }
@@ -248,12 +247,6 @@ impl Engine {
         } = self;
         let (control, limits) = (admission, &scratch.limits);
         (calls, AdmissionOfCall { control, sessions, peers, grpc, registry, gateway, limits, timers })
-    }
-
-    /// Those who know who serves what.
-    pub(crate) fn routing(&self) -> Routing<'_> {
-        let Owners { registry, shards, service_users, clusters, .. } = &self.owners;
-        Routing { registry, shards, service_users, clusters }
     }
 
     /// The calls, and those who keep places for them.
@@ -342,7 +335,7 @@ impl Engine {
         {
             call.policies = Some(Box::new(CallPolicies::refused(true)));
         }
-        self.drop_item(item);
+        self.owners.drop_item(item);
         self.fail(turn, key, denied.fault);
     }
 
@@ -350,7 +343,7 @@ impl Engine {
     pub(crate) fn admit_message(&mut self, turn: &mut Turn<'_>, key: CallKey, message: &mut Item<'_>) {
         let (calls, mut asked) = self.admission_of_call();
         let call = calls.find_mut(key).and_then(|call| Some((call.policies.take()?, call)));
-        let Some((policies, call)) = call else { return self.drop_item(message) };
+        let Some((policies, call)) = call else { return self.owners.drop_item(message) };
         let (mut inspection, mut admission) = (asked.control.take_inspection(), Admission::default());
         let mut message = message.take();
         let judged = asked.judge(turn, call, &policies, &mut message, Some(&mut inspection), &mut admission);

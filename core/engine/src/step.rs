@@ -14,7 +14,6 @@ use crate::host_numbers::NUMBERS_AT_ONCE;
 use crate::in_line::SOURCES_LOOKED_MAX;
 use crate::owners::Owners;
 use crate::peers::PeerAnswers;
-use crate::reach::EndpointReach;
 use crate::registry::MethodTypes;
 use crate::routing::Routing;
 use crate::served_later::settle_unserved;
@@ -98,7 +97,7 @@ impl Engine {
         let Some(parked) = self.part_with(key) else { return };
         self.withdraw(key);
         self.end_calls_of(turn, key, parked);
-        self.reach().forget_unwanted();
+        self.owners.reach().forget_unwanted(&self.calls);
         self.forget_unused_names();
         self.go_on(turn);
     }
@@ -111,7 +110,7 @@ impl Engine {
         let wanted = self.binder().check(session, request)?;
         let held = self.binder().hold_targets(session, request.calls);
         if held.is_err() {
-            self.reach().forget_unwanted();
+            self.owners.reach().forget_unwanted(&self.calls);
         }
         let Entered { binding, served } = self.binder().enter(session, request, wanted, held?)?;
         if !request.serves.is_empty() {
@@ -210,28 +209,6 @@ impl Engine {
     /// The first count that does not agree.
     pub fn audit(&self) -> Result<(), String> {
         audit(self)
-    }
-
-    /// The owners that endpoints and connections to them concern.
-    #[inline]
-    pub(crate) fn reach(&mut self) -> EndpointReach<'_> {
-        let Self { calls, owners } = self;
-        let Owners { remotes, peers, grpc, r2p2, timers, telemetry, host_numbers, .. } = owners;
-        let Owners { clusters, targets, sessions, limits, .. } = owners;
-        EndpointReach {
-            remotes,
-            peers,
-            grpc,
-            r2p2,
-            timers,
-            telemetry,
-            host_numbers,
-            clusters,
-            targets,
-            calls,
-            sessions,
-            limits,
-        }
     }
 
     /// The owners that a request to bind concerns.
@@ -345,14 +322,6 @@ impl Engine {
         let Self { calls, owners } = self;
         if let Some(call) = calls.find_mut(key) {
             owners.credit_sender((key, call), direction, bytes);
-        }
-    }
-
-    /// The same, whether the end's method streams or not: it may say too much, and is to be told so.
-    pub(crate) fn open_window(&mut self, key: CallKey, direction: Direction, bytes: u32) {
-        let Self { calls, owners } = self;
-        if let Some(call) = calls.find_mut(key).filter(|_| bytes > 0) {
-            owners.open_window((key, call), direction, bytes);
         }
     }
 

@@ -221,6 +221,21 @@ impl<T, S: Stored<T>> Table<T, S> {
         slot.value.as_mut().map(S::value_mut)
     }
 
+    /// The value, unless it is gone, and the one that it names, if it names another that is there.
+    #[inline(always)]
+    pub(crate) fn find_with(
+        &mut self,
+        key: Key<T>,
+        named_by: impl FnOnce(&T) -> Option<Key<T>>,
+    ) -> Option<(&mut T, Option<&mut T>)> {
+        let slot = self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let Some(named) = named_by(slot.value.as_ref()?.value()) else {
+            return Some((self.slots[key.index as usize].value.as_mut()?.value_mut(), None));
+        };
+        let [value, named] = self.get_disjoint_mut([key, named]);
+        Some((value?, named))
+    }
+
     /// Two values at once, each unless it is gone. Of one that is named twice the first.
     #[inline]
     pub(crate) fn get_disjoint_mut(&mut self, [one, other]: [Key<T>; 2]) -> [Option<&mut T>; 2] {

@@ -19,10 +19,11 @@ use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::ends::{
-    AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, Opens, Refusal, ServerSide,
+    AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, Handed, Opens, Refusal,
+    ServerSide,
 };
 use crate::engine::{Engine, Turn};
-use crate::item::ItemWay;
+use crate::lent_call::LentCall;
 use crate::limits::KEPT;
 use crate::owners::Owners;
 use crate::records::{CallRecorder, progress_of_attempts};
@@ -31,55 +32,16 @@ use crate::traced::name_parent;
 use trunkline_call::{Code, Fault, Instant};
 
 impl EndOfCall for AttemptsServer {
-    // LIFE: 9
-    /// An item of a request: kept, and sent to every attempt there is.
+    /// They are calls of their own: [`take_for_attempts`].
     fn deliver(
         &self,
-        engine: &mut Engine,
-        turn: &mut Turn<'_>,
-        way: ItemWay,
-        item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let (key, opens) = (way.key, matches!(item, Item::Open { .. }));
-        let Engine { calls, owners: Owners { sessions, peers, grpc, attempts: control, .. } } = engine;
-        let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
-        let source = |call: &Call| CallSources { sessions, peers, grpc }.of(call);
-        let asked = (item.kept_bytes(), opens);
-        match control.take(call.attempts.as_deref(), asked, || source(call)) {
-            KeepDecision::Keep => {}
-            KeepDecision::Once => {
-                let Some(attempts) = call.attempts.take() else { return Err(Refusal::Fault(Fault::Ended)) };
-                call.server = ServerEnd::Cluster { cluster: attempts.cluster };
-                // It has one attempt, and that is the call.
-                *engine.owners.limits_met.entry(KEPT).or_default() += 1;
-                return ClusterTarget { cluster: attempts.cluster }.open(engine, turn, key, item);
-            }
-            KeepDecision::Commit(winner) => {
-                commit(engine, turn, (key, winner), Some(item));
-                return Ok(());
-            }
-            KeepDecision::Wait => return Err(Refusal::Blocked(Blocker::Stream)),
-        }
-        // A copy of it: its block goes back, and its sender may send as much again.
-        let body = item.body().map(|body| body.kept(&*turn.heaps));
-        if matches!(body, Some(None)) {
-            let why = "message lies outside the send heap".into();
-            return Err(Refusal::Fault(Fault::MalformedRequest { why }));
-        }
-        let kept = KeptItem::of(item, body.flatten());
-        let source = source(call);
-        let Some(attempts) = call.attempts.as_deref_mut() else { return Ok(()) };
-        control.keep(key, attempts, (kept.clone(), asked.0), || source);
-        let live = if opens { Vec::new() } else { attempts.live.clone() };
-        item.body().into_iter().for_each(|body| engine.used(body));
-        engine.credit_sender(key, Direction::Request, item.body().map_or(0, Body::window_cost));
-        if opens {
-            begin(engine, turn, key, true);
-        }
-        for attempt in live {
-            engine.pass_on(turn, attempt, Direction::Request, &mut kept.item(0));
-        }
-        Ok(())
+        _owners: &mut Owners,
+        _turn: &mut Turn<'_>,
+        _call: &mut LentCall<'_>,
+        _direction: Direction,
+        _item: &mut Item<'_>,
+    ) -> Result<Handed, Refusal> {
+        Ok(Handed::ToAttempts)
     }
 
     /// What attempts have taken was credited when it was kept.
@@ -91,6 +53,61 @@ impl EndOfCall for AttemptsServer {
 impl ServerSide for AttemptsServer {
     /// They are calls of their own, which the engine ends.
     fn cancel(&self, _owners: &mut Owners, _now: Instant, _call: (CallKey, &Call), _code: Code) {}
+}
+
+// LIFE: 9
+/// An item of a request: kept, and sent to every attempt there is.
+///
+/// # Errors
+/// What it has to wait for, or what ends the call.
+pub(crate) fn take_for_attempts(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
+    let opens = matches!(item, Item::Open { .. });
+    let Engine { calls, owners } = engine;
+    let mut lent = LentCall::of(calls, key).ok_or(Refusal::Fault(Fault::Ended))?;
+    let Owners { sessions, peers, grpc, attempts: control, .. } = &mut *owners;
+    let call = &mut *lent.call;
+    let source = |call: &Call| CallSources { sessions, peers, grpc }.of(call);
+    let asked = (item.kept_bytes(), opens);
+    match control.take(call.attempts.as_deref(), asked, || source(call)) {
+        KeepDecision::Keep => {}
+        KeepDecision::Once => {
+            let Some(attempts) = call.attempts.take() else { return Err(Refusal::Fault(Fault::Ended)) };
+            call.server = ServerEnd::Cluster { cluster: attempts.cluster };
+            // It has one attempt, and that is the call.
+            *owners.limits_met.entry(KEPT).or_default() += 1;
+            return ClusterTarget { cluster: attempts.cluster }.open(owners, turn, &mut lent, item);
+        }
+        KeepDecision::Commit(winner) => {
+            commit(engine, turn, (key, winner), Some(item));
+            return Ok(());
+        }
+        KeepDecision::Wait => return Err(Refusal::Blocked(Blocker::Stream)),
+    }
+    // A copy of it: its block goes back, and its sender may send as much again.
+    let body = item.body().map(|body| body.kept(&*turn.heaps));
+    if matches!(body, Some(None)) {
+        let why = "message lies outside the send heap".into();
+        return Err(Refusal::Fault(Fault::MalformedRequest { why }));
+    }
+    let kept = KeptItem::of(item, body.flatten());
+    let source = source(call);
+    let Some(attempts) = call.attempts.as_deref_mut() else { return Ok(()) };
+    control.keep(key, attempts, (kept.clone(), asked.0), || source);
+    let live = if opens { Vec::new() } else { attempts.live.clone() };
+    item.body().into_iter().for_each(|body| owners.used(body));
+    owners.credit_sender(lent.named(), Direction::Request, item.body().map_or(0, Body::window_cost));
+    if opens {
+        begin(engine, turn, key, true);
+    }
+    for attempt in live {
+        engine.pass_on(turn, attempt, Direction::Request, &mut kept.item(0));
+    }
+    Ok(())
 }
 
 /// Ends every attempt of a call that ends otherwise, from which they are taken.
@@ -114,18 +131,16 @@ pub(crate) fn end_attempts(
 }
 
 impl EndOfCall for AttemptCaller {
-    /// A response item of an attempt. If that is not in vain, it goes to whoever makes the call.
+    /// A response item of an attempt: [`is_answered`].
     fn deliver(
         &self,
-        engine: &mut Engine,
-        turn: &mut Turn<'_>,
-        way: ItemWay,
-        item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        match is_answered(engine, turn, (self.call, way.key), item) {
-            true => engine.try_hand_over(turn, way, item),
-            false => Ok(()),
-        }
+        _owners: &mut Owners,
+        _turn: &mut Turn<'_>,
+        _call: &mut LentCall<'_>,
+        _direction: Direction,
+        _item: &mut Item<'_>,
+    ) -> Result<Handed, Refusal> {
+        Ok(Handed::OfAttempt(self.call))
     }
 
     /// What a request may send is given back when it is kept.
@@ -135,10 +150,14 @@ impl EndOfCall for AttemptCaller {
 }
 
 impl ClientSide for AttemptCaller {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        if is_answered(engine, turn, (self.call, key), finish) {
-            engine.finish_now(turn, key, finish);
-        }
+    fn finish(
+        &self,
+        _owners: &mut Owners,
+        _turn: &mut Turn<'_>,
+        _call: &mut LentCall<'_>,
+        _finish: &mut Item<'_>,
+    ) -> Handed {
+        Handed::OfAttempt(self.call)
     }
 }
 
@@ -163,7 +182,7 @@ pub(crate) fn response_begun(engine: &mut Engine, turn: &mut Turn<'_>, key: Call
 
 /// Whether an attempt that gets this response item has taken its call's place. Else it was in vain, and the item is
 /// used up.
-fn is_answered(
+pub(crate) fn is_answered(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     (call, attempt): (CallKey, CallKey),
@@ -184,7 +203,7 @@ fn is_answered(
         commit(engine, turn, (call, attempt), None);
         return true;
     }
-    engine.drop_item(item);
+    engine.owners.drop_item(item);
     let Engine { calls, owners: Owners { telemetry, registry, plant, .. } } = engine;
     if let Some(attempt) = calls.find(attempt) {
         CallRecorder { telemetry, registry, plant }.attempt(turn.now, attempt, end.0);
@@ -237,7 +256,7 @@ fn put_in_place(
     winner: CallKey,
     next: Option<&mut Item<'_>>,
 ) {
-    let later = engine.wait_accounts().1.take_backlog(key, &mut call, Direction::Request);
+    let later = engine.owners.accounts().take_backlog(key, &mut call, Direction::Request);
     let is_forwarded = call.is_forwarded();
     give_place(engine, turn, (key, call), winner);
     if let Some(next) = next {

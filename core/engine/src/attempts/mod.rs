@@ -18,4 +18,4 @@ mod end;
 pub(crate) use attempt::{arm_attempts, execution_so_far};
 pub(crate) use call_attempts::CallAttempts;
 pub(crate) use control::AttemptControl;
-pub(crate) use end::{attempt_due, end_attempts, response_begun};
+pub(crate) use end::{attempt_due, end_attempts, is_answered, response_begun, take_for_attempts};

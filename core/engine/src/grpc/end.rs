@@ -4,9 +4,9 @@ use super::outgoing::{FullQueue, StreamOpening};
 use super::{HeldAccounts, WebStream};
 use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::convert_error::untyped;
-use crate::ends::{Blocker, ClientSide, EndOfCall, Opens, Refusal, ServerSide};
-use crate::engine::{Engine, Turn};
-use crate::item::ItemWay;
+use crate::ends::{Blocker, ClientSide, EndOfCall, Handed, Opens, Refusal, ServerSide};
+use crate::engine::Turn;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::{CallKey, GrpcKey};
 use std::borrow::Cow;
@@ -17,19 +17,18 @@ impl Opens for GrpcKey {
     /// Opens a call at a gRPC server.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let peer = *self;
         let Item::Open { metadata, body, end } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        let Engine { calls, owners: Owners { grpc, held, scratch, registry, clusters, remotes, .. } } =
-            engine;
+        let (key, call) = call.named();
+        let Owners { grpc, held, scratch, registry, clusters, remotes, .. } = owners;
         grpc.room(held, peer, None).map_err(|full| blocked(full, peer))?;
-        let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
         let encoding = grpc.request_encoding(peer, call, metadata);
         let framed = body
             .as_ref()
@@ -55,7 +54,7 @@ impl Opens for GrpcKey {
             end: *end && framed.is_none(),
         };
         let Some((tag, peer_index)) = grpc.open(peer, opened) else {
-            return Err(Refusal::Fault(engine.connection_gone(key)));
+            return Err(Refusal::Fault(owners.connection_gone(call)));
         };
         let at = WebStream { peer, tag };
         (call.server, call.handed_over) = (ServerEnd::Grpc { peer, stream: tag }, true);
@@ -69,7 +68,7 @@ impl Opens for GrpcKey {
         if let (Some(framed), Some(body)) = (framed, body) {
             call.request.count(framed.message_bytes);
             grpc.send(at, framed.bytes, body.window_cost(), *end);
-            engine.used(body);
+            owners.used(body);
         }
         Ok(())
     }
@@ -79,22 +78,22 @@ impl EndOfCall for WebStream {
     /// Sends a later item of a call along the stream it has at a gRPC peer.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let (ItemWay { key, direction }, at) = (way, *self);
-        let Engine { calls, owners: Owners { grpc, held, scratch, gateway, .. } } = engine;
+    ) -> Result<Handed, Refusal> {
+        let (at, (key, call)) = (*self, call.named());
+        let Owners { grpc, held, scratch, gateway, .. } = owners;
         let stream = grpc.stream(at);
         let Some(stream) = stream.filter(|stream| direction == Direction::Response || !stream.incoming.over)
         else {
-            engine.drop_unwanted(key, direction, item);
-            return Ok(());
+            owners.drop_unwanted((key, call), direction, item);
+            return Ok(Handed::Taken);
         };
         let encoding = stream.outgoing.encoding;
         grpc.room(held, at.peer, Some(at.tag)).map_err(|full| blocked(full, at.peer))?;
-        let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
         let framed = item
             .body()
             .map(|body| grpc.frame(&*turn.heaps, scratch, call, direction, encoding, body))
@@ -121,14 +120,14 @@ impl EndOfCall for WebStream {
             let end = matches!(item, Item::Message { end: true, .. });
             call.half(direction).count(framed.message_bytes);
             grpc.send(at, framed.bytes, body.window_cost(), end);
-            engine.used(body);
+            owners.used(body);
         }
         if let Item::Finish { code, execution, metadata, .. } = &*item {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-            engine.owners.grpc.finish_stream(at, &outcome);
-            served(engine, turn.now, key, at, *code);
+            owners.grpc.finish_stream(at, &outcome);
+            return Ok(served(owners, turn.now, call, at, *code));
         }
-        Ok(())
+        Ok(Handed::Taken)
     }
 
     fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, _over: bool) {
@@ -143,19 +142,22 @@ impl EndOfCall for WebStream {
 }
 
 impl ClientSide for WebStream {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        if let Item::Finish { code, execution, metadata, .. } = &finish {
-            let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-            let Owners { grpc, held, invariants, .. } = &mut engine.owners;
-            match code {
-                // What waits for the client to read comes too late.
-                Code::DeadlineExceeded => {
-                    grpc.cut_off(&mut HeldAccounts { held, invariants }, *self, &outcome);
-                }
-                _ => grpc.finish_stream(*self, &outcome),
-            }
-            served(engine, turn.now, key, *self, *code);
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
+        let Item::Finish { code, execution, metadata, .. } = &finish else { return Handed::Taken };
+        let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+        let Owners { grpc, held, invariants, .. } = owners;
+        match code {
+            // What waits for the client to read comes too late.
+            Code::DeadlineExceeded => grpc.cut_off(&mut HeldAccounts { held, invariants }, *self, &outcome),
+            _ => grpc.finish_stream(*self, &outcome),
         }
+        served(owners, turn.now, call.call, *self, *code)
     }
 }
 
@@ -165,12 +167,11 @@ impl ServerSide for WebStream {
 }
 
 /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.
-fn served(engine: &mut Engine, now: Instant, key: CallKey, at: WebStream, code: Code) {
-    let Engine { calls, owners: Owners { grpc, timers, .. } } = engine;
-    let Some(call) = calls.find_mut(key) else { return };
+fn served(owners: &mut Owners, now: Instant, call: &mut Call, at: WebStream, code: Code) -> Handed {
+    let Owners { grpc, timers, .. } = owners;
     call.server_stamps.k14 = now;
     grpc.want_until(timers, at, call.deadline);
-    engine.conclude_served(now, key, code);
+    Handed::Served(code)
 }
 
 fn blocked(full: FullQueue, peer: GrpcKey) -> Refusal {

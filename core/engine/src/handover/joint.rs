@@ -51,7 +51,7 @@ pub fn take_over(
 ) -> Result<Engine, HandoverError> {
     let owners_left = arriving(&mut engine).take_up(StateRead::read(state)?, schemas)?;
     engine.binder().hold_targets_again();
-    engine.reach().forget_unwanted();
+    engine.owners.reach().forget_unwanted(&engine.calls);
     arriving(&mut engine).check()?;
     engine.binder().know_owners_again(&owners_left);
     plan_again(&mut engine);
@@ -82,7 +82,7 @@ pub fn go_on_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, brought: &Broug
         engine.end_calls_of(turn, key, parked);
     }
     lose_left_out(engine, turn);
-    engine.reach().forget_unwanted();
+    engine.owners.reach().forget_unwanted(&engine.calls);
     let peers: Vec<PeerKey> = engine.owners.peers.iter().map(|(key, _)| key).collect();
     for key in peers.iter().filter(|key| !(brought.socket)(**key)) {
         if !moved(engine).dials_again(*key) {

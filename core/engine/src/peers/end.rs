@@ -3,19 +3,18 @@
 use super::frames::{BodySent, Outbound, Unsent};
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert_error::untyped;
-use crate::ends::{ClientSide, EndOfCall, Opens, PeerStream, Refusal, ServerSide};
-use crate::engine::{Engine, Turn};
-use crate::item::ItemWay;
+use crate::ends::{ClientSide, EndOfCall, Handed, Opens, PeerStream, Refusal, ServerSide};
+use crate::engine::Turn;
+use crate::lent_call::LentCall;
 use crate::limits::METHODS_LEARNED;
 use crate::owners::Owners;
 use crate::peer::Announced;
 use crate::registry::MethodKey;
-use crate::source::made_for;
 use crate::unproven::Whose;
 use crate::vouching::Maker;
 use crate::{CallKey, PeerKey};
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Fault, Instant, SERVER_TRAILER_BYTES, VouchedCaller};
+use trunkline_call::{Code, Deadline, Fault, Instant, VouchedCaller};
 use trunkline_native::{CallerNumber, Connection, Failure, MethodIndex, NewCall, Outcome, Payload, Refused};
 
 impl Opens for PeerKey {
@@ -24,29 +23,27 @@ impl Opens for PeerKey {
     /// Opens a call at a peer.
     fn open(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         opening: &mut Item<'_>,
     ) -> Result<(), Refusal> {
         let Item::Open { metadata, end, .. } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        let opened = announced(engine, turn.now, key, *self).and_then(|(announced, deadline)| {
-            let caller = caller_number(engine, key, *self);
-            let (tag, method) = (key.to_bits(), announced.index);
-            let call = NewCall { tag, method, caller, deadline, stamps: true, metadata, end: *end };
-            let way = ItemWay { key, direction: Direction::Request };
+        let direction = Direction::Request;
+        let opened = announced(owners, turn.now, call, *self).and_then(|(announced, deadline)| {
+            let caller = caller_number(owners, call, *self);
+            let (tag, method) = (call.key.to_bits(), announced.index);
+            let new = NewCall { tag, method, caller, deadline, stamps: true, metadata, end: *end };
             let command = |connection: &mut Connection, now, message: Option<Payload<'_>>| {
-                connection.open_call(now, &call, message)
+                connection.open_call(now, &new, message)
             };
-            send(engine, turn, way, *self, announced.agreed, opening.body(), command)
+            send(owners, turn, call.named(), direction, *self, announced.agreed, opening.body(), command)
         });
-        let stream = opened.map_err(|unsent| refusal_of(engine, unsent, key, *self, Direction::Request))?;
-        let number = engine.owners.peers.find(*self).map(|peer| peer.telemetry);
-        if let Some(call) = engine.calls.find_mut(key) {
-            call.opened_at(*self, stream, number, turn.now);
-        }
+        let stream = opened.map_err(|unsent| refusal_of(owners, unsent, call.call, *self, direction))?;
+        let number = owners.peers.find(*self).map(|peer| peer.telemetry);
+        call.call.opened_at(*self, stream, number, turn.now);
         Ok(())
     }
 }
@@ -57,55 +54,51 @@ impl EndOfCall for PeerStream {
     /// Sends a later item of a call along the stream it has at a peer.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let (ItemWay { key, direction }, &Self { peer, stream }) = (way, self);
+    ) -> Result<Handed, Refusal> {
+        let &Self { peer, stream } = self;
         if item.is_packed() {
-            let mut plain = engine.owners.grpc.unpacked(direction, item).map_err(Refusal::Fault)?;
-            return self.deliver(engine, turn, way, &mut plain);
+            let mut plain = owners.grpc.unpacked(direction, item).map_err(Refusal::Fault)?;
+            return self.deliver(owners, turn, call, direction, &mut plain);
         }
-        let mut call = engine.calls.find_mut(key);
-        let agreed =
-            call.as_deref().is_some_and(|call| engine.owners.peers.agreed(call, direction, peer, stream));
-        let trailer = matches!(item, Item::Finish { .. })
-            .then(|| call.as_mut().map_or([0; SERVER_TRAILER_BYTES], |call| call.trailer(turn.now)));
-        let sent =
-            send(engine, turn, way, peer, agreed, item.body(), |connection, now, message| match &*item {
-                Item::Message { end, .. } => match message {
-                    Some(message) => connection.send_message(now, stream, message, *end),
-                    None => Ok(()),
-                },
-                Item::HalfClose => connection.half_close(now, stream),
-                Item::Headers { metadata } => connection.send_headers(now, stream, metadata),
-                Item::Finish { code: Code::Ok, metadata, .. } => {
-                    let outcome = Outcome { trailer: trailer.as_ref(), metadata };
-                    connection.send_result(now, stream, &outcome, message)
-                }
-                Item::Finish { code, execution, metadata, .. } => {
-                    let (code, execution) = (*code, *execution);
-                    let failure = Failure { code, execution, metadata, trailer: trailer.as_ref() };
-                    connection.send_error(now, stream, &failure)
-                }
-                Item::Open { .. } => Err(Refused::OutOfPlace),
-            });
-        match sent {
-            Ok(()) => {
-                if let Item::Finish { code, .. } = item {
-                    engine.conclude_served(turn.now, key, *code);
-                }
-                Ok(())
+        let (key, call) = call.named();
+        let agreed = owners.peers.agreed(call, direction, peer, stream);
+        let trailer = matches!(item, Item::Finish { .. }).then(|| call.trailer(turn.now));
+        let command = |connection: &mut Connection, now, message: Option<Payload<'_>>| match &*item {
+            Item::Message { end, .. } => match message {
+                Some(message) => connection.send_message(now, stream, message, *end),
+                None => Ok(()),
+            },
+            Item::HalfClose => connection.half_close(now, stream),
+            Item::Headers { metadata } => connection.send_headers(now, stream, metadata),
+            Item::Finish { code: Code::Ok, metadata, .. } => {
+                let outcome = Outcome { trailer: trailer.as_ref(), metadata };
+                connection.send_result(now, stream, &outcome, message)
             }
+            Item::Finish { code, execution, metadata, .. } => {
+                let (code, execution) = (*code, *execution);
+                let failure = Failure { code, execution, metadata, trailer: trailer.as_ref() };
+                connection.send_error(now, stream, &failure)
+            }
+            Item::Open { .. } => Err(Refused::OutOfPlace),
+        };
+        match send(owners, turn, (key, call), direction, peer, agreed, item.body(), command) {
+            Ok(()) => match item {
+                Item::Finish { code, .. } => Ok(Handed::Served(*code)),
+                _ => Ok(Handed::Taken),
+            },
             // Its answer is here, or on its way in: what of the request comes after it is nobody's business.
             Err(Unsent::Refused(Refused::NoStream | Refused::Answered))
                 if direction == Direction::Request =>
             {
-                engine.drop_unwanted(key, direction, item);
-                Ok(())
+                owners.drop_unwanted((key, call), direction, item);
+                Ok(Handed::Taken)
             }
-            Err(unsent) => Err(refusal_of(engine, unsent, key, peer, direction)),
+            Err(unsent) => Err(refusal_of(owners, unsent, call, peer, direction)),
         }
     }
 
@@ -128,17 +121,23 @@ impl EndOfCall for PeerStream {
 
 impl ClientSide for PeerStream {
     /// What waits on its stream is given up.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        _call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
         let &Self { peer, stream } = self;
         if let Item::Finish { code, execution, metadata, .. } = &finish
-            && let Some(found) = engine.owners.peers.find_mut(peer)
+            && let Some(found) = owners.peers.find_mut(peer)
         {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
-            engine.owners.peers.transmit(peer);
-            return engine.conclude_served(turn.now, key, *code);
+            owners.peers.transmit(peer);
+            return Handed::Served(*code);
         }
-        engine.forget(key);
+        Handed::Over
     }
 }
 
@@ -153,110 +152,111 @@ impl ServerSide for PeerStream {
 }
 
 /// Has a connection queue a frame, and does with its body, and the call, what follows from that.
+#[expect(clippy::too_many_arguments, reason = "what a frame is of")]
 fn send<T>(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &mut Turn<'_>,
-    ItemWay { key, direction }: ItemWay,
+    (key, call): (CallKey, &mut Call),
+    direction: Direction,
     peer: PeerKey,
     agreed: bool,
     body: Option<&Body<'_>>,
     command: impl FnOnce(&mut Connection, Instant, Option<Payload<'_>>) -> Result<T, Refused>,
 ) -> Result<T, Unsent> {
-    let Engine { calls, owners: Owners { peers, scratch, limits, .. } } = engine;
+    let Owners { peers, scratch, limits, .. } = owners;
     let Some(body) = body else {
         let found = peers.find_mut(peer).ok_or(Unsent::Gone)?;
         let done = command(&mut found.connection, turn.now, None).map_err(Unsent::Refused)?;
         peers.transmit(peer);
         return Ok(done);
     };
-    let call = calls.find_mut(key).ok_or(Unsent::Fault(Fault::Ended))?;
     let inline_max = limits.inline_body_bytes;
     let out = Outbound { key, call: &*call, direction, agreed, inline_max, body };
     let sent = peers.send(peer, turn.now, turn.heaps, scratch, &out, command);
-    if sent.is_ok() {
-        call.half(direction).count(body.len());
-    }
     match &sent {
-        Ok((_, BodySent::Lent)) => note_lent(engine, body),
-        Ok((_, BodySent::Copied)) => note_copied(engine, key, direction, body),
-        Err(Unsent::Refused(_)) => engine.owners.peers.transmit(peer),
+        Ok((_, sent)) => {
+            call.half(direction).count(body.len());
+            match sent {
+                BodySent::Lent => note_lent(owners, body),
+                BodySent::Copied => note_copied(owners, (key, call), direction, body),
+            }
+        }
+        Err(Unsent::Refused(_)) => owners.peers.transmit(peer),
         Err(_) => {}
     }
     let (done, _) = sent?;
-    engine.owners.peers.transmit(peer);
+    owners.peers.transmit(peer);
     Ok(done)
 }
 
 /// The connection reads it from its session's heap.
-fn note_lent(engine: &mut Engine, body: &Body<'_>) {
+fn note_lent(owners: &mut Owners, body: &Body<'_>) {
     if let Body::Lent { session, .. } = body
-        && let Some(session) = engine.owners.sessions.find_mut(*session)
+        && let Some(session) = owners.sessions.find_mut(*session)
     {
         session.lent += 1;
     }
 }
 
 /// Where it was is free again, and its sender may send as much more.
-fn note_copied(engine: &mut Engine, key: CallKey, direction: Direction, body: &Body<'_>) {
+fn note_copied(owners: &mut Owners, call: (CallKey, &mut Call), direction: Direction, body: &Body<'_>) {
     if let Some((session, payload)) = body.lent() {
-        engine.owners.sessions.give_back(session, payload.span);
-        engine.credit_sender(key, direction, payload.window_bytes());
+        owners.sessions.give_back(session, payload.span);
+        owners.credit_sender(call, direction, payload.window_bytes());
     } else if let Body::Wire { charged, .. } = body {
-        engine.credit_sender(key, direction, *charged);
+        owners.credit_sender(call, direction, *charged);
     } else if let Body::Crossed(crossed) = body {
-        engine.credit_sender(key, direction, crossed.charged);
-        engine.owners.shards.used(crossed);
+        owners.credit_sender(call, direction, crossed.charged);
+        owners.shards.used(crossed);
     }
 }
 
 /// The number of the call's method on a connection, announced now if it is new there; and the call's deadline.
 fn announced(
-    engine: &mut Engine,
+    owners: &mut Owners,
     now: Instant,
-    key: CallKey,
+    lent: &LentCall<'_>,
     peer: PeerKey,
 ) -> Result<(Announced, Deadline), Unsent> {
-    let call = engine.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
+    let call = &*lent.call;
     let types = call.types_sent(Direction::Request).ok_or_else(|| Unsent::Fault(untyped()))?;
-    let (deadline, path) = (call.deadline, &types.path);
     let method = (call.method, [types.input.fingerprint(), types.output.fingerprint()]);
     if call.path.is_some() {
         // Its method stands for others, too, and has no number that would mean this one.
-        let limit = engine.owners.limits.methods_learned_per_service as u64;
+        let limit = owners.limits.methods_learned_per_service as u64;
         return Err(Unsent::Fault(Fault::Limit { name: METHODS_LEARNED, limit }));
     }
-    if let Some(known) = engine.owners.peers.announced(peer, method)? {
-        return Ok((known, deadline));
+    if let Some(known) = owners.peers.announced(peer, method)? {
+        return Ok((known, call.deadline));
     }
-    let path = Arc::clone(path);
-    let index = announce_new(engine, now, key, peer, method, &path)?;
-    Ok((Announced { index, agreed: false }, deadline))
+    let index = announce_new(owners, now, lent, peer, method, &types.path)?;
+    Ok((Announced { index, agreed: false }, call.deadline))
 }
 
 /// Announces a method that is new on a connection.
 #[cold]
 fn announce_new(
-    engine: &mut Engine,
+    owners: &mut Owners,
     now: Instant,
-    key: CallKey,
+    lent: &LentCall<'_>,
     peer: PeerKey,
     method: (MethodKey, [u64; 2]),
     path: &str,
 ) -> Result<MethodIndex, Unsent> {
-    if engine.owners.peers.wants_renewal(now, peer) {
-        engine.reach().redial(now, peer);
-        engine.owners.peers.renewed(now, peer);
+    if owners.peers.wants_renewal(now, peer) {
+        owners.reach().redial(now, peer);
+        owners.peers.renewed(now, peer);
     }
-    let whose = Whose { client: (&*engine.source_of(key)).into(), service: Box::default() };
-    engine.owners.peers.announce(peer, whose, method, path)
+    let source = owners.sources().of_maker(lent.made_for());
+    owners.peers.announce(peer, Whose { client: (&*source).into(), service: Box::default() }, method, path)
 }
 
 /// The number of whoever makes a call, named now if that is new on this connection. Only the operator's own hosts are
 /// told.
-fn caller_number(engine: &mut Engine, key: CallKey, peer: PeerKey) -> Option<CallerNumber> {
-    let Engine { calls, owners: Owners { peers, sessions, grpc, .. } } = engine;
+fn caller_number(owners: &mut Owners, lent: &LentCall<'_>, peer: PeerKey) -> Option<CallerNumber> {
+    let Owners { peers, sessions, grpc, .. } = owners;
     let peer = peers.find_mut(peer).filter(|peer| peer.is_host && peer.connection.names_callers())?;
-    match &made_for(calls, calls.find(key)?)?.client {
+    match &lent.made_for()?.client {
         ClientEnd::Session { session, .. } => {
             let maker = sessions.find(*session)?;
             let named = Maker::Session(*session, maker.caller_revision);
@@ -279,6 +279,6 @@ fn caller_number(engine: &mut Engine, key: CallKey, peer: PeerKey) -> Option<Cal
 }
 
 /// What it means for an item that its frame was not queued.
-fn refusal_of(engine: &Engine, unsent: Unsent, key: CallKey, peer: PeerKey, direction: Direction) -> Refusal {
-    engine.owners.peers.refusal(unsent, peer, direction, || engine.connection_gone(key))
+fn refusal_of(owners: &Owners, unsent: Unsent, call: &Call, peer: PeerKey, direction: Direction) -> Refusal {
+    owners.peers.refusal(unsent, peer, direction, || owners.connection_gone(call))
 }

@@ -2,9 +2,11 @@
 
 use super::placing::{PlacedItem, SessionPlacing, Undelivered};
 use crate::call::{Body, Call, Direction, Item};
-use crate::ends::{ClientSide, EndOfCall, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way};
-use crate::engine::{Engine, Turn};
-use crate::item::ItemWay;
+use crate::ends::{
+    ClientSide, EndOfCall, Handed, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way,
+};
+use crate::engine::Turn;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::records::awaited_handler;
 use crate::session::credit;
@@ -19,14 +21,21 @@ impl SessionHandler<'_> {
     #[inline]
     pub(crate) fn deliver_whole(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        key: CallKey,
+        call: &mut LentCall<'_>,
         route: RouteIndex,
         (metadata, message): (&[u8], &Body<'_>),
     ) -> Result<(), Refusal> {
         let &Self { session, types } = self;
-        placing(engine).whole_request(turn.now, turn.heaps, (key, session, route), types, (metadata, message))
+        placing(owners).whole_request(
+            turn.now,
+            turn.heaps,
+            call,
+            (session, route),
+            types,
+            (metadata, message),
+        )
     }
 }
 
@@ -36,23 +45,23 @@ impl EndOfCall for SessionHandler<'_> {
     /// Request items, to the session that serves the call.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let (key, &Self { session, types }) = (way.key, self);
-        match placing(engine).request(turn.now, turn.heaps, (key, session), types, item) {
-            Ok(()) => Ok(()),
+    ) -> Result<Handed, Refusal> {
+        let &Self { session, types } = self;
+        match placing(owners).request(turn.now, turn.heaps, call, session, types, item) {
+            Ok(()) => Ok(Handed::Taken),
             Err(Undelivered::Refused(refusal)) => Err(refusal),
             Err(Undelivered::Twice) => {
-                engine.drop_item(item);
+                owners.drop_item(item);
                 let why = "the daemon was about to deliver it a second time, and has not; this is a fault of the \
                            daemon";
-                engine.owners.invariants.note("a handler sees a call once");
+                owners.invariants.note("a handler sees a call once");
                 let status = Status::new(Code::Internal, why).with_execution(Execution::Unknown);
-                engine.end(turn, key, &status);
-                Ok(())
+                Ok(Handed::Ends(Box::new(status)))
             }
         }
     }
@@ -96,20 +105,21 @@ impl EndOfCall for SessionMaker<'_> {
     /// Response items, to the session that made the call.
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        let (key, &Self { session, id, types }) = (way.key, self);
+    ) -> Result<Handed, Refusal> {
+        let &Self { session, id, types } = self;
         if matches!(item, Item::Open { .. } | Item::HalfClose) {
             return Err(Refusal::Fault(wrong_way()));
         }
         let PlacedItem { payload, metadata } =
-            placing(engine).response(turn.heaps, (key, session), types, item)?;
+            placing(owners).response(turn.heaps, call, session, types, item)?;
         match (&*item, payload) {
             (Item::Message { end, .. }, Some(payload)) => {
-                engine.owners.sessions.complete(session, Completion::Message { call: id, payload, end: *end })
+                owners.sessions.complete(session, Completion::Message { call: id, payload, end: *end })
             }
             (Item::Finish { code, execution, .. }, payload) => {
                 let finish = Finish {
@@ -123,11 +133,11 @@ impl EndOfCall for SessionMaker<'_> {
                     cpu_ns: 0,
                     subtree: 0,
                 };
-                deliver_finish(engine, turn.now, key, session, finish)
+                deliver_finish(owners, turn.now, call.named(), session, finish)
             }
-            _ => engine.owners.sessions.complete(session, Completion::Headers { call: id, metadata }),
+            _ => owners.sessions.complete(session, Completion::Headers { call: id, metadata }),
         }
-        Ok(())
+        Ok(Handed::Taken)
     }
 
     fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, over: bool) {
@@ -144,37 +154,46 @@ impl EndOfCall for SessionMaker<'_> {
 
 impl ClientSide for SessionMaker<'_> {
     /// If there is no room for its words, the code alone must do: an end is never held back.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        let way = ItemWay { key, direction: Direction::Response };
-        if self.deliver(engine, turn, way, &mut finish.without_body()).is_err() {
-            let _ = self.deliver(engine, turn, way, &mut finish.without_words());
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
+        let direction = Direction::Response;
+        if self.deliver(owners, turn, call, direction, &mut finish.without_body()).is_err() {
+            let _ = self.deliver(owners, turn, call, direction, &mut finish.without_words());
         }
+        Handed::Taken
     }
 }
 
 // LIFE: 20
 /// The last completion of a call its application made. The call now waits for the Release that says when it was taken.
-fn deliver_finish(engine: &mut Engine, now: Instant, key: CallKey, session: SessionKey, finish: Finish) {
-    let Engine { calls, owners } = engine;
-    if let Some(call) = calls.find_mut(key) {
-        if call.outcome.is_some() {
-            return owners.invariants.note("a call has one outcome");
-        }
-        call.ends_for_application(now, finish.code);
-        if call.is_at_worker() {
-            owners.places().leave(key, call);
-        }
-        if call.policies.is_some() {
-            owners.books().end_policies(now, key, call, finish.code);
-        }
-        call.take_server().release(owners, (key, call));
+fn deliver_finish(
+    owners: &mut Owners,
+    now: Instant,
+    (key, call): (CallKey, &mut Call),
+    session: SessionKey,
+    finish: Finish,
+) {
+    if call.outcome.is_some() {
+        return owners.invariants.note("a call has one outcome");
     }
+    call.ends_for_application(now, finish.code);
+    if call.is_at_worker() {
+        owners.places().leave(key, call);
+    }
+    if call.policies.is_some() {
+        owners.books().end_policies(now, key, call, finish.code);
+    }
+    call.take_server().release(owners, (key, call));
     owners.sessions.complete(session, Completion::Finish(finish));
 }
 
 #[inline(always)]
-fn placing(engine: &mut Engine) -> SessionPlacing<'_> {
-    let Engine { calls, owners: Owners { sessions, scratch, shards, gateway, registry, peers, grpc, .. } } =
-        engine;
-    SessionPlacing { sessions, calls, scratch, shards, gateway, registry, peers, grpc }
+fn placing(owners: &mut Owners) -> SessionPlacing<'_> {
+    let Owners { sessions, scratch, shards, gateway, registry, peers, grpc, .. } = owners;
+    SessionPlacing { sessions, scratch, shards, gateway, registry, peers, grpc }
 }

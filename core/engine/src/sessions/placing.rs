@@ -2,7 +2,8 @@
 
 use super::SessionEnds;
 use super::room::bytes_to_place;
-use crate::call::{Body, Call, Calls, Direction, Item};
+use crate::SessionKey;
+use crate::call::{Body, Call, Direction, Item};
 use crate::callers::words;
 use crate::convert::{Scratch, place};
 use crate::convert_error::{ConvertError, conversion_fault};
@@ -11,12 +12,12 @@ use crate::gateway::Gateway;
 use crate::grpc::GrpcEnds;
 use crate::half::Half;
 use crate::heaps::Heaps;
+use crate::lent_call::LentCall;
 use crate::peers::PeerEnds;
 use crate::registry::{Form, MethodTypes, Registry};
 use crate::shard::ShardLinks;
 use crate::shares::Wait;
 use crate::source::CallSources;
-use crate::{CallKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::entry::{self, Completion, Payload, Span};
 use trunkline_call::{CallId, Execution, Fault, Instant, RouteIndex};
@@ -24,7 +25,6 @@ use trunkline_call::{CallId, Execution, Fault, Instant, RouteIndex};
 /// The owners that an item concerns which goes into a session's receive heap.
 pub(super) struct SessionPlacing<'e> {
     pub sessions: &'e mut SessionEnds,
-    pub calls: &'e mut Calls,
     pub scratch: &'e mut Scratch,
     pub shards: &'e mut ShardLinks,
     pub gateway: &'e Gateway,
@@ -59,20 +59,21 @@ impl SessionPlacing<'_> {
         &mut self,
         now: Instant,
         heaps: &mut dyn Heaps,
-        (key, to): (CallKey, SessionKey),
+        lent: &mut LentCall<'_>,
+        to: SessionKey,
         types: &MethodTypes,
         item: &mut Item<'_>,
     ) -> Result<(), Undelivered> {
         let (part, named) = match &*item {
             Item::Open { metadata, body, .. } => {
                 let bytes = bytes_to_place(body.as_ref());
-                (self.part_of_opening(heaps, (key, to), bytes), self.named((key, to), types, metadata))
+                (self.part_of_opening(heaps, lent, to, bytes), self.named(lent, to, types, metadata))
             }
             _ => (Some(None), None),
         };
-        let Self { sessions, calls, scratch, shards, gateway, registry, .. } = self;
+        let Self { sessions, scratch, shards, gateway, registry, .. } = self;
         let gone = || Refusal::Fault(Fault::HandlerGone { executed: Execution::NotExecuted });
-        let call = calls.find_mut(key).ok_or_else(gone)?;
+        let (key, call) = lent.named();
         if !call.bridgeable(types, item) {
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Refusal::Fault(Fault::SchemaMismatch { why }).into());
@@ -90,7 +91,7 @@ impl SessionPlacing<'_> {
         let owners = (&mut **sessions, &mut **scratch, &mut **shards, *gateway);
         let way = (to, Direction::Request);
         let PlacedItem { payload, metadata } =
-            place_item(heaps, owners, Some(&mut *call), way, types, item, named.as_deref())?;
+            place_item(heaps, owners, call, way, types, item, named.as_deref())?;
         if let Some(source) = told {
             let bytes = payload.map_or(0, |payload| payload.block().len);
             sessions.opening_holds(key, to, source, [bytes, metadata.len]);
@@ -113,20 +114,20 @@ impl SessionPlacing<'_> {
         &mut self,
         now: Instant,
         heaps: &mut dyn Heaps,
-        (key, to, route): (CallKey, SessionKey, RouteIndex),
+        lent: &mut LentCall<'_>,
+        (to, route): (SessionKey, RouteIndex),
         types: &MethodTypes,
         (metadata, message): (&[u8], &Body<'_>),
     ) -> Result<(), Refusal> {
-        let told = self.part_of_opening(heaps, (key, to), message.len());
+        let told = self.part_of_opening(heaps, lent, to, message.len());
         let told = told.ok_or(Refusal::Blocked(Blocker::Opening(to)))?;
-        let named = self.named((key, to), types, metadata);
+        let named = self.named(lent, to, types, metadata);
         let placed = place_metadata(heaps, to, named.as_deref().unwrap_or(metadata));
         let placed = placed.ok_or(Refusal::Blocked(Blocker::Session(to)))?;
-        let Self { sessions, calls, scratch, shards, gateway, .. } = self;
-        let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
+        let Self { sessions, scratch, shards, gateway, .. } = self;
+        let (key, call) = lent.named();
         let (owners, way) = ((&mut **sessions, &mut **scratch, *gateway), (to, Direction::Request));
-        let payload =
-            place_message(heaps, owners, Some(&mut *call), way, &types.input, message, (placed, false))?;
+        let payload = place_message(heaps, owners, call, way, &types.input, message, (placed, false))?;
         if let Some(source) = told {
             sessions.opening_holds(key, to, source, [payload.block().len, placed.len]);
         }
@@ -141,13 +142,14 @@ impl SessionPlacing<'_> {
     pub fn response(
         &mut self,
         heaps: &mut dyn Heaps,
-        (key, to): (CallKey, SessionKey),
+        lent: &mut LentCall<'_>,
+        to: SessionKey,
         types: &MethodTypes,
         item: &mut Item<'_>,
     ) -> Result<PlacedItem, Refusal> {
-        let Self { sessions, calls, scratch, shards, gateway, .. } = self;
+        let Self { sessions, scratch, shards, gateway, .. } = self;
         let owners = (&mut **sessions, &mut **scratch, &mut **shards, *gateway);
-        place_item(heaps, owners, calls.find_mut(key), (to, Direction::Response), types, item, None)
+        place_item(heaps, owners, lent.call, (to, Direction::Response), types, item, None)
     }
 
     /// Whether an opening may have so many bytes of a receive heap: its source, if they are to be counted.
@@ -155,11 +157,12 @@ impl SessionPlacing<'_> {
     fn part_of_opening(
         &self,
         heaps: &dyn Heaps,
-        (key, to): (CallKey, SessionKey),
+        lent: &LentCall<'_>,
+        to: SessionKey,
         bytes: u32,
     ) -> Option<Option<Arc<str>>> {
-        let Self { sessions, calls, peers, grpc, .. } = self;
-        let source = || CallSources { sessions, peers, grpc }.of_key(calls, key);
+        let Self { sessions, peers, grpc, .. } = self;
+        let source = || CallSources { sessions, peers, grpc }.of_maker(lent.made_for());
         sessions.opening_may_have(heaps, to, bytes, source)
     }
 
@@ -167,17 +170,18 @@ impl SessionPlacing<'_> {
     #[inline(always)]
     fn named(
         &self,
-        (key, to): (CallKey, SessionKey),
+        lent: &LentCall<'_>,
+        to: SessionKey,
         types: &MethodTypes,
         metadata: &[u8],
     ) -> Option<Vec<u8>> {
-        let Self { sessions, calls, peers, grpc, registry, .. } = self;
+        let Self { sessions, peers, grpc, registry, .. } = self;
         let told_callers = sessions.find(to).is_some_and(|session| session.told_callers);
         if !told_callers && !types.whole_service {
             return None;
         }
         let sources = CallSources { sessions, peers, grpc };
-        words((calls, sources), registry, key, (told_callers, types.whole_service), metadata)
+        Some(words((lent, sources), registry, (told_callers, types.whole_service), metadata))
     }
 }
 
@@ -190,15 +194,13 @@ type PlacingOwners<'e> = (&'e mut SessionEnds, &'e mut Scratch, &'e mut ShardLin
 fn place_item(
     heaps: &mut dyn Heaps,
     (sessions, scratch, shards, gateway): PlacingOwners<'_>,
-    mut call: Option<&mut Call>,
+    call: &mut Call,
     (to, direction): (SessionKey, Direction),
     types: &MethodTypes,
     item: &mut Item<'_>,
     named: Option<&[u8]>,
 ) -> Result<PlacedItem, Refusal> {
-    if let Some(body) = item.body()
-        && let Some(call) = call.as_deref_mut()
-    {
+    if let Some(body) = item.body() {
         let half = call.half(direction);
         if matches!(item, Item::Message { .. })
             && let Some(wait) = sessions.share_awaited(heaps, to, &half.share, body)
@@ -252,16 +254,16 @@ fn place_item(
 fn place_message(
     heaps: &mut dyn Heaps,
     (sessions, scratch, gateway): (&mut SessionEnds, &mut Scratch, &Gateway),
-    call: Option<&mut Call>,
+    call: &mut Call,
     (to, direction): (SessionKey, Direction),
     wanted: &Form,
     body: &Body<'_>,
     (metadata, is_end): (Span, bool),
 ) -> Result<Payload, Refusal> {
-    let sent = call.as_deref().and_then(|call| call.form_sent(direction));
+    let sent = call.form_sent(direction);
     let told = match sent {
         Some(_) => None,
-        None => call.as_deref().and_then(|call| gateway.form_sent(call, direction)),
+        None => gateway.form_sent(call, direction),
     };
     let payload = match place(heaps, scratch, to, wanted, sent.or(told.as_ref()), body) {
         Ok(payload) => payload,
@@ -269,14 +271,12 @@ fn place_message(
             if metadata.len != 0 {
                 heaps.discard(to, metadata.offset);
             }
-            return Err(unplaced(call.map(|call| call.half(direction)), to, direction, error));
+            return Err(unplaced(call.half(direction), to, direction, error));
         }
     };
     heaps.publish(to, payload.span);
     publish(heaps, to, metadata);
-    if let Some(call) = call
-        && let Some(more) = note_passed(call, to, direction, (body, is_end), payload)
-    {
+    if let Some(more) = note_passed(call, to, direction, (body, is_end), payload) {
         sessions.streams_hold_more(to, more);
     }
     Ok(payload)
@@ -382,12 +382,10 @@ fn blocker_of_stream(wait: Wait, to: SessionKey) -> Blocker {
 }
 
 /// Why a message has no place in a session's receive heap; for how much room it waits is noted.
-fn unplaced(half: Option<&mut Half>, to: SessionKey, direction: Direction, error: ConvertError) -> Refusal {
+fn unplaced(half: &mut Half, to: SessionKey, direction: Direction, error: ConvertError) -> Refusal {
     let ConvertError::NoRoom { wanted, .. } = error else {
         return Refusal::Fault(conversion_fault(error, direction));
     };
-    if let Some(half) = half {
-        half.room_wanted = wanted;
-    }
+    half.room_wanted = wanted;
     Refusal::Blocked(Blocker::Session(to))
 }

@@ -4,11 +4,10 @@ use super::crossing::{CrossedBody, Payer, ShardIndex};
 use super::links::{ShardLine, ShardLinks};
 use super::origin::payer_of;
 use crate::SessionKey;
-use crate::call::{Body, Call, Calls, Direction, Item};
+use crate::call::{Body, Call, Direction, Item};
 use crate::convert::{private, seal};
 use crate::convert_error::conversion_fault;
 use crate::ends::{Blocker, Refusal};
-use crate::engine::Engine;
 use crate::grpc::GrpcEnds;
 use crate::heaps::Heaps;
 use crate::held::Holding;
@@ -34,14 +33,11 @@ pub(super) struct CrossingOwners<'e> {
 }
 
 impl<'e> CrossingOwners<'e> {
-    /// The calls, and these owners.
+    /// These of all owners.
     #[inline]
-    pub fn of(engine: &'e mut Engine) -> (&'e mut Calls, Self) {
-        let Engine {
-            calls,
-            owners: Owners { shards, sessions, peers, grpc, registry, invariants, limits, .. },
-        } = engine;
-        (calls, Self { shards, sessions, peers, grpc, registry, invariants, limits })
+    pub fn of(owners: &'e mut Owners) -> Self {
+        let Owners { shards, sessions, peers, grpc, registry, invariants, limits, .. } = owners;
+        Self { shards, sessions, peers, grpc, registry, invariants, limits }
     }
 
     /// The same owners, lent on. Where that is rare, nobody has them together in memory before.

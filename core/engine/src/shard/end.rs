@@ -6,16 +6,16 @@ use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, S
 use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
 use super::returned::{made, returned};
-use super::whole::{handled_alone_by, leave};
+use super::whole::handled_alone_by;
 use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
-use crate::ends::{Blocker, Refusal};
+use crate::ends::{Blocker, Handed, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::heaps::Heaps;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
-use crate::records::{CallBooks, CallRecorder};
 use crate::registry::service_of;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -84,18 +84,17 @@ pub fn park_crossing(engine: &mut Engine, from: ShardIndex, crossing: Crossing) 
 
 /// Request items, to the shard that serves the call.
 pub(crate) fn hand_to_shard(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &mut Turn<'_>,
-    key: CallKey,
+    lent: &mut LentCall<'_>,
     (shard, stage): (ShardIndex, ShardStage),
     item: &mut Item<'_>,
-) -> Result<(), Refusal> {
+) -> Result<Handed, Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
-        let mut plain = engine.owners.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
-        return hand_to_shard(engine, turn, key, (shard, stage), &mut plain);
+        let mut plain = owners.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
+        return hand_to_shard(owners, turn, lent, (shard, stage), &mut plain);
     }
-    let (calls, mut owners) = CrossingOwners::of(engine);
-    let call = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
+    let (mut owners, (key, call)) = (CrossingOwners::of(owners), lent.named());
     if !matches!(item, Item::Open { .. }) {
         return if stage == ShardStage::Accepted {
             follow_opening(owners, &*turn.heaps, (key, call), shard, item)
@@ -109,11 +108,11 @@ pub(crate) fn hand_to_shard(
         owners.shards.spares.put_opening(opening);
         return Err(refusal);
     }
-    let Item::Open { metadata, end, .. } = item.take() else { return Ok(()) };
+    let Item::Open { metadata, end, .. } = item.take() else { return Ok(Handed::Taken) };
     (opening.metadata, opening.end) = (metadata.into_owned(), end);
     fill_opening(&mut owners, turn.now, (key, call), &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
     owners.shards.push(shard, ShardSaid::Open(opening));
-    Ok(())
+    Ok(Handed::Taken)
 }
 
 /// What comes behind an opening.
@@ -123,7 +122,7 @@ fn follow_opening(
     (key, call): (CallKey, &mut Call),
     shard: ShardIndex,
     item: &mut Item<'_>,
-) -> Result<(), Refusal> {
+) -> Result<Handed, Refusal> {
     let mut body = None;
     owners.cross(heaps, (call, Direction::Request), shard, item, &mut body)?;
     let call = owners.shards.number_at(shard, key);
@@ -133,33 +132,31 @@ fn follow_opening(
         _ => return Err(Refusal::Fault(wrong_way())),
     };
     owners.shards.push(shard, said);
-    Ok(())
+    Ok(Handed::Taken)
 }
 
 /// Response items, to the shard that made the call.
 pub(crate) fn hand_to_caller(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &mut Turn<'_>,
-    key: CallKey,
+    lent: &mut LentCall<'_>,
     (shard, call): (ShardIndex, u64),
     item: &mut Item<'_>,
-) -> Result<(), Refusal> {
+) -> Result<Handed, Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
-        let mut plain = engine.owners.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
-        return hand_to_caller(engine, turn, key, (shard, call), &mut plain);
+        let mut plain = owners.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
+        return hand_to_caller(owners, turn, lent, (shard, call), &mut plain);
     }
-    let (calls, mut owners) = CrossingOwners::of(engine);
-    let found = calls.find_mut(key).ok_or(Refusal::Fault(Fault::Ended))?;
+    let mut crossing = CrossingOwners::of(owners);
     if !matches!(item, Item::Finish { .. }) {
-        return precede_finish(owners, &*turn.heaps, found, (shard, call), item);
+        return precede_finish(crossing, &*turn.heaps, lent.call, (shard, call), item);
     }
-    let (mut said, crossing) = (owners.shards.spares.finish(), (found, Direction::Response));
-    if let Err(refusal) = owners.cross(&*turn.heaps, crossing, shard, item, &mut said.body) {
-        owners.shards.spares.put_finish(said);
+    let (mut said, found) = (crossing.shards.spares.finish(), (&mut *lent.call, Direction::Response));
+    if let Err(refusal) = crossing.cross(&*turn.heaps, found, shard, item, &mut said.body) {
+        crossing.shards.spares.put_finish(said);
         return Err(refusal);
     }
-    finish_to_caller(engine, turn, key, (shard, call), item, said);
-    Ok(())
+    Ok(finish_to_caller(owners, turn, lent, (shard, call), item, said))
 }
 
 /// What comes before the end.
@@ -169,7 +166,7 @@ fn precede_finish(
     found: &mut Call,
     (shard, call): (ShardIndex, u64),
     item: &mut Item<'_>,
-) -> Result<(), Refusal> {
+) -> Result<Handed, Refusal> {
     let mut body = None;
     owners.cross(heaps, (&mut *found, Direction::Response), shard, item, &mut body)?;
     let said = match (item.take(), body) {
@@ -180,24 +177,21 @@ fn precede_finish(
         _ => return Err(Refusal::Fault(wrong_way())),
     };
     owners.shards.push(shard, said);
-    Ok(())
+    Ok(Handed::Taken)
 }
 
 /// The end of a call of another shard, whose message is in the box already. It waits for nothing.
 #[inline(always)]
 pub(crate) fn finish_to_caller(
-    engine: &mut Engine,
+    owners: &mut Owners,
     turn: &mut Turn<'_>,
-    key: CallKey,
+    lent: &mut LentCall<'_>,
     (shard, number): (ShardIndex, u64),
     finish: &mut Item<'_>,
     mut said: Box<ShardFinish>,
-) {
-    let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
-    let Engine { calls, owners } = engine;
-    let Owners { telemetry, registry, plant, sessions, peers, grpc, r2p2, .. } = owners;
-    let Owners { admission, timers, shards, .. } = owners;
-    let Some(found) = calls.find_mut(key) else { return };
+) -> Handed {
+    let Item::Finish { code, execution, metadata, .. } = finish.take() else { return Handed::Taken };
+    let (key, found) = lent.named();
     found.server_stamps.k14 = turn.now;
     (said.call, said.code, said.execution) = (number, code, execution);
     said.metadata = metadata.into_owned();
@@ -205,14 +199,12 @@ pub(crate) fn finish_to_caller(
     (said.stamps, said.measured) = (found.server_stamps, found.server_measured);
     let handled_by = handled_alone_by(found);
     if handled_by.is_none() && found.policies.is_some() {
-        let recorder = CallRecorder { telemetry, registry, plant };
-        let mut books = CallBooks { recorder, sessions, peers, grpc, r2p2, admission, timers };
-        books.end_policies(turn.now, key, found, code);
+        owners.books().end_policies(turn.now, key, found, code);
     }
-    shards.push(shard, ShardSaid::Finish(said));
+    owners.shards.push(shard, ShardSaid::Finish(said));
     match handled_by {
-        Some(session) => leave(engine, key, session, (shard, number)),
-        None => engine.forget(key),
+        Some(session) => Handed::Left { session, shard, number },
+        None => Handed::Over,
     }
 }
 
@@ -402,7 +394,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
 fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64, item: &mut Item<'_>) {
     match engine.owners.shards.served(from, call) {
         Some(key) => engine.pass(turn, key, Direction::Request, item),
-        None => engine.drop_item(item),
+        None => engine.owners.drop_item(item),
     }
 }
 
@@ -437,7 +429,7 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
     engine.owners.shards.spent_finish(from, finish);
     match made_there {
         Some(key) => engine.pass(turn, key, Direction::Response, &mut item),
-        None => engine.drop_item(&mut item),
+        None => engine.owners.drop_item(&mut item),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
 use super::end;
-use crate::call::{Call, Item};
-use crate::ends::{ClientSide, EndOfCall, Refusal, ServerSide, ShardCaller, ShardServer};
+use crate::call::{Call, Direction, Item};
+use crate::ends::{ClientSide, EndOfCall, Handed, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
 use crate::held::HeldBudget;
-use crate::item::ItemWay;
+use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
@@ -58,12 +58,13 @@ pub fn ask_to_redial(engine: &mut Engine, peer: PeerKey) -> bool {
 impl EndOfCall for ShardServer {
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        end::hand_to_shard(engine, turn, way.key, (self.shard, self.stage), item)
+    ) -> Result<Handed, Refusal> {
+        end::hand_to_shard(owners, turn, call, (self.shard, self.stage), item)
     }
 
     fn credit(&self, owners: &mut Owners, (key, _): (CallKey, &Call), bytes: u32, over: bool) {
@@ -91,12 +92,13 @@ impl ServerSide for ShardServer {
 impl EndOfCall for ShardCaller {
     fn deliver(
         &self,
-        engine: &mut Engine,
+        owners: &mut Owners,
         turn: &mut Turn<'_>,
-        way: ItemWay,
+        call: &mut LentCall<'_>,
+        _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<(), Refusal> {
-        end::hand_to_caller(engine, turn, way.key, (self.shard, self.call), item)
+    ) -> Result<Handed, Refusal> {
+        end::hand_to_caller(owners, turn, call, (self.shard, self.call), item)
     }
 
     fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, _over: bool) {
@@ -110,9 +112,15 @@ impl EndOfCall for ShardCaller {
 }
 
 impl ClientSide for ShardCaller {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
-        let mut said = engine.owners.shards.spares.finish();
+    fn finish(
+        &self,
+        owners: &mut Owners,
+        turn: &mut Turn<'_>,
+        call: &mut LentCall<'_>,
+        finish: &mut Item<'_>,
+    ) -> Handed {
+        let mut said = owners.shards.spares.finish();
         said.body = None;
-        end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, said);
+        end::finish_to_caller(owners, turn, call, (self.shard, self.call), finish, said)
     }
 }

@@ -77,3 +77,4 @@ pub use migration::{MovedSession, Stays, adopt_session, release_session};
 pub(crate) use offers::tell_bound;
 pub(crate) use places::return_kept;
 pub(crate) use returned::go_elsewhere;
+pub(crate) use whole::leave;

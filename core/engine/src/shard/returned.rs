@@ -27,7 +27,9 @@ const WAY: Direction = Direction::Request;
 pub(super) fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
     let body = opening.body.map(Body::Crossed);
     let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
-    let Some((key, call)) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
+    let Some((key, call)) = made(engine, from, opening.call) else {
+        return engine.owners.drop_item(&mut item);
+    };
     let method = call.method;
     let Owners { shards, registry, .. } = &mut engine.owners;
     is_not_served((shards, registry), from, method, (&opening.path, opening.version));
@@ -37,7 +39,9 @@ pub(super) fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInde
 /// A call that policies have judged goes to whoever serves it by now, or waits; else it ends.
 pub(crate) fn go_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
     let is_whole = matches!(opening, Item::Open { end: true, .. });
-    let Some((next, behind)) = take_behind(engine, key, is_whole) else { return engine.drop_item(opening) };
+    let Some((next, behind)) = take_behind(engine, key, is_whole) else {
+        return engine.owners.drop_item(opening);
+    };
     engine.leave_server(key);
     let goes = match next {
         Ok(server) => {
@@ -54,8 +58,8 @@ pub(crate) fn go_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKe
     match goes {
         Ok(()) => wait_behind(engine, turn, key, behind),
         Err(fault) => {
-            engine.drop_item(opening);
-            behind.into_iter().for_each(|mut item| engine.drop_item(&mut item));
+            engine.owners.drop_item(opening);
+            behind.into_iter().for_each(|mut item| engine.owners.drop_item(&mut item));
             engine.fail(turn, key, fault);
         }
     }
@@ -86,8 +90,8 @@ fn take_behind(
 fn wait_behind(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, behind: Backlog) {
     for mut item in behind {
         match engine.calls.find(key).is_some_and(|call| call.outcome.is_none()) {
-            true => engine.hold(turn, ItemWay { key, direction: WAY }, &mut item, false),
-            false => engine.drop_item(&mut item),
+            true => engine.hold(turn, ItemWay { key, direction: WAY }, &mut item),
+            false => engine.owners.drop_item(&mut item),
         }
     }
 }

@@ -68,7 +68,7 @@ fn open_as_others(
         engine.owners.shards.push(from, ShardSaid::Accepted { call: number });
     }
     if deadline.has_passed(turn.now) {
-        engine.drop_item(&mut item);
+        engine.owners.drop_item(&mut item);
         return engine.fail(turn, key, Fault::DeadlinePassed { executed: Execution::NotExecuted });
     }
     engine.start(turn, key, Target::Here, &mut item);

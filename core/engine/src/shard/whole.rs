@@ -6,6 +6,7 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::ends::SessionHandler;
 use crate::engine::{Engine, Turn};
 use crate::item::ItemWay;
+use crate::lent_call::LentCall;
 use crate::registry::{MethodKey, MethodTypes, Server};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -91,11 +92,13 @@ pub(super) fn serve_as_it_came(
     (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
     engine.owners.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
     engine.owners.sessions.note_served(&engine.calls, key, session);
-    engine.owners.shards.enter(from, number, key);
+    let Engine { calls, owners } = engine;
+    owners.shards.enter(from, number, key);
     let metadata = std::mem::take(&mut opening.metadata);
-    engine.owners.shards.spent_opening(from, opening);
+    owners.shards.spent_opening(from, opening);
     let (handler, message) = (SessionHandler { session, types: &types }, Body::Crossed(message));
-    let delivered = handler.deliver_whole(engine, turn, key, route, (&metadata, &message));
+    let Some(mut lent) = LentCall::of(calls, key) else { return };
+    let delivered = handler.deliver_whole(owners, turn, &mut lent, route, (&metadata, &message));
     match (delivered, message) {
         (Ok(()), Body::Crossed(message)) => engine.owners.shards.used_up(message),
         (Ok(()), _) => {}
@@ -121,7 +124,7 @@ pub(super) fn handled_alone_by(call: &Call) -> Option<SessionKey> {
 
 /// Such a call is over, and its shard is told: there is nothing to be given up but its place at its session.
 #[inline(always)]
-pub(super) fn leave(
+pub(crate) fn leave(
     engine: &mut Engine,
     key: CallKey,
     session: SessionKey,
