@@ -1,11 +1,11 @@
 //! The end of a call that somebody has at hand: its server end is told to stop, and its caller how it has ended.
 //!
-//! Who is told that a call is over `records.rs` says. What concerns other calls is said by a value ([`Ending`],
-//! [`Handed`]), and done by whoever found the call (`pass.rs`).
+//! Who is told that a call is over `records.rs` says. What concerns other calls is said by a value ([`CallEnding`],
+//! [`HandedItem`]), and done by whoever found the call (`pass.rs`).
 
 use crate::attempts::CallAttempts;
 use crate::call::{Call, Item};
-use crate::ends::Handed;
+use crate::ends::HandedItem;
 use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::limits::STALLED;
@@ -16,13 +16,13 @@ use trunkline_call::{Blame, Execution, Fault, Status};
 use trunkline_grpc::Outcome;
 
 /// What follows from the end of a call.
-pub(crate) enum Ending {
+pub(crate) enum CallEnding {
     /// It had one.
     Had,
     /// These are to end before its caller is told.
     Attempts(Box<CallAttempts>),
     /// Its caller is told.
-    Told(Handed),
+    Told(HandedItem),
 }
 
 /// What the caller of a call is told that a fault ends.
@@ -44,17 +44,17 @@ pub(crate) fn end(
     turn: &mut Turn<'_>,
     lent: &mut LentCall<'_>,
     finish: &mut Item<'_>,
-) -> Ending {
-    let &mut Item::Finish { code, .. } = finish else { return Ending::Had };
+) -> CallEnding {
+    let &mut Item::Finish { code, .. } = finish else { return CallEnding::Had };
     if lent.call.outcome.is_some() {
-        return Ending::Had;
+        return CallEnding::Had;
     }
     if let Some(placed) = lent.call.leave_endpoint(Some(code)) {
         owners.clusters.finished(turn.now, placed, Some(code), &[]);
     }
     match owners.stop_server(turn.now, lent.named(), code) {
-        Some(attempts) => Ending::Attempts(attempts),
-        None => Ending::Told(tell(owners, turn, lent, finish)),
+        Some(attempts) => CallEnding::Attempts(attempts),
+        None => CallEnding::Told(tell(owners, turn, lent, finish)),
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn tell(
     turn: &mut Turn<'_>,
     lent: &mut LentCall<'_>,
     finish: &mut Item<'_>,
-) -> Handed {
+) -> HandedItem {
     let call = &mut *lent.call;
     // Calls its handler made end with it: soon.
     if let Item::Finish { code, .. } = *finish {
@@ -81,7 +81,7 @@ pub(crate) fn finish_at_client(
     turn: &mut Turn<'_>,
     lent: &mut LentCall<'_>,
     finish: &mut Item<'_>,
-) -> Handed {
+) -> HandedItem {
     sample_answer(owners, turn, (lent.key, lent.call), finish);
     lent.call.client.clone().finish(owners, turn, lent, finish)
 }

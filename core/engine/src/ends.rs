@@ -13,7 +13,8 @@
 //! Another transport is another value with these traits, in a folder of its own (`grpc/`, `peers/`), a variant of
 //! [`ClientEnd`] or [`ServerEnd`], and an arm of a macro below. Which end it is is a jump; nothing is boxed. An item is
 //! large: it is lent to the end, stays where it is while there is no room for it ([`Refusal::Blocked`]), and is moved
-//! once, when it has to wait. What an end touches that is told of a call is lent to it with the call (`end_owners.rs`).
+//! once, when it has to wait. The call is lent to its end with every other owner (`owners.rs`), and what follows for
+//! more than this call is said by a value ([`HandedItem`]).
 //! `tests/integration/ends.rs` holds every end to the same conduct.
 
 use crate::CallKey;
@@ -48,7 +49,7 @@ impl Refusal {
 
 /// What follows from an item that an end has taken: whoever has handed it over does it (`pass.rs`).
 #[must_use]
-pub(crate) enum Handed {
+pub(crate) enum HandedItem {
     /// Nothing.
     Taken,
     /// The call is over, and in the books with this code: it is history.
@@ -108,7 +109,7 @@ pub(crate) trait EndOfCall {
         call: &mut LentCall<'_>,
         direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal>;
+    ) -> Result<HandedItem, Refusal>;
 
     /// Lets this end send so many bytes more along a stream; `over`: nothing more comes from it.
     fn credit(&self, owners: &mut Owners, call: (CallKey, &Call), bytes: u32, over: bool);
@@ -126,7 +127,7 @@ pub(crate) trait ClientSide: EndOfCall {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed;
+    ) -> HandedItem;
 }
 
 /// The end that serves a call.
@@ -305,7 +306,7 @@ pub(crate) fn deliver(
     call: &mut LentCall<'_>,
     direction: Direction,
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     match direction {
         Direction::Request => deliver_to_server(owners, turn, call, item),
         Direction::Response => deliver_to_client(owners, turn, call, item),
@@ -318,7 +319,7 @@ fn deliver_to_server(
     turn: &mut Turn<'_>,
     call: &mut LentCall<'_>,
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     let direction = Direction::Request;
     match &call.call.server {
         ServerEnd::Session { session, types } => {
@@ -342,7 +343,7 @@ pub(crate) fn deliver_to_client(
     turn: &mut Turn<'_>,
     call: &mut LentCall<'_>,
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     let direction = Direction::Response;
     match &call.call.client {
         ClientEnd::Session { session, id, types } => {
@@ -368,7 +369,7 @@ impl ClientEnd {
         call: &mut LentCall<'_>,
         direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         at_client!(self, end => end.deliver(owners, turn, call, direction, item))
     }
 
@@ -391,7 +392,7 @@ impl ClientEnd {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
+    ) -> HandedItem {
         at_client!(self, end => end.finish(owners, turn, call, finish))
     }
 }
@@ -405,16 +406,16 @@ impl ServerEnd {
         call: &mut LentCall<'_>,
         direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         at_server!(
             self,
             end => end.deliver(owners, turn, call, direction, item),
             Self::Nobody => {
                 owners.drop_item(item);
-                Ok(Handed::Taken)
+                Ok(HandedItem::Taken)
             },
             Self::Cluster { cluster } => {
-                ClusterTarget { cluster: *cluster }.open(owners, turn, call, item).map(|()| Handed::Taken)
+                ClusterTarget { cluster: *cluster }.open(owners, turn, call, item).map(|()| HandedItem::Taken)
             },
         )
     }

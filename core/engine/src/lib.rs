@@ -8,8 +8,8 @@
 //! # Owners and joints
 //! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with values.
 //! `admission/` owns the policies and what they remember (`bound_methods.rs` tells it what is bound), `attempts/` what
-//! bounds further attempts, `registry.rs` who serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers
-//! and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
+//! bounds further attempts, `registry.rs` who serves what (`services.rs`, `service_users.rs`), `workers.rs` places at
+//! workers and their queues (`shared_queue.rs`), `cluster.rs` the balancing, `remote.rs` endpoints and what there is of
 //! connections to them (`connecting.rs`, `names.rs`, `r2p2_remote.rs`), `sessions/` (`session.rs` is one), `peers/`
 //! (`peer.rs`), `grpc/` and `r2p2.rs` one kind of end each (`r2p2_messages.rs` has what is said over R2P2 as calls and
 //! items, `r2p2_made.rs` what is kept of calls that are not answered), `parked.rs` who waits for a receive heap,
@@ -19,14 +19,15 @@
 //! blocks it (`call_line.rs`, `turn_lines.rs`). `call.rs` is one call, `half.rs` one of its directions, `item.rs` what
 //! travels along it.
 //!
-//! Above them [`Engine`] is made of owners, and the files that implement it join them. An owner may be lent the
-//! accounts that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and `r2p2.rs` the endpoints they
-//! choose from or talk to. Some decisions need several owners, but not the engine; a type that is lent them makes
-//! these: `routing.rs` says where a call goes, `course.rs` what becomes of an item, `wait_accounts.rs` charges whoever
-//! pays for what waits, `bind.rs` binds what a session may call and serve (`bound_targets.rs`), `unused_names.rs` has
-//! names forgotten that nobody uses, `reach.rs` says what becomes of connections to endpoints and whose calls in line
-//! for them go on, `called_paths.rs` what callers from elsewhere mean by a path, `r2p2_events.rs` what follows from a
-//! datagram. Imports lead downwards.
+//! Above them [`Engine`] is the calls and every other owner (`owners.rs`), and the files that implement it join them. A
+//! call is found once, and lent with the others (`lent_call.rs`); what follows for more than this call comes back as a
+//! value. An owner may be lent the accounts that all have (`held.rs`, `invariants.rs`) and calls, and `cluster.rs` and
+//! `r2p2.rs` the endpoints they choose from or talk to. Some decisions need several owners, but not the engine; a type
+//! that is lent them makes these: `routing.rs` says where a call goes, `course.rs` what becomes of an item,
+//! `wait_accounts.rs` charges whoever pays for what waits, `bind.rs` binds what a session may call and serve
+//! (`bound_targets.rs`), `unused_names.rs` has names forgotten that nobody uses, `reach.rs` says what becomes of
+//! connections to endpoints and whose calls in line for them go on, `called_paths.rs` what callers from elsewhere mean
+//! by a path, `r2p2_events.rs` what follows from a datagram. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -37,8 +38,9 @@
 //!    turns what came in into an item; the host brings it to `arrive.rs`, which
 //!    carries out what each says by a value (`end_event.rs`); connections come in, and what goes out is asked for, by
 //!    `connections.rs`;
-//! 2. `pass.rs` keeps the order, holds what cannot go on yet (`course.rs` says what that is), and picks the end it goes
-//!    to; `gather.rs` joins or splits what the two ends say in a different number of items;
+//! 2. `pass.rs` finds the call, and `onward.rs` keeps the order, holds what cannot go on yet (`course.rs` says what
+//!    that is), and picks the end it goes to; `gather.rs` joins or splits what the two ends say in a different number
+//!    of items;
 //! 3. `ends.rs` says what every end can do and tells them apart; `sessions/end.rs`, `peers/end.rs`, `grpc/end.rs`,
 //!    `r2p2_end.rs`, `endpoint_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the
 //!    form that end needs.
@@ -46,9 +48,9 @@
 //! `start.rs` has a new call begin: `start_of_call.rs` finds its server end, at a worker of this host or elsewhere
 //! (`routing.rs`), `admission_of_call.rs` asks the policies about it (`permit.rs` those that only refuse); `reach.rs`
 //! has it wait for a connection to its endpoint. A call that may be tried again has `attempts/` as its server end, each
-//! of which is a call of its own. `pass.rs` also ends calls in every way they can end, `records.rs` says who is told of
-//! it, and `worker_places.rs` gives places at workers back. `step.rs` does what follows from an event, what time
-//! brings, and what follows for all when somebody leaves, serves something else, or policies are exchanged.
+//! of which is a call of its own. `pass.rs` also ends calls in every way they can end (`ending.rs`), `records.rs` says
+//! who is told of it, and `worker_places.rs` gives places at workers back. `step.rs` does what follows from an event,
+//! what time brings, and what follows for all when somebody leaves, serves something else, or policies are exchanged.
 //!
 //! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` puts together what owners tell
 //! operators of themselves, `books.rs` tells tests whether every count agrees with what it counts, `mirrors.rs` says

@@ -18,7 +18,7 @@ use crate::admission::CallPolicies;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
-use crate::ends::{ClientSide, EndOfCall, Handed, MirrorCaller, Refusal};
+use crate::ends::{ClientSide, EndOfCall, HandedItem, MirrorCaller, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
@@ -143,7 +143,7 @@ impl EndOfCall for MirrorCaller {
         call: &mut LentCall<'_>,
         _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         Ok(self.finish(owners, turn, call, item))
     }
 
@@ -161,11 +161,11 @@ impl ClientSide for MirrorCaller {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
+    ) -> HandedItem {
         let end: Option<Code> = if let Item::Finish { code, .. } = finish { Some(*code) } else { None };
         owners.drop_item(finish);
-        let Some(code) = end else { return Handed::Taken };
+        let Some(code) = end else { return HandedItem::Taken };
         end_copy(owners, turn.now, call.call, code);
-        Handed::Over
+        HandedItem::Over
     }
 }

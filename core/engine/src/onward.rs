@@ -1,14 +1,14 @@
 //! An item on its way along a call that somebody has at hand: handed over, held, or thrown away.
 //!
-//! What becomes of it `course.rs` says; who pays for it while it waits the call says ([`Call::charge_for`]): one of those
-//! in `wait_accounts.rs`, each of which counts for itself. What concerns more than the call and its ends is said by a
-//! value ([`Onward`]), and done by whoever found the call (`pass.rs`).
+//! What becomes of it `course.rs` says; who pays for it while it waits the call says ([`Call::charge_for`]): one of
+//! those in `wait_accounts.rs`, each of which counts for itself. What concerns more than the call and its ends is said
+//! by a value ([`Onward`]), and done by whoever found the call (`pass.rs`).
 //!
 //! [`Call::charge_for`]: crate::call::Call::charge_for
 
 use crate::call::{Direction, Item};
 use crate::course::{ItemVerdict, Reshaping};
-use crate::ends::{Blocker, Handed, Refusal, deliver};
+use crate::ends::{Blocker, HandedItem, Refusal, deliver};
 use crate::engine::Turn;
 use crate::item::ItemWay;
 use crate::lent_call::LentCall;
@@ -19,7 +19,7 @@ use trunkline_call::{Fault, Instant};
 /// What follows from an item that has gone as far as its call and its end can take it: what others have to do with.
 pub(crate) enum Onward {
     /// What follows from its hand-over.
-    Handed(Handed),
+    HandedItem(HandedItem),
     /// It waits in its call, which joins this line.
     InLine(Blocker),
     /// It waits in its call, or is thrown away.
@@ -117,7 +117,7 @@ pub(crate) fn hand_over(
         sample_answer(owners, turn, (lent.key, lent.call), item);
     }
     match deliver(owners, turn, lent, direction, item) {
-        Ok(handed) => Onward::Handed(handed),
+        Ok(handed) => Onward::HandedItem(handed),
         Err(refusal) => refused(owners, turn.now, lent, direction, item, refusal),
     }
 }

@@ -9,8 +9,8 @@ use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::course::Reshaping;
 use crate::due::Due;
-use crate::ending::{self, Ending, finish_of, is_of_server, status_of};
-use crate::ends::{Handed, Refusal};
+use crate::ending::{self, CallEnding, finish_of, is_of_server, status_of};
+use crate::ends::{HandedItem, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::gather::{gather, split};
 use crate::in_line::line_up;
@@ -62,8 +62,8 @@ impl Engine {
     #[inline(always)]
     fn go_onward(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, onward: Onward) -> bool {
         match onward {
-            Onward::Handed(Handed::Taken) => true,
-            Onward::Handed(Handed::Served(code)) => {
+            Onward::HandedItem(HandedItem::Taken) => true,
+            Onward::HandedItem(HandedItem::Served(code)) => {
                 self.conclude_served(turn.now, way.key, code);
                 true
             }
@@ -80,7 +80,7 @@ impl Engine {
         onward: Onward,
     ) -> bool {
         match onward {
-            Onward::Handed(handed) => return self.go_on_handed(turn, way, item, handed),
+            Onward::HandedItem(handed) => return self.go_on_handed(turn, way, item, handed),
             Onward::InLine(blocker) => line_up(self, way, blocker),
             Onward::Rests => {}
             Onward::Fails(fault) => self.fail(turn, way.key, fault),
@@ -97,20 +97,20 @@ impl Engine {
         turn: &mut Turn<'_>,
         way: ItemWay,
         item: &mut Item<'_>,
-        handed: Handed,
+        handed: HandedItem,
     ) -> bool {
         let key = way.key;
         match handed {
-            Handed::Taken => {}
-            Handed::Served(code) => self.conclude_served(turn.now, key, code),
-            Handed::Over => self.forget(key),
-            Handed::Left { session, shard, number } => shard::leave(self, key, session, (shard, number)),
-            Handed::Ends(status) => self.end(turn, key, &status),
-            Handed::ToAttempts => {
+            HandedItem::Taken => {}
+            HandedItem::Served(code) => self.conclude_served(turn.now, key, code),
+            HandedItem::Over => self.forget(key),
+            HandedItem::Left { session, shard, number } => shard::leave(self, key, session, (shard, number)),
+            HandedItem::Ends(status) => self.end(turn, key, &status),
+            HandedItem::ToAttempts => {
                 let taken = take_for_attempts(self, turn, key, item);
                 return taken.map_err(|refusal| self.refused(turn, way, item, refusal)).is_ok();
             }
-            Handed::OfAttempt(call) => {
+            HandedItem::OfAttempt(call) => {
                 if is_answered(self, turn, (call, key), item) {
                     return self.hand_over(turn, key, way.direction, item);
                 }
@@ -373,11 +373,11 @@ impl Engine {
     }
 
     /// Does what follows from the end of a call, of which its caller is told so.
-    fn go_on_ended(&mut self, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>, ending: Ending) {
+    fn go_on_ended(&mut self, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>, ending: CallEnding) {
         match ending {
-            Ending::Had => {}
-            Ending::Told(handed) => self.go_on_told(turn, key, finish, handed),
-            Ending::Attempts(attempts) => {
+            CallEnding::Had => {}
+            CallEnding::Told(handed) => self.go_on_told(turn, key, finish, handed),
+            CallEnding::Attempts(attempts) => {
                 if let Item::Finish { code, .. } = *finish {
                     end_attempts(self, turn, key, &attempts, code);
                 }
@@ -390,8 +390,8 @@ impl Engine {
     }
 
     /// Does what follows when a caller was told the end of its call, or an attempt's call is to be.
-    fn go_on_told(&mut self, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>, handed: Handed) {
-        let Handed::OfAttempt(call) = handed else {
+    fn go_on_told(&mut self, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>, handed: HandedItem) {
+        let HandedItem::OfAttempt(call) = handed else {
             self.go_on_handed(turn, ItemWay { key, direction: Direction::Response }, finish, handed);
             return;
         };

@@ -4,8 +4,8 @@ use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire};
 use crate::convert_error::{conversion_fault, untyped};
 use crate::ends::{
-    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, Handed, Opens, Refusal,
-    ServerSide,
+    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, HandedItem, Opens,
+    Refusal, ServerSide,
 };
 use crate::engine::Turn;
 use crate::lent_call::LentCall;
@@ -75,7 +75,7 @@ impl EndOfCall for DatagramCall {
         _call: &mut LentCall<'_>,
         _direction: Direction,
         _item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         let why = "R2P2 carries one request, and there are more";
         Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
     }
@@ -102,12 +102,12 @@ impl EndOfCall for DatagramRequest {
         call: &mut LentCall<'_>,
         _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         let request = self.request;
         match &*item {
             Item::Headers { metadata } => {
                 owners.r2p2.keep_headers(request, metadata);
-                Ok(Handed::Taken)
+                Ok(HandedItem::Taken)
             }
             Item::Finish { code: Code::Ok, body: None, .. } => {
                 let why = "the method returns one message and the handler returned none";
@@ -120,7 +120,7 @@ impl EndOfCall for DatagramRequest {
                     .map_err(Refusal::Fault)?;
                 let code = *code;
                 owners.drop_item(item);
-                Ok(Handed::Served(code))
+                Ok(HandedItem::Served(code))
             }
             Item::Open { .. } | Item::Message { .. } | Item::HalfClose => {
                 Err(Refusal::Fault(Fault::HandlerProtocol { why: "R2P2 carries one reply" }))
@@ -145,15 +145,15 @@ impl ClientSide for DatagramRequest {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
+    ) -> HandedItem {
         if let Item::Finish { code, execution, metadata, .. } = &*finish {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
             // Without a message there is nothing that could not be sent.
             if answer(owners, turn, (call.call, self.request), &outcome, None).is_ok() {
-                return Handed::Served(*code);
+                return HandedItem::Served(*code);
             }
         }
-        Handed::Over
+        HandedItem::Over
     }
 }
 

@@ -19,7 +19,7 @@ use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::ends::{
-    AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, Handed, Opens, Refusal,
+    AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, HandedItem, Opens, Refusal,
     ServerSide,
 };
 use crate::engine::{Engine, Turn};
@@ -40,8 +40,8 @@ impl EndOfCall for AttemptsServer {
         _call: &mut LentCall<'_>,
         _direction: Direction,
         _item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
-        Ok(Handed::ToAttempts)
+    ) -> Result<HandedItem, Refusal> {
+        Ok(HandedItem::ToAttempts)
     }
 
     /// What attempts have taken was credited when it was kept.
@@ -139,8 +139,8 @@ impl EndOfCall for AttemptCaller {
         _call: &mut LentCall<'_>,
         _direction: Direction,
         _item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
-        Ok(Handed::OfAttempt(self.call))
+    ) -> Result<HandedItem, Refusal> {
+        Ok(HandedItem::OfAttempt(self.call))
     }
 
     /// What a request may send is given back when it is kept.
@@ -156,8 +156,8 @@ impl ClientSide for AttemptCaller {
         _turn: &mut Turn<'_>,
         _call: &mut LentCall<'_>,
         _finish: &mut Item<'_>,
-    ) -> Handed {
-        Handed::OfAttempt(self.call)
+    ) -> HandedItem {
+        HandedItem::OfAttempt(self.call)
     }
 }
 

@@ -4,7 +4,7 @@ use super::outgoing::{FullQueue, StreamOpening};
 use super::{HeldAccounts, WebStream};
 use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::convert_error::untyped;
-use crate::ends::{Blocker, ClientSide, EndOfCall, Handed, Opens, Refusal, ServerSide};
+use crate::ends::{Blocker, ClientSide, EndOfCall, HandedItem, Opens, Refusal, ServerSide};
 use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
@@ -83,14 +83,14 @@ impl EndOfCall for WebStream {
         call: &mut LentCall<'_>,
         direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         let (at, (key, call)) = (*self, call.named());
         let Owners { grpc, held, scratch, gateway, .. } = owners;
         let stream = grpc.stream(at);
         let Some(stream) = stream.filter(|stream| direction == Direction::Response || !stream.incoming.over)
         else {
             owners.drop_unwanted((key, call), direction, item);
-            return Ok(Handed::Taken);
+            return Ok(HandedItem::Taken);
         };
         let encoding = stream.outgoing.encoding;
         grpc.room(held, at.peer, Some(at.tag)).map_err(|full| blocked(full, at.peer))?;
@@ -127,7 +127,7 @@ impl EndOfCall for WebStream {
             owners.grpc.finish_stream(at, &outcome);
             return Ok(served(owners, turn.now, call, at, *code));
         }
-        Ok(Handed::Taken)
+        Ok(HandedItem::Taken)
     }
 
     fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, _over: bool) {
@@ -148,8 +148,8 @@ impl ClientSide for WebStream {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
-        let Item::Finish { code, execution, metadata, .. } = &finish else { return Handed::Taken };
+    ) -> HandedItem {
+        let Item::Finish { code, execution, metadata, .. } = &finish else { return HandedItem::Taken };
         let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
         let Owners { grpc, held, invariants, .. } = owners;
         match code {
@@ -167,11 +167,11 @@ impl ServerSide for WebStream {
 }
 
 /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.
-fn served(owners: &mut Owners, now: Instant, call: &mut Call, at: WebStream, code: Code) -> Handed {
+fn served(owners: &mut Owners, now: Instant, call: &mut Call, at: WebStream, code: Code) -> HandedItem {
     let Owners { grpc, timers, .. } = owners;
     call.server_stamps.k14 = now;
     grpc.want_until(timers, at, call.deadline);
-    Handed::Served(code)
+    HandedItem::Served(code)
 }
 
 fn blocked(full: FullQueue, peer: GrpcKey) -> Refusal {

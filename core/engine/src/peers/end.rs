@@ -3,7 +3,7 @@
 use super::frames::{BodySent, Outbound, Unsent};
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert_error::untyped;
-use crate::ends::{ClientSide, EndOfCall, Handed, Opens, PeerStream, Refusal, ServerSide};
+use crate::ends::{ClientSide, EndOfCall, HandedItem, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::limits::METHODS_LEARNED;
@@ -59,7 +59,7 @@ impl EndOfCall for PeerStream {
         call: &mut LentCall<'_>,
         direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         let &Self { peer, stream } = self;
         if item.is_packed() {
             let mut plain = owners.grpc.unpacked(direction, item).map_err(Refusal::Fault)?;
@@ -88,15 +88,15 @@ impl EndOfCall for PeerStream {
         };
         match send(owners, turn, (key, call), direction, peer, agreed, item.body(), command) {
             Ok(()) => match item {
-                Item::Finish { code, .. } => Ok(Handed::Served(*code)),
-                _ => Ok(Handed::Taken),
+                Item::Finish { code, .. } => Ok(HandedItem::Served(*code)),
+                _ => Ok(HandedItem::Taken),
             },
             // Its answer is here, or on its way in: what of the request comes after it is nobody's business.
             Err(Unsent::Refused(Refused::NoStream | Refused::Answered))
                 if direction == Direction::Request =>
             {
                 owners.drop_unwanted((key, call), direction, item);
-                Ok(Handed::Taken)
+                Ok(HandedItem::Taken)
             }
             Err(unsent) => Err(refusal_of(owners, unsent, call, peer, direction)),
         }
@@ -127,7 +127,7 @@ impl ClientSide for PeerStream {
         turn: &mut Turn<'_>,
         _call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
+    ) -> HandedItem {
         let &Self { peer, stream } = self;
         if let Item::Finish { code, execution, metadata, .. } = &finish
             && let Some(found) = owners.peers.find_mut(peer)
@@ -135,9 +135,9 @@ impl ClientSide for PeerStream {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
             owners.peers.transmit(peer);
-            return Handed::Served(*code);
+            return HandedItem::Served(*code);
         }
-        Handed::Over
+        HandedItem::Over
     }
 }
 

@@ -3,7 +3,7 @@
 use super::placing::{PlacedItem, SessionPlacing, Undelivered};
 use crate::call::{Body, Call, Direction, Item};
 use crate::ends::{
-    ClientSide, EndOfCall, Handed, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way,
+    ClientSide, EndOfCall, HandedItem, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way,
 };
 use crate::engine::Turn;
 use crate::lent_call::LentCall;
@@ -50,10 +50,10 @@ impl EndOfCall for SessionHandler<'_> {
         call: &mut LentCall<'_>,
         _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         let &Self { session, types } = self;
         match placing(owners).request(turn.now, turn.heaps, call, session, types, item) {
-            Ok(()) => Ok(Handed::Taken),
+            Ok(()) => Ok(HandedItem::Taken),
             Err(Undelivered::Refused(refusal)) => Err(refusal),
             Err(Undelivered::Twice) => {
                 owners.drop_item(item);
@@ -61,7 +61,7 @@ impl EndOfCall for SessionHandler<'_> {
                            daemon";
                 owners.invariants.note("a handler sees a call once");
                 let status = Status::new(Code::Internal, why).with_execution(Execution::Unknown);
-                Ok(Handed::Ends(Box::new(status)))
+                Ok(HandedItem::Ends(Box::new(status)))
             }
         }
     }
@@ -110,7 +110,7 @@ impl EndOfCall for SessionMaker<'_> {
         call: &mut LentCall<'_>,
         _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         let &Self { session, id, types } = self;
         if matches!(item, Item::Open { .. } | Item::HalfClose) {
             return Err(Refusal::Fault(wrong_way()));
@@ -137,7 +137,7 @@ impl EndOfCall for SessionMaker<'_> {
             }
             _ => owners.sessions.complete(session, Completion::Headers { call: id, metadata }),
         }
-        Ok(Handed::Taken)
+        Ok(HandedItem::Taken)
     }
 
     fn credit(&self, owners: &mut Owners, _call: (CallKey, &Call), bytes: u32, over: bool) {
@@ -160,12 +160,12 @@ impl ClientSide for SessionMaker<'_> {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
+    ) -> HandedItem {
         let direction = Direction::Response;
         if self.deliver(owners, turn, call, direction, &mut finish.without_body()).is_err() {
             let _ = self.deliver(owners, turn, call, direction, &mut finish.without_words());
         }
-        Handed::Taken
+        HandedItem::Taken
     }
 }
 

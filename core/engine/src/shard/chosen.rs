@@ -1,6 +1,6 @@
 //! The shard that is to serve a call, as its server end.
 
-use super::crossing::ShardStage;
+use super::crossing::{ShardSaid, ShardStage};
 use super::links::ShardLinks;
 use crate::call::{Call, ClientEnd, ServerEnd};
 use crate::registry::Registry;
@@ -29,4 +29,11 @@ pub(crate) fn find_keeping(shards: &ShardLinks, registry: &Registry, call: &Call
     let serving = shards.sharing(call.method, path).find(|one| one.shard == kept_at)?;
     let types = Arc::clone(&serving.types);
     Some(ServerEnd::Shard { shard: kept_at, types, stage: ShardStage::Chosen, late: false })
+}
+
+/// A call does not go to the place that is kept for it.
+pub(crate) fn return_kept(shards: &mut ShardLinks, registry: &Registry, call: &mut Call) {
+    let Some(shard) = call.kept_at.take() else { return };
+    let path = Arc::clone(registry.path(call.method));
+    shards.push(shard, ShardSaid::Unused { path });
 }

@@ -11,7 +11,7 @@ use super::{places, served};
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
-use crate::ends::{Blocker, Handed, Refusal};
+use crate::ends::{Blocker, HandedItem, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::heaps::Heaps;
 use crate::lent_call::LentCall;
@@ -89,7 +89,7 @@ pub(crate) fn hand_to_shard(
     lent: &mut LentCall<'_>,
     (shard, stage): (ShardIndex, ShardStage),
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
         let mut plain = owners.grpc.unpacked(Direction::Request, item).map_err(Refusal::Fault)?;
         return hand_to_shard(owners, turn, lent, (shard, stage), &mut plain);
@@ -108,11 +108,11 @@ pub(crate) fn hand_to_shard(
         owners.shards.spares.put_opening(opening);
         return Err(refusal);
     }
-    let Item::Open { metadata, end, .. } = item.take() else { return Ok(Handed::Taken) };
+    let Item::Open { metadata, end, .. } = item.take() else { return Ok(HandedItem::Taken) };
     (opening.metadata, opening.end) = (metadata.into_owned(), end);
     fill_opening(&mut owners, turn.now, (key, call), &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
     owners.shards.push(shard, ShardSaid::Open(opening));
-    Ok(Handed::Taken)
+    Ok(HandedItem::Taken)
 }
 
 /// What comes behind an opening.
@@ -122,7 +122,7 @@ fn follow_opening(
     (key, call): (CallKey, &mut Call),
     shard: ShardIndex,
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     let mut body = None;
     owners.cross(heaps, (call, Direction::Request), shard, item, &mut body)?;
     let call = owners.shards.number_at(shard, key);
@@ -132,7 +132,7 @@ fn follow_opening(
         _ => return Err(Refusal::Fault(wrong_way())),
     };
     owners.shards.push(shard, said);
-    Ok(Handed::Taken)
+    Ok(HandedItem::Taken)
 }
 
 /// Response items, to the shard that made the call.
@@ -142,7 +142,7 @@ pub(crate) fn hand_to_caller(
     lent: &mut LentCall<'_>,
     (shard, call): (ShardIndex, u64),
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     if !matches!(item.body(), Some(Body::Lent { .. }) | None) && item.is_packed() {
         let mut plain = owners.grpc.unpacked(Direction::Response, item).map_err(Refusal::Fault)?;
         return hand_to_caller(owners, turn, lent, (shard, call), &mut plain);
@@ -166,7 +166,7 @@ fn precede_finish(
     found: &mut Call,
     (shard, call): (ShardIndex, u64),
     item: &mut Item<'_>,
-) -> Result<Handed, Refusal> {
+) -> Result<HandedItem, Refusal> {
     let mut body = None;
     owners.cross(heaps, (&mut *found, Direction::Response), shard, item, &mut body)?;
     let said = match (item.take(), body) {
@@ -177,7 +177,7 @@ fn precede_finish(
         _ => return Err(Refusal::Fault(wrong_way())),
     };
     owners.shards.push(shard, said);
-    Ok(Handed::Taken)
+    Ok(HandedItem::Taken)
 }
 
 /// The end of a call of another shard, whose message is in the box already. It waits for nothing.
@@ -189,8 +189,8 @@ pub(crate) fn finish_to_caller(
     (shard, number): (ShardIndex, u64),
     finish: &mut Item<'_>,
     mut said: Box<ShardFinish>,
-) -> Handed {
-    let Item::Finish { code, execution, metadata, .. } = finish.take() else { return Handed::Taken };
+) -> HandedItem {
+    let Item::Finish { code, execution, metadata, .. } = finish.take() else { return HandedItem::Taken };
     let (key, found) = lent.named();
     found.server_stamps.k14 = turn.now;
     (said.call, said.code, said.execution) = (number, code, execution);
@@ -203,8 +203,8 @@ pub(crate) fn finish_to_caller(
     }
     owners.shards.push(shard, ShardSaid::Finish(said));
     match handled_by {
-        Some(session) => Handed::Left { session, shard, number },
-        None => Handed::Over,
+        Some(session) => HandedItem::Left { session, shard, number },
+        None => HandedItem::Over,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
 use super::end;
 use crate::call::{Call, Direction, Item};
-use crate::ends::{ClientSide, EndOfCall, Handed, Refusal, ServerSide, ShardCaller, ShardServer};
+use crate::ends::{ClientSide, EndOfCall, HandedItem, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
 use crate::held::HeldBudget;
 use crate::lent_call::LentCall;
@@ -63,7 +63,7 @@ impl EndOfCall for ShardServer {
         call: &mut LentCall<'_>,
         _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         end::hand_to_shard(owners, turn, call, (self.shard, self.stage), item)
     }
 
@@ -97,7 +97,7 @@ impl EndOfCall for ShardCaller {
         call: &mut LentCall<'_>,
         _direction: Direction,
         item: &mut Item<'_>,
-    ) -> Result<Handed, Refusal> {
+    ) -> Result<HandedItem, Refusal> {
         end::hand_to_caller(owners, turn, call, (self.shard, self.call), item)
     }
 
@@ -118,7 +118,7 @@ impl ClientSide for ShardCaller {
         turn: &mut Turn<'_>,
         call: &mut LentCall<'_>,
         finish: &mut Item<'_>,
-    ) -> Handed {
+    ) -> HandedItem {
         let mut said = owners.shards.spares.finish();
         said.body = None;
         end::finish_to_caller(owners, turn, call, (self.shard, self.call), finish, said)

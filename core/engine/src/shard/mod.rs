@@ -64,7 +64,7 @@ mod whole;
 
 pub use audit::audit_crossings;
 pub use batch::CrossingBatch;
-pub(crate) use chosen::{find_keeping, find_shard};
+pub(crate) use chosen::{find_keeping, find_shard, return_kept};
 pub(crate) use counts::note_stays;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage, application_of};
 pub use crossing::{Crossing, ShardIndex};
@@ -75,6 +75,5 @@ pub(crate) use links::{ShardLine, ShardLinks};
 pub(crate) use majority::Majority;
 pub use migration::{MovedSession, Stays, adopt_session, release_session};
 pub(crate) use offers::tell_bound;
-pub(crate) use places::return_kept;
 pub(crate) use returned::go_elsewhere;
 pub(crate) use whole::leave;

@@ -2,11 +2,10 @@
 //! and what is done about it.
 
 use super::crossing::{ShardIndex, ShardSaid};
-use super::links::ShardLinks;
-use crate::call::{Call, ClientEnd};
+use crate::call::ClientEnd;
 use crate::engine::{Engine, Turn};
 use crate::owners::Owners;
-use crate::registry::{Registry, service_of};
+use crate::registry::service_of;
 use crate::shared_queue::PlacesAsked;
 use std::sync::Arc;
 use trunkline_policy::PlaceNotice;
@@ -46,13 +45,6 @@ pub(crate) fn vacant(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex,
         }
         None => engine.owners.shards.push(from, ShardSaid::Unused { path }),
     }
-}
-
-/// A call does not go to the place that is kept for it.
-pub(crate) fn return_kept(shards: &mut ShardLinks, registry: &Registry, call: &mut Call) {
-    let Some(shard) = call.kept_at.take() else { return };
-    let path = Arc::clone(registry.path(call.method));
-    shards.push(shard, ShardSaid::Unused { path });
 }
 
 /// Tells the others of places of policies for which calls wait.
