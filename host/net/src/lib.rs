@@ -27,7 +27,9 @@
 //! ([`Buffers`]), so that a connection at rest has none.
 //!
 //! # Invariants
-//! * Every descriptor is non-blocking and close-on-exec; no call here waits except [`Poller::wait`].
+//! * Every descriptor is non-blocking and close-on-exec; no call here waits except [`Poller::wait`]. Nobody may send
+//!   descriptors to a stream ([`accept_descriptors`]): a kernel before Linux 6.16 cannot refuse them, and there one
+//!   whose last close waits makes the read that drops it wait.
 //! * What a peer of HTTP/2 makes us do is counted against a limit with a name ([`Http2Settings`]); so is its time.
 //! * No write raises SIGPIPE, whatever the embedding process does with signals.
 //! * A socket file is removed only if nobody listens on it, or if this process made it and it is still the same file.
@@ -40,6 +42,7 @@
 mod budget;
 mod datagram;
 mod datagram_batch;
+mod descriptors;
 mod endpoint;
 mod first;
 mod http2;
@@ -57,6 +60,7 @@ mod transfer;
 pub use budget::{ConnectionBudget, ConnectionLimits, Full, Place, Source};
 pub use datagram::{Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use datagram_batch::{DatagramBatch, ReceivedDatagram};
+pub use descriptors::accept_descriptors;
 pub use endpoint::{Endpoint, EndpointError};
 pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
 pub use http2::{

@@ -1,5 +1,6 @@
 //! A socket that accepts streams.
 
+use crate::descriptors::accept_descriptors;
 use crate::{Endpoint, Stream};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -102,6 +103,10 @@ impl Listener {
     /// Goes on listening with a socket from another process, whose file that process may still want.
     #[must_use]
     pub fn inherit(socket: OwnedFd, endpoint: Endpoint) -> Self {
+        if matches!(endpoint, Endpoint::Unix(_) | Endpoint::Abstract(_)) {
+            // Its process may be of a version that let them come.
+            let _ = accept_descriptors(&socket, false);
+        }
         Self { socket, endpoint, file: None }
     }
 
@@ -173,7 +178,7 @@ fn bind_tcp(address: SocketAddr, share_port: bool) -> io::Result<Listener> {
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let socket = socket(AddressFamily::UNIX)?;
+    let socket = unix_socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(Listener { socket, endpoint: Endpoint::Unix(path.to_owned()), file: file_identity(path) })
@@ -181,10 +186,18 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
 
 /// Without a file there is nothing to clear away: the name is free when its listener is gone.
 fn bind_abstract(name: &str) -> io::Result<Listener> {
-    let socket = socket(AddressFamily::UNIX)?;
+    let socket = unix_socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(Listener { socket, endpoint: Endpoint::Abstract(name.to_owned()), file: None })
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let socket = socket(AddressFamily::UNIX)?;
+    // Before anybody can connect: what is sent before it is accepted is refused as well. A kernel that cannot has them
+    // come all the same.
+    let _ = accept_descriptors(&socket, false);
+    Ok(socket)
 }
 
 fn socket(family: AddressFamily) -> io::Result<OwnedFd> {

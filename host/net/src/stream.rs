@@ -2,6 +2,7 @@
 
 use crate::Endpoint;
 use crate::budget::{Place, Source};
+use crate::descriptors::accept_descriptors;
 use crate::kernel_stamps::{self, WallNs, on_monotonic_clock};
 use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer, is_spiffe_id};
 use crate::transfer::Transfer;
@@ -356,7 +357,7 @@ impl Stream {
         Self::set_up(Plain::new(socket, family))
     }
 
-    /// Small frames leave at once (the protocol batches by itself), dead hosts are noticed.
+    /// Small frames leave at once (the protocol batches by itself), dead hosts are noticed, descriptors refused.
     fn set_up(plain: Plain) -> io::Result<Self> {
         if plain.family == Family::Tcp {
             sockopt::set_tcp_nodelay(&plain.socket, true)?;
@@ -365,6 +366,9 @@ impl Stream {
             sockopt::set_tcp_keepintvl(&plain.socket, KEEPALIVE_INTERVAL)?;
             sockopt::set_tcp_keepcnt(&plain.socket, KEEPALIVE_COUNT)?;
             kernel_stamps::ask_received(&plain.socket);
+        } else {
+            // A kernel that cannot has them come all the same.
+            let _ = accept_descriptors(&plain.socket, false);
         }
         Ok(Self { plain, tls: None, place: None })
     }

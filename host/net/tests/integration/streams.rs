@@ -1,9 +1,12 @@
 //! Shows streams, listeners and the poller over loopback TCP and Unix sockets: connect, transfer, end, refuse, clean
 //! up.
 
-use rustix::net::{AddressFamily, SocketType};
-use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller, Ready, Stream, Token, Transfer};
 
 /// Long enough that only a broken test runs into it; nothing is asserted about how long a wait took.
@@ -132,6 +135,47 @@ fn credentials_tell_who_is_there() {
     let (client, server) = pair(&listener);
     assert_eq!(server.peer_credentials().unwrap(), None);
     assert_eq!(client.peer_address().unwrap().map(Endpoint::Tcp).as_ref(), Some(listener.endpoint()));
+}
+
+/// The last close of one may wait for as long as its sender likes, in the thread that drops the message.
+#[test]
+fn nobody_sends_descriptors_to_a_stream() {
+    let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    if trunkline_net::accept_descriptors(&one, true).is_err() {
+        eprintln!("descriptors cannot be refused by a kernel before Linux 6.16");
+        return;
+    }
+    let send = |to: &std::os::unix::net::UnixStream| {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [one.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(to, &[IoSlice::new(b"x")], &mut control, SendFlags::NOSIGNAL)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.sock");
+    let own = Listener::bind(&unix(&folder), false).unwrap();
+    let before = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    assert_eq!(send(&before), Err(Errno::PERM), "before it is accepted");
+    let mut accepted = own.accept().unwrap().unwrap().stream;
+    assert_eq!(send(&before), Err(Errno::PERM), "accepted");
+    (&before).write_all(b"plain").unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(read_some(&mut accepted, &mut buffer), Transfer::Bytes(5));
+
+    // One that listens for another version, and is taken over.
+    let path = folder.path().join("b.sock");
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let inherited = Listener::inherit(other.try_clone().unwrap().into(), Endpoint::unix(&path).unwrap());
+    let late = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    assert_eq!(send(&late), Err(Errno::PERM), "taken over");
+    drop(inherited);
+
+    let path = folder.path().join("c.sock");
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let dialled = Stream::connect(&Endpoint::unix(&path).unwrap()).unwrap();
+    assert_eq!(send(&other.accept().unwrap().0), Err(Errno::PERM), "dialled");
+    drop(dialled);
 }
 
 #[test]
