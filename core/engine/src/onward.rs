@@ -19,7 +19,7 @@ use trunkline_call::{Fault, Instant};
 /// What follows from an item that has gone as far as its call and its end can take it: what others have to do with.
 pub(crate) enum Onward {
     /// What follows from its hand-over.
-    HandedItem(HandedItem),
+    Handed(HandedItem),
     /// It waits in its call, which joins this line.
     InLine(Blocker),
     /// It waits in its call, or is thrown away.
@@ -117,7 +117,7 @@ pub(crate) fn hand_over(
         sample_answer(owners, turn, (lent.key, lent.call), item);
     }
     match deliver(owners, turn, lent, direction, item) {
-        Ok(handed) => Onward::HandedItem(handed),
+        Ok(handed) => Onward::Handed(handed),
         Err(refusal) => refused(owners, turn.now, lent, direction, item, refusal),
     }
 }

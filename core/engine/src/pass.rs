@@ -60,11 +60,21 @@ impl Engine {
 
     /// Does what follows from an item. `false` if it waits now or the call has ended.
     #[inline(always)]
-    fn go_onward(&mut self, turn: &mut Turn<'_>, way: ItemWay, item: &mut Item<'_>, onward: Onward) -> bool {
+    pub(crate) fn go_onward(
+        &mut self,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: &mut Item<'_>,
+        onward: Onward,
+    ) -> bool {
         match onward {
-            Onward::HandedItem(HandedItem::Taken) => true,
-            Onward::HandedItem(HandedItem::Served(code)) => {
+            Onward::Handed(HandedItem::Taken) => true,
+            Onward::Handed(HandedItem::Served(code)) => {
                 self.conclude_served(turn.now, way.key, code);
+                true
+            }
+            Onward::Handed(HandedItem::Left { session, shard, number }) => {
+                shard::leave(self, way.key, session, (shard, number));
                 true
             }
             rare => self.go_rarely_onward(turn, way, item, rare),
@@ -80,7 +90,7 @@ impl Engine {
         onward: Onward,
     ) -> bool {
         match onward {
-            Onward::HandedItem(handed) => return self.go_on_handed(turn, way, item, handed),
+            Onward::Handed(handed) => return self.go_on_handed(turn, way, item, handed),
             Onward::InLine(blocker) => line_up(self, way, blocker),
             Onward::Rests => {}
             Onward::Fails(fault) => self.fail(turn, way.key, fault),

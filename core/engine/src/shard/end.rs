@@ -5,7 +5,7 @@ use super::copies::{CrossingOwners, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
 use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_news};
 use super::origin::origin_of;
-use super::returned::{made, returned};
+use super::returned::{is_served_by, made, returned};
 use super::whole::handled_alone_by;
 use super::{places, served};
 use crate::CallKey;
@@ -14,7 +14,9 @@ use crate::due::Due;
 use crate::ends::{Blocker, HandedItem, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::heaps::Heaps;
+use crate::item::ItemWay;
 use crate::lent_call::LentCall;
+use crate::onward;
 use crate::owners::Owners;
 use crate::registry::service_of;
 use std::borrow::Cow;
@@ -410,27 +412,30 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
     let (metadata, body) = (std::mem::take(&mut finish.metadata), finish.body.take().map(Body::Crossed));
     let (code, execution, types) = (finish.code, finish.execution, finish.types.take());
     let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
-    let mut made_there = None;
-    if let Some((key, call)) = made(engine, from, finish.call) {
-        made_there = Some(key);
-        if let (Some(said), ServerEnd::Shard { types: known, .. }) = (types, &mut call.server) {
-            *known = said;
-        }
-        (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
-        let own = call.server_stamps;
-        call.server_stamps = finish.stamps;
-        if call.maker().is_none() {
-            // It came from elsewhere: it is served since it came here.
-            (call.server_stamps.k7, call.server_stamps.d8) = (own.k7, own.d8);
-        }
-        call.server_stamps.wait_ns = finish.stamps.wait_ns.saturating_add(own.wait_ns);
-        call.server_measured = finish.measured;
+    let Engine { calls, owners } = &mut *engine;
+    let key = owners.shards.made_by(from, finish.call);
+    let made = LentCall::of(calls, key).filter(|lent| is_served_by(lent.call, from));
+    let Some(mut lent) = made else {
+        owners.shards.spent_finish(from, finish);
+        return owners.drop_item(&mut item);
+    };
+    let call = &mut *lent.call;
+    if let (Some(said), ServerEnd::Shard { types: known, .. }) = (types, &mut call.server) {
+        *known = said;
     }
-    engine.owners.shards.spent_finish(from, finish);
-    match made_there {
-        Some(key) => engine.pass(turn, key, Direction::Response, &mut item),
-        None => engine.owners.drop_item(&mut item),
+    (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
+    let own = call.server_stamps;
+    call.server_stamps = finish.stamps;
+    if call.maker().is_none() {
+        // It came from elsewhere: it is served since it came here.
+        (call.server_stamps.k7, call.server_stamps.d8) = (own.k7, own.d8);
     }
+    call.server_stamps.wait_ns = finish.stamps.wait_ns.saturating_add(own.wait_ns);
+    call.server_measured = finish.measured;
+    owners.shards.spent_finish(from, finish);
+    let direction = Direction::Response;
+    let onward = onward::pass(owners, turn, &mut lent, direction, &mut item);
+    engine.go_onward(turn, ItemWay { key, direction }, &mut item, onward);
 }
 
 fn wrong_way() -> Fault {

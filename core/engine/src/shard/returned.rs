@@ -146,6 +146,11 @@ fn next_server(routing: Routing<'_>, call: &Call, is_whole: bool) -> Result<Serv
 pub(super) fn made(engine: &mut Engine, there: ShardIndex, number: u64) -> Option<(CallKey, &mut Call)> {
     let key = engine.owners.shards.made_by(there, number);
     let call = engine.calls.find_mut(key)?;
-    let is_there = matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there);
-    is_there.then_some((key, call))
+    is_served_by(call, there).then_some((key, call))
+}
+
+/// Whether a shard serves a call.
+#[inline]
+pub(super) fn is_served_by(call: &Call, there: ShardIndex) -> bool {
+    matches!(&call.server, ServerEnd::Shard { shard, .. } if *shard == there)
 }
