@@ -8,13 +8,13 @@ use crate::admission::{AdmissionControl, CallFacts, CallPolicies, Denied, Inspec
 use crate::call::{Call, Item};
 use crate::call_facts::types_to_read;
 use crate::due::Due;
-use crate::engine::Turn;
 use crate::gateway::Gateway;
 use crate::grpc::GrpcEnds;
 use crate::peers::PeerEnds;
 use crate::registry::Registry;
 use crate::sessions::SessionEnds;
 use crate::source::CallSources;
+use crate::turn::Turn;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_message::transcode::DecodeLimits;
 use trunkline_policy::Admission;

@@ -8,7 +8,7 @@ use crate::attempts::response_begun;
 use crate::call::{Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::end_event::{EndEvent, GrpcOpening, LongMessage, ReleasedBlock};
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::grpc::WebStream;
 use crate::in_line::SOURCES_LOOKED_MAX;
 use crate::limits::STALLED;
@@ -17,7 +17,8 @@ use crate::peers::SentCall;
 use crate::r2p2_settings::R2p2Port;
 use crate::records::note_late_handler;
 use crate::remote::{Dialled, LaneIndex};
-use crate::target::Target;
+use crate::start::settle;
+use crate::turn::Turn;
 use crate::{CallKey, GrpcKey, PeerFault, PeerKey, RemoteKey, SessionFault, SessionKey};
 use core::net::SocketAddrV4;
 use std::borrow::Cow;
@@ -255,7 +256,7 @@ impl Engine {
                 self.pass_on(turn, call, Direction::Request, opening);
             }
             EndEvent::OpensSettled { call, policies: Some(policies), ref mut opening } => {
-                self.judge_opening(turn, call, policies, opening);
+                self.permit(turn, call, policies, opening);
             }
             EndEvent::Long(message) => self.begin_long(turn, message),
             EndEvent::Answer { call, headers, finish } => {
@@ -371,9 +372,9 @@ impl Engine {
     /// A gRPC client asks for a call: it is admitted, and begins with its message, or at once where it streams.
     fn open_asked(&mut self, turn: &mut Turn<'_>, asked: GrpcOpening) {
         let GrpcOpening { at, call, target, streams, metadata, end } = asked;
-        let (calls, mut start) = self.start_of_call();
+        let Self { calls, owners } = &mut *self;
         let Some(found) = calls.find_mut(call) else { return };
-        if let Err(fault) = start.admit(turn.now, (call, found), &metadata, 0) {
+        if let Err(fault) = owners.start_of_call().admit(turn.now, (call, found), &metadata, 0) {
             return self.fail(turn, call, fault);
         }
         if streams {
@@ -517,7 +518,9 @@ impl Engine {
             response_begun(self, turn, key);
         }
         let settled = match &message.shape {
-            Shape::Open { metadata, .. } => self.settle(turn, key, Target::Here, metadata, total),
+            Shape::Open { metadata, .. } => {
+                settle(&mut self.calls, &mut self.owners, turn.now, key, (metadata, total))
+            }
             _ => self.owners.limits.check_message(total),
         };
         let begun = settled.and_then(|()| self.peer_events().begin_message(turn.now, turn.heaps, message));

@@ -6,11 +6,11 @@
 use crate::attempts::CallAttempts;
 use crate::call::{Call, Item};
 use crate::ends::HandedItem;
-use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::limits::STALLED;
 use crate::owners::Owners;
 use crate::sampled::sample_answer;
+use crate::turn::Turn;
 use std::borrow::Cow;
 use trunkline_call::{Blame, Execution, Fault, Status};
 use trunkline_grpc::Outcome;

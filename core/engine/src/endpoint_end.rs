@@ -6,10 +6,10 @@
 use crate::call::{Body, Call, Direction, Item};
 use crate::cluster::ClusterChoice;
 use crate::ends::{Blocker, ClusterTarget, DatagramTarget, EndpointTarget, Opens, PoolTarget, Refusal};
-use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::remote::{LaneConnection, LaneIndex, Speaks};
+use crate::turn::Turn;
 use trunkline_call::Fault;
 
 impl Opens for ClusterTarget {

@@ -20,12 +20,12 @@
 use crate::CallKey;
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
-use crate::engine::Turn;
 use crate::grpc::WebStream;
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::registry::MethodTypes;
 use crate::shard::{ShardIndex, ShardLine, ShardStage};
+use crate::turn::Turn;
 use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{CallId, Code, Fault, Instant, Status};

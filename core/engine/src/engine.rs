@@ -9,7 +9,6 @@ use crate::connections::{HttpConnections, NativeConnections, OutgoingDatagrams};
 use crate::gateway::Gateway;
 use crate::gateway_client::GatewaySettings;
 use crate::grpc::{GrpcEvents, GrpcOpenings, GrpcSettings};
-use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::observe::{ObservedOwners, StateParts};
 use crate::operator::DeniedChange;
@@ -34,14 +33,6 @@ use trunkline_call::entry::Entry;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{ExportedModule, Module, PolicyError, PolicyRow};
 use trunkline_telemetry::Telemetry;
-
-/// What one turn of the host lends the engine: the time, and the heaps.
-pub struct Turn<'a> {
-    /// Now. The host refreshes it as often as it wants stamps to be fine.
-    pub now: Instant,
-    /// The memory of all sessions.
-    pub heaps: &'a mut dyn Heaps,
-}
 
 /// One shard's state: its calls, and every other owner, which are lent along with a call.
 pub struct Engine {

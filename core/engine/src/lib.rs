@@ -113,6 +113,7 @@ mod host_numbers;
 mod in_line;
 mod invariants;
 mod item;
+mod judged;
 mod known_services;
 mod lent_call;
 mod limits;
@@ -171,6 +172,7 @@ mod table;
 mod target;
 mod trace;
 mod traced;
+mod turn;
 mod turn_lines;
 mod unproven;
 mod unserved;
@@ -184,7 +186,7 @@ mod workers;
 pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use connections::{HttpConnections, NativeConnections, OutgoingDatagrams};
-pub use engine::{Engine, Turn};
+pub use engine::Engine;
 pub use gateway_client::{CallRights, CallRule, GatewaySettings};
 pub use grpc::{GrpcLeft, GrpcSettings, PeerIdentity};
 pub use handover::{
@@ -216,6 +218,7 @@ pub use snapshot::{
 };
 pub use table::{Key, Table};
 pub use trunkline_call::CALLER_KEY;
+pub use turn::Turn;
 pub use vouching::PeerRule;
 
 /// Names an attached session.

@@ -6,14 +6,18 @@
 //!
 //! [`Call::charge_for`]: crate::call::Call::charge_for
 
-use crate::call::{Direction, Item};
+use crate::CallKey;
+use crate::admission::CallPolicies;
+use crate::call::{Body, Call, Direction, Item};
 use crate::course::{ItemVerdict, Reshaping};
 use crate::ends::{Blocker, HandedItem, Refusal, deliver};
-use crate::engine::Turn;
+use crate::gather::gather;
 use crate::item::ItemWay;
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::sampled::{sample_answer, sample_request};
+use crate::target::Target;
+use crate::turn::Turn;
 use trunkline_call::{Fault, Instant};
 
 /// What follows from an item that has gone as far as its call and its end can take it: what others have to do with.
@@ -30,6 +34,12 @@ pub(crate) enum Onward {
     IsPart,
     /// Policies look at it.
     IsJudged,
+    /// Policies are to judge the call that it opens.
+    IsOpened(Box<CallPolicies>),
+    /// The call that it opens is for the daemon's own, who are between two processes.
+    IsAwaited(Target),
+    /// Nobody serves the call that it opens here, or nobody has room.
+    IsUnserved(Target, Fault),
     /// Its receiver gets it in another shape.
     Changes(Reshaping),
 }
@@ -165,4 +175,38 @@ pub(crate) fn hold(
         half.wait(now, item)
     }
     Onward::Rests
+}
+
+/// Joins an item with what is kept of its direction: what goes on, if it is whole.
+///
+/// # Errors
+/// What ends the call.
+pub(crate) fn join<'a>(
+    owners: &mut Owners,
+    (key, call): (CallKey, &mut Call),
+    direction: Direction,
+    item: Item<'a>,
+) -> Result<[Option<Item<'a>>; 2], Fault> {
+    let mut accounts = owners.accounts();
+    let comes = item.body().is_some();
+    let mut gathered = gather(direction, accounts.take_kept(call, direction), item);
+    let (mut dropped, mut freed) = (None, 0);
+    if let Some(mut kept) = gathered.kept.take() {
+        freed = kept.body_mut().filter(|_| comes).map_or(0, Body::take_window_cost);
+        if accounts.may_send_on(call, direction) {
+            freed = 0;
+        }
+        match accounts.keep(call, direction, &kept) {
+            Ok(()) => call.half(direction).gathered = Some(Box::new(kept.into_owned())),
+            Err(fault) => (dropped, gathered.fault) = (Some(kept), Some(fault)),
+        }
+    }
+    for mut item in gathered.dropped.into_iter().flatten().chain(dropped) {
+        owners.drop_item(&mut item);
+    }
+    // A second message would wait for the first to be used, and that for the end behind the second.
+    if freed > 0 {
+        owners.open_window((key, call), direction, freed);
+    }
+    gathered.fault.map_or(Ok(gathered.goes), Err)
 }

@@ -1,12 +1,12 @@
 //! Every owner of a shard beside that of its calls. They are lent with a call that was found once for what happens to
 //! it: its ends take, open, let go, stop, or send more (`ends.rs`).
 
-use crate::CallKey;
 use crate::admission::AdmissionControl;
+use crate::admission_of_call::AdmissionOfCall;
 use crate::attempts::AttemptControl;
 use crate::attempts::CallAttempts;
 use crate::bound_targets::BoundTargets;
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, Calls, ClientEnd, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
@@ -37,11 +37,13 @@ use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
 use crate::source::CallSources;
 use crate::spans::SpanIds;
+use crate::start_of_call::StartOfCall;
 use crate::unserved::UnservedCalls;
 use crate::vouching::PeerRule;
 use crate::wait_accounts::WaitAccounts;
 use crate::worker_places::WorkerPlaces;
 use crate::workers::Workers;
+use crate::{CallKey, SessionKey};
 use std::collections::BTreeMap;
 use trunkline_call::Steps;
 use trunkline_call::{Code, Fault, Instant, TimerTable};
@@ -169,6 +171,49 @@ impl Owners {
     pub fn course(&mut self) -> Course<'_> {
         let Self { clusters, remotes, admission, timers, plant, .. } = self;
         Course { clusters, remotes, admission, timers, plant: *plant }
+    }
+
+    /// Those who have a say in how a call begins.
+    #[inline]
+    pub fn start_of_call(&mut self) -> StartOfCall<'_> {
+        let Self { registry, shards, service_users, clusters, sessions, peers, grpc, workers, .. } = self;
+        let Self { awaited, admission, attempts, timers, steps, limits, draining, .. } = self;
+        StartOfCall {
+            registry,
+            shards,
+            service_users,
+            clusters,
+            sessions,
+            peers,
+            grpc,
+            workers,
+            awaited,
+            admission,
+            attempts,
+            timers,
+            steps,
+            limits,
+            draining: *draining,
+        }
+    }
+
+    /// Those who know what policies ask of a call.
+    #[inline]
+    pub fn admission_of_call(&mut self) -> AdmissionOfCall<'_> {
+        let Self { admission, sessions, peers, grpc, registry, gateway, scratch, timers, .. } = self;
+        let (control, limits) = (admission, &scratch.limits);
+        AdmissionOfCall { control, sessions, peers, grpc, registry, gateway, limits, timers }
+    }
+
+    /// A session of this host is to serve a call, and counts it.
+    #[inline]
+    pub fn count_served(&mut self, calls: &Calls, key: CallKey, session: SessionKey) {
+        let Self { sessions, peers, grpc, limits, .. } = self;
+        let source = |sessions: &SessionEnds| {
+            let sources = CallSources { sessions, peers, grpc };
+            calls.find(key).map_or_else(|| "".into(), |call| sources.of(call))
+        };
+        sessions.serve(calls, (key, session), limits.calls_delivered_per_session as u64, source);
     }
 
     /// Those who know who serves what.

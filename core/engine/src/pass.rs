@@ -4,22 +4,30 @@
 //! (`ending.rs`). What follows for other calls comes back as a value, and is done here. What may come after an attempt
 //! that is over, and which takes its call's place, `attempts/` says: such a call ends when there is no other.
 
+use crate::admission::CallPolicies;
 use crate::attempts::{end_attempts, execution_so_far, is_answered, take_for_attempts};
-use crate::call::{Body, Call, Direction, Item, ServerEnd};
+use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
 use crate::course::Reshaping;
 use crate::due::Due;
 use crate::ending::{self, CallEnding, finish_of, is_of_server, status_of};
 use crate::ends::{HandedItem, Refusal};
-use crate::engine::{Engine, Turn};
-use crate::gather::{gather, split};
+use crate::engine::Engine;
+use crate::gather::split;
 use crate::in_line::line_up;
 use crate::item::ItemWay;
+use crate::judged::{judge_message, judge_opening};
 use crate::lent_call::LentCall;
 use crate::nested::Nested;
 use crate::onward::{self, Onward};
+use crate::owners::Owners;
 use crate::records::progress_of_attempts;
+use crate::served_later::go_on_unserved;
 use crate::shard::{self, ShardStage};
+use crate::start::{self, Begun};
+use crate::target::Target;
+use crate::traced::open_spans;
+use crate::turn::Turn;
 use crate::{CallKey, SessionKey};
 use trunkline_call::{Code, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
@@ -56,6 +64,104 @@ impl Engine {
         let Some(mut lent) = LentCall::of(calls, key) else { return owners.drop_item(item) };
         let onward = onward::pass_on(owners, turn, &mut lent, direction, item);
         self.go_onward(turn, ItemWay { key, direction }, item, onward);
+    }
+
+    /// Finds the server end of a new call and sends its opening item on the way.
+    pub(crate) fn start(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        target: Target,
+        opening: &mut Item<'_>,
+    ) {
+        let Self { calls, owners: Owners { spans, registry, .. } } = &mut *self;
+        if spans.is_on {
+            open_spans((spans, registry), calls, key, opening);
+        }
+        self.begin(turn, key, opening, |owners, turn, lent, opening| {
+            start::start(owners, turn, lent, target, opening)
+        });
+    }
+
+    /// Begins a call, and has the session count it that serves it.
+    #[inline(always)]
+    fn begin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: &mut Item<'_>,
+        start: impl FnOnce(&mut Owners, &mut Turn<'_>, &mut LentCall<'_>, &mut Item<'_>) -> Begun,
+    ) {
+        let Self { calls, owners } = self;
+        let Some(mut lent) = LentCall::of(calls, key) else { return owners.drop_item(opening) };
+        let (onward, handler) = start(owners, turn, &mut lent, opening);
+        if let Some(session) = handler {
+            owners.count_served(calls, key, session);
+        }
+        self.go_onward(turn, ItemWay { key, direction: Direction::Request }, opening, onward);
+    }
+
+    /// Asks the policies about a call that begins and has its server end already.
+    pub(crate) fn permit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        policies: Box<CallPolicies>,
+        opening: &mut Item<'_>,
+    ) {
+        self.begin(turn, key, opening, |owners, turn, lent, opening| {
+            (start::permit(owners, turn, lent, policies, opening), None)
+        });
+    }
+
+    /// A call for the daemon's own, who are between two processes: it waits for the next, if there is room for it.
+    #[cold]
+    fn start_awaited(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: &mut Item<'_>) {
+        let Self { calls, owners } = &mut *self;
+        let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
+        let waits = owners.awaited.admit(key, opening.parked_bytes(), is_waiting);
+        self.begin(turn, key, opening, |owners, turn, lent, opening| {
+            start::start_awaited(owners, turn, lent, (target, waits), opening)
+        });
+    }
+
+    /// Another part of a request whose call begins when all of it is there: with the last one it does.
+    fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: &mut Item<'_>) {
+        let Self { calls, owners } = &mut *self;
+        let Some(call) = calls.find_mut(key) else { return owners.drop_item(part) };
+        match onward::join(owners, (key, &mut *call), Direction::Request, part.take()) {
+            Ok([Some(mut opening), _]) => {
+                let is_made_here = call.maker().is_some() || call.has_moved();
+                let kept = call.policies.as_mut().and_then(|policies| policies.begins_at.take());
+                let target = kept.unwrap_or(if is_made_here { Target::Anyone } else { Target::Here });
+                self.start(turn, key, target, &mut opening);
+            }
+            Ok(_) => {}
+            Err(fault) => self.fail(turn, key, fault),
+        }
+    }
+
+    /// Begins a call that waited, with whatever has come behind its opening meanwhile; `has_place`: at a worker.
+    pub(crate) fn start_with_rest(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        (target, has_place): (Target, bool),
+        mut opening: Item<'static>,
+    ) {
+        let Self { calls, owners } = &mut *self;
+        let Some(call) = calls.find_mut(key) else { return owners.drop_item(&mut opening) };
+        call.request.ended = false;
+        let rest = owners.accounts().take_backlog(key, call, Direction::Request);
+        match has_place {
+            true => self.begin(turn, key, &mut opening, |owners, turn, lent, opening| {
+                start::start_at_worker(owners, turn, lent, target, opening)
+            }),
+            false => self.start(turn, key, target, &mut opening),
+        }
+        for mut item in rest {
+            self.pass(turn, key, Direction::Request, &mut item);
+        }
     }
 
     /// Does what follows from an item. `false` if it waits now or the call has ended.
@@ -95,7 +201,10 @@ impl Engine {
             Onward::Rests => {}
             Onward::Fails(fault) => self.fail(turn, way.key, fault),
             Onward::IsPart => self.add_part(turn, way.key, item),
-            Onward::IsJudged => self.admit_message(turn, way.key, item),
+            Onward::IsJudged => judge_message(self, turn, way.key, item),
+            Onward::IsOpened(policies) => judge_opening(self, turn, way.key, policies, item),
+            Onward::IsAwaited(target) => self.start_awaited(turn, way.key, target, item),
+            Onward::IsUnserved(target, fault) => go_on_unserved(self, turn, (way.key, target), item, fault),
             Onward::Changes(reshaping) => self.pass_reshaped(turn, way, item, reshaping),
         }
         false
@@ -137,9 +246,11 @@ impl Engine {
         item: &mut Item<'_>,
         reshaping: Reshaping,
     ) {
+        let Self { calls, owners } = &mut *self;
+        let Some(call) = calls.find_mut(way.key) else { return owners.drop_item(item) };
         let shaped = match reshaping {
             Reshaping::Whole => Ok([Some(item.take()), None]),
-            Reshaping::Join => self.join(way.key, way.direction, item.take()),
+            Reshaping::Join => onward::join(owners, (way.key, call), way.direction, item.take()),
             Reshaping::Split => Ok(split(item.take())),
         };
         match shaped {
@@ -157,45 +268,6 @@ impl Engine {
             }
             Err(fault) => self.fail(turn, way.key, fault),
         }
-    }
-
-    /// Joins an item with what is kept of its direction: what goes on, if it is whole.
-    ///
-    /// # Errors
-    /// What ends the call.
-    pub(crate) fn join<'a>(
-        &mut self,
-        key: CallKey,
-        direction: Direction,
-        mut item: Item<'a>,
-    ) -> Result<[Option<Item<'a>>; 2], Fault> {
-        let Self { calls, owners } = self;
-        let Some(call) = calls.find_mut(key) else {
-            owners.drop_item(&mut item);
-            return Ok([None, None]);
-        };
-        let mut accounts = owners.accounts();
-        let comes = item.body().is_some();
-        let mut gathered = gather(direction, accounts.take_kept(call, direction), item);
-        let (mut dropped, mut freed) = (None, 0);
-        if let Some(mut kept) = gathered.kept.take() {
-            freed = kept.body_mut().filter(|_| comes).map_or(0, Body::take_window_cost);
-            if accounts.may_send_on(call, direction) {
-                freed = 0;
-            }
-            match accounts.keep(call, direction, &kept) {
-                Ok(()) => call.half(direction).gathered = Some(Box::new(kept.into_owned())),
-                Err(fault) => (dropped, gathered.fault) = (Some(kept), Some(fault)),
-            }
-        }
-        for mut item in gathered.dropped.into_iter().flatten().chain(dropped) {
-            owners.drop_item(&mut item);
-        }
-        // A second message would wait for the first to be used, and that for the end behind the second.
-        if freed > 0 {
-            owners.open_window((key, call), direction, freed);
-        }
-        gathered.fault.map_or(Ok(gathered.goes), Err)
     }
 
     /// Goes on with what waits in one direction of a call.

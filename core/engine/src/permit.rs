@@ -7,9 +7,12 @@ use crate::CallKey;
 use crate::admission::{CallPolicies, Denied};
 use crate::call::{Body, Call, Direction, Item, ServerEnd};
 use crate::convert_error::conversion_fault;
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
+use crate::item::ItemWay;
 use crate::owners::Owners;
 use crate::registry::{Form, MessageType};
+use crate::start;
+use crate::turn::Turn;
 
 // LIFE: 7
 /// Asks policies that [only refuse](CallPolicies::only_refuse) about a call that begins, and sends it on its way if
@@ -33,7 +36,7 @@ pub(crate) fn admit_as_sent(
         Err(error) => Err(Denied::from(conversion_fault(error, Direction::Request))),
     };
     match (judged, &mut *opening) {
-        (Err(denied), _) => engine.deny(turn, key, denied, opening),
+        (Err(denied), _) => deny(engine, turn, key, denied, opening),
         // What was read is what is sent, whatever its sender makes of the original meanwhile.
         (Ok(()), Item::Open { metadata, body: Some(Body::Lent { session, payload }), end }) => {
             let body = Some(inspection.sealed(*session, *payload));
@@ -44,6 +47,20 @@ pub(crate) fn admit_as_sent(
     }
     engine.owners.admission.put_back(inspection);
     None
+}
+
+/// Policies have said no to a call, about this item of it.
+pub(crate) fn deny(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    denied: Denied,
+    item: &mut Item<'_>,
+) {
+    let Engine { calls, owners } = engine;
+    let Some(call) = calls.find_mut(key) else { return owners.drop_item(item) };
+    let onward = start::deny(owners, call, denied, item);
+    engine.go_onward(turn, ItemWay { key, direction: Direction::Request }, item, onward);
 }
 
 /// The type as which policies of both sides read the message a call begins with, if that is how it was sent: its

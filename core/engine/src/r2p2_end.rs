@@ -7,12 +7,12 @@ use crate::ends::{
     Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, HandedItem, Opens,
     Refusal, ServerSide,
 };
-use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::r2p2_made::MadeCall;
 use crate::r2p2_messages::streams_from_here;
 use crate::source::CallSources;
+use crate::turn::Turn;
 use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;

@@ -8,11 +8,11 @@
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::private;
-use crate::engine::Turn;
 use crate::gateway::Gateway;
 use crate::owners::Owners;
 use crate::registry::{Form, MessageType, MethodTypes};
 use crate::samples::{SampleRule, TakenSample, Unsampled};
+use crate::turn::Turn;
 use std::sync::Arc;
 use trunkline_call::{Code, Encoding};
 use trunkline_message::transcode::Encoded;

@@ -2,12 +2,14 @@
 
 use crate::CallKey;
 use crate::call::Item;
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::owners::Owners;
 use crate::registry::service_of;
 use crate::service_workers::Queued;
+use crate::shard::give_back;
 use crate::source::CallSources;
 use crate::target::Target;
+use crate::turn::Turn;
 use trunkline_call::Fault;
 
 /// A service that comes may be waited for by thousands. A call takes about a microsecond.
@@ -40,6 +42,25 @@ pub(crate) fn wait_for_service(
     call.queued = Some(Queued::for_none(target, bytes));
     call.request.wait(turn.now, opening.take().into_owned());
     Ok(())
+}
+
+/// Nobody serves the method of a call here, or nobody has room: it goes back to the shard it came from, or waits, or
+/// ends.
+#[cold]
+pub(crate) fn go_on_unserved(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    call: (CallKey, Target),
+    opening: &mut Item<'_>,
+    fault: Fault,
+) {
+    if give_back(engine, call.0, opening) {
+        return;
+    }
+    if let Err(fault) = wait_for_service(engine, turn, call, opening, fault) {
+        engine.owners.drop_item(opening);
+        engine.fail(turn, call.0, fault);
+    }
 }
 
 /// Calls begin again whose service has come: so many at once.

@@ -8,7 +8,7 @@ use crate::books::{audit, entries_in_line};
 use crate::bound_methods::{bound_methods, put_plans};
 use crate::call::{Calls, Direction};
 use crate::due::Due;
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::handover::settle_awaited;
 use crate::host_numbers::NUMBERS_AT_ONCE;
 use crate::in_line::SOURCES_LOOKED_MAX;
@@ -22,6 +22,7 @@ use crate::sessions::{LinesOf, PartedSession};
 use crate::shard::crossing::ShardSaid;
 use crate::shard::{self, ShardIndex};
 use crate::source::CallSources;
+use crate::turn::Turn;
 use crate::unused_names::UnusedNames;
 use crate::workers::{GivenOut, Place};
 use crate::{CallKey, PeerKey, SessionKey};
@@ -294,7 +295,8 @@ impl Engine {
 
     /// A call goes on from the queue, with a place that it has got, if it was waiting for one of this shard.
     pub(crate) fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey, place: Option<Place>) {
-        let (calls, mut places) = self.worker_places();
+        let Self { calls, owners } = &mut *self;
+        let mut places = owners.places();
         let Some(call) = calls.find_mut(key) else {
             return place.into_iter().for_each(|place| places.workers.give_back(place, key));
         };
@@ -304,9 +306,7 @@ impl Engine {
         call.note_receive_wait(waited);
         places.workers.taken_from_queue(&queued, key);
         match call.request.backlog.pop_front() {
-            Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
-                engine.start_at_worker(turn, key, queued.target, opening);
-            }),
+            Some(opening) => self.start_with_rest(turn, key, (queued.target, true), opening),
             None => places.give_back(key, call),
         }
     }
@@ -355,9 +355,7 @@ impl Engine {
             // The other shards have gone meanwhile: it is judged as a call that begins.
             self.owners.admission.release(std::mem::take(&mut policies.permits));
         }
-        self.start_with_rest(turn, key, opening, |engine, turn, opening| {
-            engine.start(turn, key, queued.target, opening);
-        });
+        self.start_with_rest(turn, key, (queued.target, false), opening);
     }
 
     /// The source of a call; nobody's if it or who made it has gone.

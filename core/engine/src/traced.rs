@@ -1,26 +1,21 @@
 //! Spans of calls as they begin: which call gets ids, and where it names them.
 
 use crate::CallKey;
-use crate::call::{Call, ClientEnd, Item};
-use crate::engine::Engine;
-use crate::owners::Owners;
-use crate::registry::is_own_service;
+use crate::call::{Call, Calls, ClientEnd, Item};
+use crate::registry::{Registry, is_own_service};
 use crate::spans::{SpanIds, naming};
 use std::borrow::Cow;
 use trunkline_call::TraceParent;
 use trunkline_telemetry::CallTrace;
 
 /// Gives a call that begins its spans, if it is to have some.
-#[inline]
-pub(crate) fn open_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
-    if engine.owners.spans.is_on {
-        name_spans(engine, key, opening);
-    }
-}
-
-fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
+pub(crate) fn open_spans(
+    (spans, registry): (&mut SpanIds, &Registry),
+    calls: &mut Calls,
+    key: CallKey,
+    opening: &mut Item<'_>,
+) {
     let Item::Open { metadata, .. } = opening else { return };
-    let Engine { calls, owners: Owners { spans, registry, .. } } = engine;
     let begins = |call: &&Call| !call.admitted && call.spans.is_none();
     let Some(call) = calls.find(key).filter(begins) else { return };
     let is_received = match call.client {

@@ -22,13 +22,14 @@ use crate::ends::{
     AttemptCaller, AttemptsServer, Blocker, ClientSide, ClusterTarget, EndOfCall, HandedItem, Opens, Refusal,
     ServerSide,
 };
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::lent_call::LentCall;
 use crate::limits::KEPT;
 use crate::owners::Owners;
 use crate::records::{CallRecorder, progress_of_attempts};
 use crate::source::CallSources;
 use crate::traced::name_parent;
+use crate::turn::Turn;
 use trunkline_call::{Code, Fault, Instant};
 
 impl EndOfCall for AttemptsServer {

@@ -11,10 +11,11 @@ use super::leaving::LeavingOwners;
 use super::left_out::LeftOutSession;
 use super::state::{Exported, HandoverError, StateRead};
 use crate::bound_methods::{bound_methods, put_plans};
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::grpc::GrpcLeft;
 use crate::owners::Owners;
 use crate::registry::BoundSchema;
+use crate::turn::Turn;
 use crate::{PeerKey, SessionKey};
 use std::sync::Arc;
 
@@ -190,7 +191,8 @@ fn plan_again(engine: &mut Engine) {
     let bound = bound_methods(sessions, registry, gateway);
     let plans = admission.plan_all(&bound);
     put_plans(sessions, registry, plans);
-    let (calls, mut start) = engine.start_of_call();
+    let Engine { calls, owners } = engine;
+    let mut start = owners.start_of_call();
     calls.iter_mut().for_each(|(_, call)| start.enlist_again(call));
 }
 

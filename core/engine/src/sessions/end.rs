@@ -5,11 +5,11 @@ use crate::call::{Body, Call, Direction, Item};
 use crate::ends::{
     ClientSide, EndOfCall, HandedItem, Refusal, ServerSide, SessionHandler, SessionMaker, wrong_way,
 };
-use crate::engine::Turn;
 use crate::lent_call::LentCall;
 use crate::owners::Owners;
 use crate::records::awaited_handler;
 use crate::session::credit;
+use crate::turn::Turn;
 use crate::{CallKey, SessionKey};
 use trunkline_call::entry::{Completion, Finish};
 use trunkline_call::{Code, Execution, Instant, RouteIndex, Status};

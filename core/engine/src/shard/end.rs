@@ -3,7 +3,7 @@
 use super::batch::CrossingBatch;
 use super::copies::{CrossingOwners, sent_types};
 use super::crossing::{Crossing, Origin, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage};
-use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_news};
+use super::offers::{has_arrived, is_brought, served_elsewhere, tell_news};
 use super::origin::origin_of;
 use super::returned::{is_served_by, made, returned};
 use super::whole::handled_alone_by;
@@ -12,16 +12,17 @@ use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::ends::{Blocker, HandedItem, Refusal};
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::heaps::Heaps;
 use crate::item::ItemWay;
 use crate::lent_call::LentCall;
 use crate::onward;
 use crate::owners::Owners;
 use crate::registry::service_of;
+use crate::turn::Turn;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Deadline, Fault, Instant};
+use trunkline_call::{Fault, Instant};
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
@@ -260,44 +261,6 @@ fn share<T: ?Sized>(held: &mut Arc<T>, wanted: &Arc<T>) {
     if !Arc::ptr_eq(held, wanted) {
         *held = Arc::clone(wanted);
     }
-}
-
-/// A call of another shard whose method nobody here serves any more: back to where it came from, if all of it is here
-/// and nobody has seen it. Whether it has gone, and its opening is used up.
-pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) -> bool {
-    let Some(call) = engine.calls.find(key) else { return false };
-    // One that was made here, by a session that has moved, is judged here or was.
-    let (&ClientEnd::Shard { shard, call: number, .. }, None, false, false) =
-        (&call.client, call.handler(), call.handed_over, call.has_moved())
-    else {
-        return false;
-    };
-    let path =
-        call.path.as_deref().map_or_else(|| Arc::clone(engine.owners.registry.path(call.method)), Arc::from);
-    let is_whole = matches!(opening, Item::Open { body: None | Some(Body::Crossed(_)), end: true, .. });
-    if !is_whole || !engine.owners.registry.servers(call.method).is_empty() {
-        return false;
-    }
-    let Item::Open { metadata, body, end } = opening.take() else { return false };
-    let body = body.and_then(|body| if let Body::Crossed(body) = body { Some(body) } else { None });
-    let returned = ShardOpening {
-        call: number,
-        path,
-        types: None,
-        origin: Arc::new(Origin::Gone),
-        logged: false,
-        trace: None,
-        choice: call.choice,
-        deadline: Deadline::NONE,
-        metadata: metadata.into_owned(),
-        body,
-        end,
-        kept: false,
-        version: 0,
-    };
-    send_back(engine, shard, returned);
-    engine.forget(key);
-    true
 }
 
 /// Tells the others what is served, if that has changed; then does what has come back to this very shard, and lets

@@ -1,14 +1,15 @@
 //! What shards tell each other of what they serve, also while a session moves from one to another.
 
-use super::crossing::{Offers, ShardIndex, ShardOpening, ShardSaid};
+use super::crossing::{Offers, Origin, ShardIndex, ShardOpening, ShardSaid};
 use super::links::ShardLinks;
-use crate::SessionKey;
+use crate::call::{Body, ClientEnd, Item};
 use crate::due::Due;
 use crate::engine::Engine;
 use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, Registry};
+use crate::{CallKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::Instant;
+use trunkline_call::{Deadline, Instant};
 
 /// What is told at once however soon after the last time: methods, services and their users.
 const OFFERS_UNPACED: usize = 1024;
@@ -147,4 +148,42 @@ pub(crate) fn is_brought(engine: &mut Engine, to: ShardIndex, offers: &Offers) {
         shards.elsewhere.bring(to, offers, registry, telemetry);
         expect(engine, offers);
     }
+}
+
+/// A call of another shard whose method nobody here serves any more: back to where it came from, if all of it is here
+/// and nobody has seen it. Whether it has gone, and its opening is used up.
+pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) -> bool {
+    let Some(call) = engine.calls.find(key) else { return false };
+    // One that was made here, by a session that has moved, is judged here or was.
+    let (&ClientEnd::Shard { shard, call: number, .. }, None, false, false) =
+        (&call.client, call.handler(), call.handed_over, call.has_moved())
+    else {
+        return false;
+    };
+    let path =
+        call.path.as_deref().map_or_else(|| Arc::clone(engine.owners.registry.path(call.method)), Arc::from);
+    let is_whole = matches!(opening, Item::Open { body: None | Some(Body::Crossed(_)), end: true, .. });
+    if !is_whole || !engine.owners.registry.servers(call.method).is_empty() {
+        return false;
+    }
+    let Item::Open { metadata, body, end } = opening.take() else { return false };
+    let body = body.and_then(|body| if let Body::Crossed(body) = body { Some(body) } else { None });
+    let returned = ShardOpening {
+        call: number,
+        path,
+        types: None,
+        origin: Arc::new(Origin::Gone),
+        logged: false,
+        trace: None,
+        choice: call.choice,
+        deadline: Deadline::NONE,
+        metadata: metadata.into_owned(),
+        body,
+        end,
+        kept: false,
+        version: 0,
+    };
+    send_back(engine, shard, returned);
+    engine.forget(key);
+    true
 }

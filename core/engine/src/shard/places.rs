@@ -3,10 +3,11 @@
 
 use super::crossing::{ShardIndex, ShardSaid};
 use crate::call::ClientEnd;
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::owners::Owners;
 use crate::registry::service_of;
 use crate::shared_queue::PlacesAsked;
+use crate::turn::Turn;
 use std::sync::Arc;
 use trunkline_policy::PlaceNotice;
 
@@ -28,7 +29,7 @@ pub(crate) fn tell_wanted(engine: &mut Engine) {
 /// A shard asks for places for calls that wait there.
 pub(crate) fn wanted(engine: &mut Engine, from: ShardIndex, path: &str, wish: PlacesAsked) {
     let Some(method) = engine.owners.registry.own_key_of(path) else { return };
-    if let Some(service) = engine.start_of_call().1.workers_of(method) {
+    if let Some(service) = engine.owners.start_of_call().workers_of(method) {
         engine.owners.workers.wish(service, method, from.0, wish);
     }
 }

@@ -8,7 +8,7 @@ use super::crossing::{ShardIndex, ShardOpening, ShardStage};
 use super::offers::is_not_served;
 use crate::CallKey;
 use crate::call::{Body, Call, Direction, Item, ServerEnd};
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::half::Backlog;
 use crate::item::ItemWay;
 use crate::limits::CROSSING;
@@ -16,6 +16,7 @@ use crate::owners::Owners;
 use crate::routing::Routing;
 use crate::served_later::wait_for_service;
 use crate::target::Target;
+use crate::turn::Turn;
 use crate::wait_accounts::WaitAccounts;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -45,10 +46,10 @@ pub(crate) fn go_elsewhere(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKe
     engine.leave_server(key);
     let goes = match next {
         Ok(server) => {
-            let (calls, mut start) = engine.start_of_call();
+            let Engine { calls, owners } = &mut *engine;
             if let Some(call) = calls.find_mut(key) {
                 begin_anew(call);
-                start.set_server(call, server, None);
+                owners.start_of_call().set_server(call, server, None);
             }
             engine.hand_over(turn, key, WAY, opening);
             Ok(())

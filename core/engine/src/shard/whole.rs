@@ -4,10 +4,11 @@
 use super::crossing::{CrossedBody, ShardIndex, ShardOpening};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::ends::SessionHandler;
-use crate::engine::{Engine, Turn};
+use crate::engine::Engine;
 use crate::item::ItemWay;
 use crate::lent_call::LentCall;
 use crate::registry::{MethodKey, MethodTypes, Server};
+use crate::turn::Turn;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
