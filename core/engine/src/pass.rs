@@ -174,17 +174,16 @@ impl Engine {
         onward: Onward,
     ) -> bool {
         match onward {
-            Onward::Handed(HandedItem::Taken) => true,
-            Onward::Handed(HandedItem::Served(code)) => {
-                self.conclude_served(turn.now, way.key, code);
-                true
-            }
+            Onward::Handed(HandedItem::Taken) => {}
+            Onward::Handed(HandedItem::Served(code)) => self.conclude_served(turn.now, way.key, code),
             Onward::Handed(HandedItem::Left { session, shard, number }) => {
                 shard::leave(self, way.key, session, (shard, number));
-                true
             }
-            rare => self.go_rarely_onward(turn, way, item, rare),
+            rare => return self.go_rarely_onward(turn, way, item, rare),
         }
+        // There is nothing in it: nobody needs to look.
+        std::mem::forget(onward);
+        true
     }
 
     #[inline(never)]
