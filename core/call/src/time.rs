@@ -17,6 +17,11 @@ impl Instant {
         Self(self.0.saturating_add(ns))
     }
 
+    /// The instant `ns` nanoseconds before; stays at the beginning of time.
+    pub fn minus_ns(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
+    }
+
     /// Nanoseconds since `earlier`; zero if `earlier` is later.
     pub fn since_ns(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -452,23 +452,6 @@ impl Call {
         steps.note(&mut self.last_step, Step { at: now, back, message: item.body().is_some() });
     }
 
-    /// An item waited so long here before it went on. What is there already a peer may have said, who may say anything.
-    pub fn note_wait(&mut self, direction: Direction, waited_ns: u64) {
-        let add = |sum: &mut u64| *sum = sum.saturating_add(waited_ns);
-        match direction {
-            Direction::Response => add(&mut self.server_stamps.wait_ns),
-            Direction::Request if self.is_made_here() => add(&mut self.client_stamps.wait_ns),
-            Direction::Request => self.note_receive_wait(waited_ns),
-        }
-    }
-
-    /// Its request waited so long in front of the server. What comes after it was delivered is the application's time.
-    pub fn note_receive_wait(&mut self, waited_ns: u64) {
-        if self.server_stamps.d9 == Instant::default() {
-            self.receive_wait_ns = self.receive_wait_ns.saturating_add(waited_ns);
-        }
-    }
-
     /// Whether it begins when its request, of which parts have come, is whole.
     pub fn has_begun_in_parts(&self) -> bool {
         matches!(self.server, ServerEnd::Nobody) && self.request.gathered.is_some()
@@ -614,7 +597,7 @@ mod tests {
             half.backlog.push_back(Item::HalfClose);
             half.gathered = Some(Box::new(Item::HalfClose));
             (half.waiting_since, half.paced_until, half.large_of) = (Some(at), Some(at), Some(peer));
-            (half.ended, half.introduced, half.large_waits) = (true, true, true);
+            (half.ended, half.introduced, half.large_waits, half.is_of_stream) = (true, true, true, true);
             half.count(6);
             half.expect_release(7, 8);
             half.charged = 9;
@@ -625,6 +608,7 @@ mod tests {
         (call.parent, call.children, call.tried) = (Some(key), vec![key], vec![Key::from_bits(13)]);
         (call.waits_for_ready, call.server_measured, call.admitted) = (true, true, true);
         (call.keeps_encoding, call.handed_over, call.resent) = (true, true, 14);
+        call.seen_before = true;
         (call.message_bytes_max, call.accepts) = ([15; 2], Accepts::default());
         (call.client_stamps.a18, call.server_stamps.k14, call.attempt_began) = (at, at, at);
         (call.receive_wait_ns, call.subtree_below, call.peer_index) = (16, 17, PeerIndex::OTHER);

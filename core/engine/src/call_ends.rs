@@ -95,6 +95,45 @@ impl Call {
         self.client_stamps.d17 = now;
     }
 
+    /// An item waited so long here before it went on. What is there already a peer may have said, who may say anything.
+    pub fn note_wait(&mut self, direction: Direction, waited_ns: u64) {
+        let add = |sum: &mut u64| *sum = sum.saturating_add(waited_ns);
+        let is_attempt = matches!(self.client, ClientEnd::Attempt { .. });
+        match direction {
+            Direction::Response => add(&mut self.server_stamps.wait_ns),
+            Direction::Request if self.is_made_here() || is_attempt => add(&mut self.client_stamps.wait_ns),
+            Direction::Request => self.note_receive_wait(waited_ns),
+        }
+    }
+
+    /// Its request waited so long in front of the server. What comes after it was delivered is the application's time.
+    pub fn note_receive_wait(&mut self, waited_ns: u64) {
+        if self.server_stamps.d9 == Instant::default() {
+            self.receive_wait_ns = self.receive_wait_ns.saturating_add(waited_ns);
+        }
+    }
+
+    /// A call of an application of this host ends: if it waits for a worker, all of that was the server's receive
+    /// queue, and the stamps say so. Whether it does. Of calls that are served for others the server's record
+    /// says it.
+    pub fn ends_in_queue(&mut self, now: Instant) -> bool {
+        let waits = self.queued.is_some_and(|queued| queued.for_worker);
+        let (true, Some(since)) = (waits, self.request.waiting_since) else { return false };
+        let since = since.minus_ns(self.receive_wait_ns);
+        let (client, server) = (&mut self.client_stamps, &mut self.server_stamps);
+        match self.client {
+            ClientEnd::Session { .. } => {
+                (client.d3, client.d4, client.k6, client.k15, client.d16) = (since, since, since, now, now);
+            }
+            // That shard has the client's.
+            ClientEnd::Shard { .. } => {}
+            _ => return false,
+        }
+        (server.k7, server.d8, server.d9) = (since, since, since);
+        (server.a10, server.a11, server.d12, server.k14) = (now, now, now, now);
+        true
+    }
+
     /// It ends while its attempts are under way: it was as far as this one, and where that is.
     pub fn comes_as_far_as(&mut self, attempt: Option<(ClientStamps, PeerIndex)>) {
         if let Some(progress) = attempt {

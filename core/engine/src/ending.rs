@@ -9,6 +9,7 @@ use crate::ends::HandedItem;
 use crate::lent_call::LentCall;
 use crate::limits::STALLED;
 use crate::owners::Owners;
+use crate::records::is_stream;
 use crate::sampled::sample_answer;
 use crate::turn::Turn;
 use std::borrow::Cow;
@@ -70,7 +71,8 @@ pub(crate) fn tell(
     if let Item::Finish { code, .. } = *finish {
         owners.nested.add(call.take_children(), code);
     }
-    (call.server_measured, call.response.ended) = (false, true);
+    (call.server_measured, call.response.ended) = (call.ends_in_queue(turn.now), true);
+    call.response.is_of_stream = is_stream(call);
     owners.leave_server(lent.named());
     finish_at_client(owners, turn, lent, finish)
 }

@@ -42,6 +42,9 @@ pub(crate) struct Half {
     /// The large messages in the backlog are answers, for which the caller pays.
     #[serde(default)]
     pub large_waits: bool,
+    /// The server end, which is through with the call, knew that it streams (response only).
+    #[serde(default)]
+    pub is_of_stream: bool,
     /// Receiver-side bytes released that do not yet make up the head of `unreleased`.
     pub released_bytes: u64,
     /// Message bytes passed on, as the sender counted them.
@@ -67,6 +70,7 @@ impl Half {
             room_wanted,
             large_of,
             large_waits,
+            is_of_stream,
             released_bytes,
             bytes,
             messages,
@@ -78,7 +82,8 @@ impl Half {
             *unreleased = VecDeque::new();
         }
         (*gathered, *waiting_since, *paced_until, *large_of) = (None, None, None, None);
-        (*ended, *introduced, *large_waits, *share) = (false, false, false, Share::default());
+        (*ended, *introduced, *large_waits, *is_of_stream) = (false, false, false, false);
+        *share = Share::default();
         (*charged, *released_bytes, *bytes, *messages, *room_wanted) = (0, 0, 0, 0, 0);
     }
 

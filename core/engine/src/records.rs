@@ -93,6 +93,7 @@ impl CallBooks<'_> {
             ClientEnd::Session { .. } => {
                 if call.outcome.is_none() {
                     call.outcome = Some(code);
+                    call.server_measured |= call.ends_in_queue(now);
                     call.comes_as_far_as(first);
                     end_at(&mut call.client_stamps, now);
                 }
@@ -250,10 +251,10 @@ pub(crate) fn note_late_handler(telemetry: &mut Telemetry, ended: &EndedCall, cp
 }
 
 /// Whether a call streams: as its types say, and if they are not known, as its messages do.
-fn is_stream(call: &Call) -> bool {
+pub(crate) fn is_stream(call: &Call) -> bool {
     match call.types_sent(Direction::Request).or_else(|| call.types_sent(Direction::Response)) {
         Some(types) if !types.input.is_opaque() => types.pattern != Pattern::Unary,
-        _ => call.request.messages > 1 || call.response.messages > 1,
+        _ => call.response.is_of_stream || call.request.messages > 1 || call.response.messages > 1,
     }
 }
 

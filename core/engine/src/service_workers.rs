@@ -97,12 +97,15 @@ pub(crate) struct Queued {
     /// Policies have let it go on before: it does not pass them again.
     #[serde(default)]
     pub is_judged: bool,
+    /// It waits for a free worker, and not for who serves it to come: that is the server's receive queue.
+    #[serde(default)]
+    pub for_worker: bool,
 }
 
 impl Queued {
     /// In no queue: the call waits for services that are between two processes.
     pub fn for_none(target: Target, bytes: usize) -> Self {
-        Self { at: None, target, bytes, is_judged: false }
+        Self { at: None, target, bytes, is_judged: false, for_worker: false }
     }
 }
 

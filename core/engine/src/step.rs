@@ -343,7 +343,10 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return };
         let Some(queued) = call.queued.take() else { return };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-        call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
+        match queued.for_worker {
+            true => call.note_receive_wait(waited),
+            false => call.note_wait(Direction::Request, waited),
+        }
         if queued.is_judged {
             self.owners.shards.take_up_aside(key);
         }

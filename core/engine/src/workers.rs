@@ -180,7 +180,8 @@ impl Workers {
                 service.queued_bytes.take(call, more, bytes_max, &source);
                 (service.method, service.shared.grown) = (Some(asking.method), true);
                 self.list(key);
-                Given::Waits(Queued { at: Some((key, ticket)), ..Queued::for_none(target, bytes) })
+                let at = Some((key, ticket));
+                Given::Waits(Queued { at, for_worker: true, ..Queued::for_none(target, bytes) })
             }
             Verdict::Refused(..) => Given::Refused(full(asking.calls_max as u64)),
         }

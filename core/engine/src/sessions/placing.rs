@@ -294,7 +294,7 @@ fn delivered(
 ) -> Completion {
     call.handed_over = true;
     // From when it waited for the server, if it did: that is the server's receive queue.
-    let ready = Instant(now.0.saturating_sub(call.receive_wait_ns));
+    let ready = now.minus_ns(call.receive_wait_ns);
     call.server_stamps.d9 = ready;
     if call.maker().is_some() {
         call.client_stamps.d3 = ready;

@@ -101,6 +101,9 @@ pub(crate) struct ShardOpening {
     /// It has the place that is kept for its shard. Places do not go on in another process.
     #[serde(skip)]
     pub kept: bool,
+    /// What it has waited before it crossed that is the server's receive queue, in nanoseconds: for a free worker.
+    #[serde(default)]
+    pub receive_wait_ns: u64,
     /// Of one that is returned: what its shard serves then, as [`Offers::version`] counts.
     #[serde(default)]
     pub version: u64,
@@ -122,6 +125,7 @@ impl Default for ShardOpening {
             body: None,
             end: false,
             kept: false,
+            receive_wait_ns: 0,
             version: 0,
         }
     }

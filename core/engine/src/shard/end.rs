@@ -251,8 +251,10 @@ fn fill_opening(
     (opening.call, opening.choice, opening.deadline) = (key.to_bits(), call.choice, call.deadline);
     opening.kept = call.kept_at.take().is_some();
     call.handed_over = true;
-    let stamps = &mut call.client_stamps;
-    (stamps.d3, stamps.d4, stamps.k6) = (now, now, now);
+    opening.receive_wait_ns = call.receive_wait_ns;
+    // What it waited for a worker is the server's receive queue: it left before.
+    let (stamps, left) = (&mut call.client_stamps, now.minus_ns(call.receive_wait_ns));
+    (stamps.d3, stamps.d4, stamps.k6) = (left, left, left);
     Some(())
 }
 

@@ -181,6 +181,7 @@ pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_
         body,
         end,
         kept: false,
+        receive_wait_ns: 0,
         version: 0,
     };
     send_back(engine, shard, returned);

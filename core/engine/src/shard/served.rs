@@ -48,7 +48,8 @@ fn open_as_others(
         return send_back(engine, from, *opening);
     };
     let kept = opening.kept.then(|| Arc::clone(&opening.path));
-    let ShardOpening { call: number, logged, choice, deadline, end, .. } = *opening;
+    let ShardOpening { call: number, logged, choice, deadline, end, receive_wait_ns: waited_ns, .. } =
+        *opening;
     let (types, origin) = (opening.types.take(), Arc::clone(&opening.origin));
     let (trace, metadata, body) =
         (opening.trace.take(), std::mem::take(&mut opening.metadata), opening.body.take());
@@ -59,7 +60,9 @@ fn open_as_others(
     (record.path, record.trace, record.choice) = (path, trace, choice);
     // Its own shard has admitted it.
     record.admitted = true;
-    (record.server_stamps.k7, record.server_stamps.d8) = (turn.now, turn.now);
+    record.receive_wait_ns = waited_ns;
+    let came = turn.now.minus_ns(waited_ns);
+    (record.server_stamps.k7, record.server_stamps.d8) = (came, came);
     if let Some(path) = kept {
         record.place = engine.owners.workers.take_kept(service_of(&path), from.0, key);
     }

@@ -25,9 +25,9 @@ pub(super) struct ServedBy {
     message: Box<CrossedBody>,
 }
 
-/// The session that gets a call as it came, if the whole call has come, in time and for no place that was kept for it,
-/// there is no other session, and nobody judges it or has it wait. The call has its place among those that may be in
-/// flight there.
+/// The session that gets a call as it came, if the whole call has come, in time, without waiting and for no place that
+/// was kept for it, there is no other session, and nobody judges it or has it wait. The call has its place among those
+/// that may be in flight there.
 #[inline(always)]
 pub(super) fn only_server(
     engine: &mut Engine,
@@ -35,7 +35,7 @@ pub(super) fn only_server(
     from: ShardIndex,
     opening: &mut ShardOpening,
 ) -> Option<ServedBy> {
-    if !opening.end || opening.kept {
+    if !opening.end || opening.kept || opening.receive_wait_ns != 0 {
         return None;
     }
     let method = own_method(engine, from, &opening.path)?;

@@ -89,6 +89,23 @@ fn what_attempts_before_took_is_wait_and_no_stack() {
     }
 }
 
+/// What an attempt itself waits for, here for its connection, is wait as without attempts.
+#[test]
+fn what_an_attempt_waits_for_is_wait_and_no_stack() {
+    for config in ["{}".to_owned(), retries(4), hedges(2, "10s")] {
+        let mut fleet = Fleet::with_limits(script(vec![]), &config, generous());
+        fleet.world.dial_ns = 50 * MS;
+        fleet.calls(1, 200 * MS);
+        let rows: Vec<FlightRow> = fleet.world.hosts[0].engine.telemetry().recorder().recent().collect();
+        assert_eq!(rows.len(), if config == "{}" { 1 } else { 2 }, "{rows:#?}");
+        for row in rows {
+            let part = |component: Component| row.components.ns[component as usize];
+            assert!(part(Component::ClientSendQueue) >= 50 * MS, "{config}: {row:#?}");
+            assert!(part(Component::RequestStack) < MS, "{config}: {row:#?}");
+        }
+    }
+}
+
 /// Spans, where somebody exports them: one for the call, and below it one for each attempt, whose id its server is
 /// told.
 #[test]

@@ -5,7 +5,7 @@ use crate::world;
 use trunkline_call::entry::{Call, Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata};
 use trunkline_engine::{Limits, Plant, SessionFault};
-use trunkline_telemetry::Ask;
+use trunkline_telemetry::{Ask, FlightRow, Side};
 use world::*;
 
 const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
@@ -269,6 +269,31 @@ fn a_deadline_ends_both_sides() {
         world.settle(&mut [&mut client, &mut server]);
         assert!(client.take().is_empty(), "a late answer reaches nobody");
         assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+/// A watch that its daemon ends, however little was said, is no call of an hour of the server's application.
+#[test]
+fn a_served_stream_that_is_ended_here_is_counted_as_one() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    for (route, is_gone) in [(0, false), (1, false), (2, false), (2, true), (3, true)] {
+        let mut world = World::new();
+        let mut server = world.attach(1, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, TARGET, false);
+        let payload = world.blob(&mut client, b"x");
+        let mut call = client.call(route, Some(payload), true);
+        call.deadline = Deadline::at(world.now.plus_ns(HOUR_NS));
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        server.take_call();
+        match is_gone {
+            true => world.detach(&server),
+            false => world.advance(HOUR_NS),
+        }
+        world.settle(&mut [&mut client]);
+        let rows: Vec<FlightRow> = world.hosts[1].engine.telemetry().recorder().recent().collect();
+        let [row] = &rows[..] else { panic!("{rows:#?}") };
+        assert_eq!((row.side, row.is_stream), (Side::Served, route > 0), "{row:#?}");
     }
 }
 

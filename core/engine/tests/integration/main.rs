@@ -21,6 +21,7 @@ mod mirror;
 mod names;
 mod opaque;
 mod openings;
+mod overload;
 mod policies;
 mod priority;
 mod r2p2;
