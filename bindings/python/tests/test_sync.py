@@ -910,3 +910,136 @@ def test_what_ends_objects_can_be_called_while_garbage_is_collected():
     script = "import trunkline._library as library; print(all(name in vars(library.lib) for name in dir(library.lib)))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
     assert ran.stdout == "True\n", ran.stdout + ran.stderr
+
+
+def test_callbacks_run_on_a_thread_of_their_own_whoever_sees_the_end(exam, stub):
+    """Who asks, cancels, closes or drops may hold a lock that they take, too."""
+    lock, told = threading.Lock(), []
+
+    def tell(number):
+        with lock:
+            told.append((number, threading.get_ident()))
+
+    exam.over.clear()
+    channel = trunkline.insecure_channel(**WHERE)
+    closed = pb_grpc.ExamStub(channel)
+    waiting, hanging = threading.Event(), pb.Text(text="hang")
+    with lock:
+        ended = stub.Echo.future(pb.Text(text="x"))
+        ended.add_done_callback(lambda _: tell(0))
+        other = stub.Echo.future(pb.Text(text="x"))
+        until(lambda: other.done() and ended.done())
+        cancelled = stub.Echo.future(hanging)
+        cancelled.add_done_callback(lambda _: tell(1))
+        assert cancelled.cancel()
+        dropped = stub.Chat(waiting.wait(60) for _ in range(1))
+        assert dropped.add_callback(lambda: tell(2))
+        del dropped
+        gc.collect()
+        closed.Echo.future(hanging).add_done_callback(lambda _: tell(3))
+        channel.close()
+    until(lambda: len(told) == 4)
+    assert {number for number, _ in told} == {0, 1, 2, 3}
+    assert len({thread for _, thread in told} - {threading.get_ident()}) == 1
+    waiting.set()
+    exam.over.set()
+    exam.over.clear()
+
+
+def test_a_callback_may_wait_with_a_timeout(stub):
+    heard, over = [], threading.Event()
+
+    def wait(_):
+        heard.append(stub.Echo.future(pb.Text(text="x")).result(timeout=60).text)
+        heard.append(stub.Words(pb.Text(text="fail")).code())
+        over.set()
+
+    stub.Echo.future(pb.Text(text="x")).add_done_callback(wait)
+    assert over.wait(60) and heard == ["x", grpc.StatusCode.DATA_LOSS]
+
+
+def test_a_callback_that_leaves_ends_no_thread_that_asks(stub):
+    def leaves(_):
+        told.set()
+        raise SystemExit("as the test wants it")
+
+    told, entered, waits = threading.Event(), threading.Event(), threading.Event()
+    # The thread that calls back is busy: whoever asks is the first to see an end.
+    stub.Echo.future(pb.Text(text="x")).add_done_callback(lambda _: (entered.set(), waits.wait(60)))
+    assert entered.wait(60)
+    left = stub.Echo.future(pb.Text(text="x"))
+    left.add_done_callback(leaves)
+    until(stub.Echo.future(pb.Text(text="y")).done)
+    until(left.done)
+    assert not told.is_set()
+    waits.set()
+    assert told.wait(60)
+
+
+def conversations(service, talk, answer=None):
+    """A server of a method of streams, and one that is answered once."""
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=4), **WHERE)
+    methods = {"Talk": grpc.stream_stream_rpc_method_handler(talk)}
+    if answer is not None:
+        methods["Answer"] = grpc.stream_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, methods)])
+    server.start()
+    server.ready()
+    return server
+
+
+def test_headers_are_told_while_another_thread_waits_for_a_response():
+    """The first request is sent when they have come."""
+
+    def talk(requests, context):
+        context.send_initial_metadata((("begun", "yes"),))
+        yield from requests
+
+    def answer(requests, context):
+        return b"".join(talk(requests, context))
+
+    def requests():
+        assert begun.wait(60)
+        yield b"a"
+
+    server = conversations("pyexam.v1.Headers", talk, answer)
+    with trunkline.insecure_channel(**WHERE) as channel, futures.ThreadPoolExecutor(max_workers=2) as pool:
+        path = "/pyexam.v1.Headers/"
+        for begin, read in (
+            (channel.stream_stream(path + "Talk"), lambda call: b"".join(call)),
+            (channel.stream_unary(path + "Answer").future, lambda call: call.result()),
+        ):
+            for _ in range(5):
+                begun = threading.Event()
+                call = begin(requests())
+                reading = pool.submit(read, call)
+                asked = pool.submit(call.initial_metadata)
+                assert ("begun", "yes") in asked.result(60)
+                begun.set()
+                assert reading.result(60) == b"a"
+    assert server.stop(5).wait(60)
+
+
+def test_who_waits_for_the_end_of_a_stream_reads_nothing():
+    """What is not read holds the server back, though somebody asks how the call ended."""
+    sent, flooded, most = [], threading.Event(), 64
+
+    def talk(requests, context):
+        for number in range(most):
+            sent.append(number)
+            yield bytes(1 << 20)
+        flooded.set()
+
+    server = conversations("pyexam.v1.Endless", talk)
+    with trunkline.insecure_channel(**WHERE) as channel, futures.ThreadPoolExecutor(max_workers=4) as pool:
+        call = channel.stream_stream("/pyexam.v1.Endless/Talk")(iter(()))
+        asked = [pool.submit(ask) for ask in (call.code, call.exception, call.trailing_metadata)]
+        timed = pool.submit(lambda: pytest.raises(grpc.FutureTimeoutError, call.result, timeout=1))
+        assert len(next(call)) == 1 << 20
+        timed.result(60)
+        assert not flooded.is_set() and len(sent) < most, "it is not read ahead"
+        assert call.cancel()
+        assert asked[0].result(60) == grpc.StatusCode.CANCELLED and asked[2].result(60) == ()
+        with pytest.raises(grpc.FutureCancelledError):
+            asked[1].result(60)
+    assert server.stop(5).wait(60)

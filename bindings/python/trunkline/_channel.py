@@ -5,6 +5,7 @@ import functools
 import itertools
 import logging
 import os
+import queue
 import threading
 import time
 import weakref
@@ -31,7 +32,6 @@ from ._library import (
     MetadataError,
     Options,
     as_slice,
-    call_all_back,
     call_back,
     end_of,
     ffi,
@@ -303,7 +303,7 @@ class _Opening:
         self._openings = openings
         self.queue, self.tag = queue, tag
         self._is_over = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection of garbage may come back into whatever holds it
         self._told = []
         self._ending = None  # why it could not be opened
 
@@ -345,24 +345,34 @@ class _Events:
 
     def __init__(self):
         self._queue = _library.new_queue()
-        self._lock = threading.Lock()
+        # A collection of garbage may come back into whatever holds it.
+        self._lock = threading.RLock()
         self._tags = itertools.count(1)
-        self._thread = None
+        self._threads = {}  # by name
 
     def take_by_a_thread(self):
+        self._start(self._NAME, self._run)
+
+    def _start(self, name, run):
+        """Has a thread of this name, once."""
+        if name in self._threads:
+            return
         with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name=self._NAME, daemon=True)
-                thread.start()
-                self._thread = thread
+            if name not in self._threads:
+                self._threads[name] = threading.Thread(target=run, name=name, daemon=True)
+                try:
+                    self._threads[name].start()
+                except BaseException:
+                    del self._threads[name]
+                    raise
 
     def _run(self):
         while True:
             try:
                 if self._take(-1) is None:
                     return
-            except BaseException:  # SystemExit of a callback, too: all calls of the process need this thread
-                _LOG.exception("a callback failed")
+            except Exception:  # all calls of the process need this thread
+                _LOG.exception("an event could not be told")
 
     def _take(self, timeout_ns):
         """Takes what has come; how much, and None when nothing comes any more."""
@@ -406,14 +416,18 @@ class _Openings(_Events):
 
 class _Ends(_Events):
     """Which calls have ended, though nobody waits for them: it is looked at when somebody asks, and by a thread, one for
-    all calls of the process, once a callback or a wait with a timeout needs one."""
+    all calls of the process, once something needs one. No function of the program's runs there, nor where somebody asks:
+    who does may hold locks of the program's. Callbacks have a thread of their own, one for all."""
 
     _NAME = "trunkline-ends"
+    _CALLBACKS = "trunkline-callbacks"
 
     def __init__(self):
         super().__init__()
         self._watched = {}  # calls, or weak references to them, by tag
         self._due = collections.deque()  # what came, and was not told yet
+        # May be put to from whatever a collection of garbage interrupts.
+        self._callbacks = queue.SimpleQueue()
 
     def watch(self, stream, keeps=False):
         """Has a call be told of its end; `keeps` it until then, though nobody else does."""
@@ -435,8 +449,25 @@ class _Ends(_Events):
             pass
         self._tell()
 
+    def call_back_by_a_thread(self):
+        self._start(self._CALLBACKS, self._call_back)
+
+    def call_back(self, callbacks):
+        """Has functions of the program's called, after those that are due already."""
+        for callback in callbacks:
+            self._callbacks.put(callback)
+        self.call_back_by_a_thread()
+
+    def _call_back(self):
+        while True:
+            try:
+                # Nothing of it is kept while this waits for the next.
+                call_back(self._callbacks.get())
+            except BaseException:  # SystemExit, too: all calls of the process need this thread
+                _LOG.exception("a callback failed")
+
     def _begin_later(self, tag):
-        """A call is open, which somebody sees who is not the one to run what is called at its end."""
+        """A call is open, which somebody sees who has no time for more."""
         self._due.append(functools.partial(self._begin, tag))
         lib.tl_queue_post(self._queue, 0, ffi.NULL)
 
@@ -465,18 +496,13 @@ class _Ends(_Events):
                 due = self._due.popleft()
             except IndexError:  # another thread was faster
                 return
-            try:
-                call_back(due)
-            except BaseException:
-                # It ends what this thread does, and not what is left to tell.
-                lib.tl_queue_post(self._queue, 0, ffi.NULL)
-                raise
+            call_back(due)
 
     def _end(self, tag):
         stream = self._stream(tag)
         self._watched.pop(tag, None)
         if stream is not None:
-            call_back(stream.note_end)
+            stream.note_end()
 
 
 _ends = _openings = None  # of this process
@@ -518,11 +544,15 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         self._take = take
         self._deserialize = deserialize
         self._deadline = deadline
-        self._receiving = threading.Lock()
-        self._lock = threading.Lock()
+        # A collection of garbage may come back into whatever holds it.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._listening = 0  # how many threads wait for a change
+        self._is_receiving = False  # a thread does
         self._initial = None if ending is None else ()
-        self._waiting = []  # responses that came while something else was asked for
+        self._waiting = collections.deque()  # responses that came while something else was asked for
         self._ending = ending
+        self._result = None  # of a call of one response
         self._callbacks = []
         self._watched_by = self._watch_tag = None  # by whom its end is told
         self._last = None  # the end, once it was received
@@ -531,7 +561,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     # ---- receiving
 
     def _receive(self):
-        """What comes next of the call: headers, a response that waits then, or the end. With the lock for receiving."""
+        """What comes next of the call: headers, a response that waits then, or the end. By one thread at a time."""
         event, status = ffi.new("tl_event *"), ffi.new("tl_status *")
         if self._opening is not None and (refused := self._opening.wait()):
             self._last = refused
@@ -550,33 +580,67 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         finally:
             lib.tl_event_clear(event)
 
-    def _end(self, ending):
+    def _until(self, known):
+        """Receives until `known`, asked with the lock, gives something. One thread receives; the others wait for what
+        it gets."""
+        while True:
+            with self._lock:
+                while (found := known()) is None and self._is_receiving:
+                    self._wait_for_change(None)
+                if found is not None:
+                    return found
+                self._is_receiving = True
+            try:
+                self._receive()
+            finally:
+                with self._lock:
+                    self._is_receiving = False
+                    self._tell_change()
+
+    def _wait_for_change(self, timeout):
+        self._listening += 1
+        try:
+            self._changed.wait(timeout)
+        finally:
+            self._listening -= 1
+
+    def _tell_change(self):
+        if self._listening:
+            self._changed.notify_all()
+
+    def _end(self, ending, result=None):
         with self._lock:
             if self._ending is not None:
                 return False
             self._initial = self._initial or ()
+            self._result = result
             self._ending = ending
             callbacks, self._callbacks = self._callbacks, []
+            self._tell_change()
         lib.tl_call_release(self._call)
-        call_all_back(callbacks)
+        if callbacks:
+            _ends_of_process().call_back(callbacks)
         return True
 
-    def _until(self, is_known):
-        """Receives until something is known; responses wait meanwhile."""
-        while not is_known():
-            with self._receiving:
-                if not is_known() and self._last is None:
-                    self._receive()
-            if self._last is not None:
-                self._end(self._last)
+    def _is_end_known(self):
+        return self._ending is not None or self._last is not None
+
+    def _read_on(self):
+        """Receives until the end is known; responses wait meanwhile."""
+        self._until(lambda: self._is_end_known() or None)
 
     def note_end(self):
         """The call has ended; perhaps nobody reads. What the handler has answered is read before its end is told."""
-        with self._receiving:
-            while self._last is None and self._ending is None:
-                self._receive()
+        self._read_on()
         if self._ending is None and not (self._waiting and is_answer(self._last)):
             self._end(self._last)
+
+    def _known_response(self):
+        """The response that comes next, None after the last, and whether that was all; None while it has to be received."""
+        if not self._waiting and not self._is_end_known():
+            return None
+        message = self._waiting.popleft() if self._waiting else None
+        return message, self._last is not None and not self._waiting
 
     def __iter__(self):
         return self
@@ -585,11 +649,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return self.__next__()
 
     def __next__(self):
-        with self._receiving:
-            while not self._waiting and self._last is None and self._ending is None:
-                self._receive()
-            message = self._waiting.pop(0) if self._waiting else None
-            is_read = self._last is not None and not self._waiting
+        message, is_read = self._until(self._known_response)
         response, unreadable = None, None
         if message is not None:
             try:
@@ -608,8 +668,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             raise StopIteration
         raise self
 
-    def _is_over(self):
-        return self._ending is not None
+    # ---- its end
 
     def _look(self):
         """Whether the call has ended, which nobody may have waited for."""
@@ -618,6 +677,29 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             ends.watch(self)
             ends.look()
         return self._ending is not None
+
+    def _wait_for_end(self, timeout=None):
+        """Waits for the end, and reads nothing: who sends waits for who reads. Whether it came in time."""
+        if not self._is_end_known():
+            self._look()
+        if not self._is_end_known() and not self._is_told_of_end(timeout):
+            return False
+        if self._ending is None:
+            self._end(self._last)
+        return True
+
+    def _is_told_of_end(self, timeout):
+        """The same, by the thread that tells of ends."""
+        ends = _ends_of_process()
+        ends.take_by_a_thread()
+        until = None if timeout is None else time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
+        with self._lock:
+            while not self._is_end_known():
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._wait_for_change(left)
+        return True
 
     # ---- sending
 
@@ -630,24 +712,23 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     # ---- the call
 
     def initial_metadata(self):
-        self._until(lambda: self._initial is not None)
-        return self._initial
+        return self._until(lambda: () if self._initial is None and self._is_end_known() else self._initial)
 
     def trailing_metadata(self):
-        self._until(self._is_over)
+        self._wait_for_end()
         return self._ending.trailers
 
     def code(self):
-        self._until(self._is_over)
+        self._wait_for_end()
         return code_of(self._ending.code)
 
     def details(self):
-        self._until(self._is_over)
+        self._wait_for_end()
         return self._ending.message
 
     def execution(self):
         """`"executed"`, `"not executed"` (calling again is sound) or `"unknown"`."""
-        self._until(self._is_over)
+        self._wait_for_end()
         return execution_of(self._ending)
 
     def debug_error_string(self):
@@ -679,7 +760,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return self._end(Ending(code.value[0], details, (), lib.TL_EXECUTION_UNKNOWN))
 
     def add_callback(self, callback):
-        """Called when the call has ended: by whoever waits for it, or by a thread that tells of ends."""
+        """Called when the call has ended, by the thread that calls back."""
         return self._add_callback(callback, False)
 
     def _add_callback(self, callback, keeps):
@@ -689,6 +770,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
             self._callbacks.append(callback)
         ends = _ends_of_process()
         ends.watch(self, keeps)
+        ends.call_back_by_a_thread()
         ends.take_by_a_thread()
         return True
 
@@ -697,6 +779,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     def only_response(self):
         """The call as the future of its one response."""
         self.__class__ = _Response
+        self._waiting = collections.deque(maxlen=2)  # more than one is too many, however many there are
         return self
 
     def cancelled(self):
@@ -711,15 +794,8 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
 
     def _wait(self, timeout):
         """Waits for the end; whether it was a good one."""
-        if timeout is None:
-            self._until(self._is_over)
-        elif not self._look():
-            over = threading.Event()
-            if self._add_callback(over.set, False) and not over.wait(timeout):
-                with self._lock:
-                    if over.set in self._callbacks:
-                        self._callbacks.remove(over.set)
-                raise grpc.FutureTimeoutError()
+        if not self._wait_for_end(timeout):
+            raise grpc.FutureTimeoutError()
         if self.cancelled():
             raise grpc.FutureCancelledError()
         return self._ending.code == 0
@@ -778,27 +854,33 @@ def _feed(call, opening, requests, serialize, stream):
 class _Response(Stream):
     """The future of a call's one response."""
 
-    _result = None
-
     def note_end(self):
         """The call has ended: its one response is here, too."""
-        self._until(self._is_over)
+        self._read_on()
+        self._end(self._last)
 
-    def _end(self, ending):
+    def _wait_for_end(self, timeout=None):
+        """Waits for the end. Without a timeout by receiving: one response is not much."""
+        if timeout is None:
+            self._read_on()
+        return super()._wait_for_end(timeout)
+
+    def _end(self, ending, result=None):
+        if ending is None or self._ending is not None:
+            return False
         if ending.code == 0:
-            ending = self._read_response(ending)
-        return super()._end(ending)
+            ending, result = self._read_response(ending)
+        return super()._end(ending, result)
 
     def _read_response(self, ending):
-        """How a call ends whose response may be none."""
+        """How a call ends whose response may be none, and the response."""
         if len(self._waiting) != 1:
-            return TOO_MANY_RESPONSES if self._waiting else NO_RESPONSE
+            return TOO_MANY_RESPONSES if self._waiting else NO_RESPONSE, None
         try:
-            self._result = self._deserialize(self._waiting[0])
+            return ending, self._deserialize(self._waiting[0])
         except Exception:
             _LOG.exception("Exception deserializing message!")
-            return UNREADABLE
-        return ending
+            return UNREADABLE, None
 
     def result(self, timeout=None):
         if not self._wait(timeout):

@@ -70,18 +70,6 @@ def call_back(callback, *arguments):
         _LOG.exception("a callback failed")
 
 
-def call_all_back(callbacks):
-    """The same of several. One that ends the thread (SystemExit) does so when all were called."""
-    ends = None
-    for callback in callbacks:
-        try:
-            call_back(callback)
-        except BaseException as error:
-            ends = ends or error
-    if ends is not None:
-        raise ends
-
-
 class Living:
     """Objects, as long as something else refers to them. Without a lock, which a forked child could find taken."""
 
