@@ -6,13 +6,19 @@
 // call. `MView` only reads: what the accessor of a message field gives, and what can be copied about for nothing.
 //
 // Setting and adding may move the memory of a message: views, strings and lists read from one that is being built are
-// good until the next change, pointers to messages (`mutable_x()`, `add_x()`) until it is cleared, sent or ends. Building fails as containers
-// fail, by exceptions. An object is one thread's at a time. There is no reflection.
+// good until the next change. Pointers to messages (`mutable_x()`, `add_x()`) are good until what they point to, or
+// something around it, is cleared, assigned or moved from, or ends. Building fails as containers fail, by exceptions. An
+// object is one thread's at a time. There is no reflection.
+//
+// What was cleared or replaced does not leave the process: text and numbers are zeroed, and of anything else (messages,
+// lists of strings, members of a oneof) the message is written anew when it is sent or its bytes are asked for. Memory
+// that was left behind is used again once it is about as much as what is in use.
 #ifndef TRUNKLINE_LINEAR_HPP
 #define TRUNKLINE_LINEAR_HPP
 
 #include <trunkline.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -43,6 +49,8 @@ constexpr uint32_t kHeaderBytes = 24;
 constexpr size_t kMessageBytesMax = size_t(1) << 31;
 // Memory a message begins with: more than most have.
 constexpr size_t kFirstBytes = 2048;
+// What may be left behind in a message beside as much as is in use: writing it anew is worth while then.
+constexpr uint32_t kLeftBytes = 4096;
 // What is read where there is no message: presence words of as many fields as a message may have.
 inline const uint8_t kAbsent[4 + 65536 / 8] = {};
 
@@ -334,7 +342,8 @@ class Part {
 
 namespace detail {
 
-// The memory of a message: the library's, this process's, or a received message's, which is copied before it is changed.
+// The memory of a message: the library's, this process's, or a received message's. What others wrote (a received
+// message, a linear message from elsewhere) may have parts that overlap: it is written anew before it is changed.
 class Arena {
   public:
     Arena() = default;
@@ -361,7 +370,7 @@ class Arena {
         std::string_view bytes = received_.bytes();
         data_ = reinterpret_cast<uint8_t *>(const_cast<char *>(bytes.data()));
         size_ = static_cast<uint32_t>(bytes.size());
-        is_lent_ = true;
+        is_lent_ = is_foreign_ = true;
     }
 
     // A message that lies in memory of the library.
@@ -369,35 +378,93 @@ class Arena {
         memory_ = memory;
         data_ = memory.data;
         capacity_ = memory.capacity;
-        size_ = static_cast<uint32_t>(bytes);
+        size_ = in_use_ = static_cast<uint32_t>(bytes);
     }
 
     // A copy of a message.
-    void copy(std::string_view linear) {
+    void copy(std::string_view linear, bool is_foreign) {
         if (linear.size() > capacity_ || data_ == nullptr) grow(linear.size());
         if (!linear.empty()) std::memcpy(data_, linear.data(), linear.size());
-        size_ = static_cast<uint32_t>(linear.size());
+        size_ = in_use_ = static_cast<uint32_t>(linear.size());
+        is_foreign_ = is_foreign;
     }
 
     // Begins anew, with an empty root.
     void begin(uint32_t block_bytes) {
         roomy_.clear();
         last_room_ = Room();
+        made_.clear();
+        found_.clear();
+        spare_parts_.clear();
         last_part_ = nullptr;
+        chunks_ = parts_left_ = 0;
+        anew_.reset();
         if (is_lent_) forget_lent();
+        is_foreign_ = has_left_ = false;
         size_ = 0;
         zeroed(kHeaderBytes, 8);
         zeroed(block_bytes, 8);
+        in_use_ = size_;
     }
 
     bool is_lent() const { return is_lent_; }
+    bool is_foreign() const { return is_foreign_; }
 
-    // Copies a received message, to be changed: offsets stay.
-    void own() {
-        std::string_view lent(reinterpret_cast<const char *>(data_), size_);
-        Message kept = std::move(received_);
-        forget_lent();
-        copy(lent);
+    // Whether content lies here that no field leads to.
+    bool has_left() const { return has_left_; }
+    void leave() { has_left_ = true; }
+
+    // Before something is left behind: begins anew if much was.
+    void trim() {
+        if (moves_ == nullptr && size_ >= 2 * uint64_t(in_use_) + kLeftBytes) write_anew();
+    }
+
+    void write_anew() { rewrite_(*this); }
+
+    // For who writes it anew, in `fresh`: which messages were handed out by pointer, to learn where they are then.
+    void begin_moves(Arena &fresh, std::unordered_map<uint32_t, uint32_t> &moves) const {
+        for (const auto &[at, part] : made_) moves.emplace(at, 0);
+        for (const auto &[at, part] : found_) moves.emplace(at, 0);
+        fresh.moves_ = &moves;
+    }
+
+    void note_move(uint32_t from, uint32_t to) {
+        if (moves_ == nullptr) return;
+        auto found = moves_->find(from);
+        if (found != moves_->end()) found->second = to;
+    }
+
+    // Takes the place of what is here, in memory of the same kind. Pointers to messages that are no more are ended.
+    void replace(Arena &fresh, const std::unordered_map<uint32_t, uint32_t> &moves) {
+        std::vector<Handed> moved;
+        moved.reserve(moves.size());
+        spare_parts_.reserve(spare_parts_.size() + moves.size());
+        if (memory_.id != 0) {
+            if (fresh.size_ > capacity_) grow(fresh.size_);
+            std::memcpy(data_, fresh.data_, fresh.size_);
+        } else {
+            if (is_lent_) forget_lent();
+            std::swap(data_, fresh.data_);
+            std::swap(capacity_, fresh.capacity_);
+            std::swap(is_own_, fresh.is_own_);
+        }
+        size_ = in_use_ = fresh.size_;
+        roomy_.swap(fresh.roomy_);
+        last_room_ = fresh.last_room_;
+        is_foreign_ = has_left_ = false;
+        anew_.reset();
+        last_part_ = nullptr;
+        for (const auto &[at, part] : made_) move(part, moves.at(at), moved);
+        for (const auto &[at, part] : found_) move(part, moves.at(at), moved);
+        std::sort(moved.begin(), moved.end());
+        made_.swap(moved);
+        found_.clear();
+    }
+
+    // Keeps what was written anew of this for as long as its bytes are read.
+    Arena *keep(std::unique_ptr<Arena> anew) {
+        anew_ = std::move(anew);
+        return anew_.get();
     }
 
     Bytes bytes() const { return {data_, size_}; }
@@ -459,7 +526,7 @@ class Arena {
     uint32_t next(uint32_t slot, bool is_present, uint32_t element_bytes, uint32_t alignment) {
         uint32_t offset = is_present ? load<uint32_t>(data_ + slot) : 0;
         uint32_t count = is_present ? load<uint32_t>(data_ + slot + 4) : 0;
-        uint32_t room = count == 0 ? 0 : room_of(slot, offset, count);
+        uint32_t room = offset == 0 ? 0 : room_of(slot, offset, count);
         if (count == room) {
             uint64_t old_bytes = uint64_t(room) * element_bytes;
             uint32_t spare = std::min(std::max(room, kSpareLeast), kSpareMost);
@@ -470,6 +537,7 @@ class Arena {
                 room = std::max(room + 1 + spare, 2 * room);
                 uint32_t moved = zeroed(uint64_t(room) * element_bytes, alignment);
                 std::memcpy(data_ + moved, data_ + offset, old_bytes);
+                std::memset(data_ + offset, 0, old_bytes);
                 offset = moved;
             }
             roomy_[slot] = last_room_ = {slot, offset, room};
@@ -479,24 +547,41 @@ class Arena {
         return offset + count * element_bytes;
     }
 
-    // A message in this memory, as its class: for as long as the memory is.
+    // Room for the elements that an array will have, which has none yet.
+    void expect(uint32_t slot, uint32_t count, uint32_t element_bytes, uint32_t alignment) {
+        uint32_t offset = zeroed(uint64_t(count) * element_bytes, alignment);
+        store(data_ + slot, offset);
+        store<uint32_t>(data_ + slot + 4, 0);
+        roomy_[slot] = last_room_ = {slot, offset, count};
+    }
+
+    // A message in this memory, as its class: for as long as the memory is, the same each time.
     template <class M> M *part(uint32_t at) {
         static_assert(sizeof(M) == sizeof(Part), "generated classes add no members");
         if (last_part_ != nullptr && last_part_->at_ == at) return static_cast<M *>(last_part_);
-        if (parts_left_ == 0) {
-            parts_left_ = std::min<size_t>(8 << std::min<size_t>(parts_.size(), 5), 256);
-            parts_.push_back(std::make_unique<Place[]>(parts_left_));
+        // Those that were made here come by ascending offset: a map is for the others.
+        bool is_last = made_.empty() || made_.back().first < at;
+        Part *known = is_last ? nullptr : known_part(at);
+        if (known == nullptr) {
+            Part *made = new (place()) M();
+            made->arena_ = this;
+            made->at_ = at;
+            if (is_last) {
+                made_.emplace_back(at, made);
+            } else {
+                found_.emplace(at, made);
+            }
+            known = made;
         }
-        M *made = new (&parts_.back()[--parts_left_]) M();
-        made->arena_ = this;
-        made->at_ = at;
-        last_part_ = made;
-        return made;
+        last_part_ = known;
+        return static_cast<M *>(known);
     }
 
-    static void bind(Part &part, Arena *arena, uint32_t at) {
+    // A whole message, and what writes one of its class anew.
+    static void bind(Part &part, Arena *arena, void (*rewrite)(Arena &)) {
+        arena->rewrite_ = rewrite;
         part.arena_ = arena;
-        part.at_ = at;
+        part.at_ = kHeaderBytes;
         part.owns_ = true;
     }
 
@@ -507,6 +592,7 @@ class Arena {
     struct alignas(Part) Place {
         unsigned char bytes[sizeof(Part)];
     };
+    using Handed = std::pair<uint32_t, Part *>;
 
     // Elements that an array gets room for beyond the one that is added.
     static constexpr uint32_t kSpareLeast = 3, kSpareMost = 15;
@@ -519,6 +605,40 @@ class Arena {
             last_room_ = found->second;
         }
         return last_room_.offset == offset ? last_room_.elements : count;
+    }
+
+    Part *known_part(uint32_t at) const {
+        auto lower = std::lower_bound(made_.begin(), made_.end(), at,
+                                      [](const Handed &each, uint32_t offset) { return each.first < offset; });
+        if (lower != made_.end() && lower->first == at) return lower->second;
+        auto found = found_.find(at);
+        return found == found_.end() ? nullptr : found->second;
+    }
+
+    void *place() {
+        if (!spare_parts_.empty()) {
+            Part *spare = spare_parts_.back();
+            spare_parts_.pop_back();
+            spare->~Part();
+            return spare;
+        }
+        if (parts_left_ == 0) {
+            size_t count = std::min<size_t>(8 << std::min<size_t>(chunks_, 5), 256);
+            if (chunks_ == parts_.size()) parts_.push_back(std::make_unique<Place[]>(count));
+            chunks_++;
+            parts_left_ = count;
+        }
+        return &parts_[chunks_ - 1][--parts_left_];
+    }
+
+    void move(Part *part, uint32_t to, std::vector<Handed> &moved) {
+        if (to == 0) {
+            part->arena_ = nullptr;
+            spare_parts_.push_back(part);
+        } else {
+            part->at_ = to;
+            moved.emplace_back(to, part);
+        }
     }
 
     void forget_lent() {
@@ -551,13 +671,23 @@ class Arena {
     // Where it lies, if that is the library's.
     tl_memory memory_{};
     Message received_;
-    bool is_lent_ = false, is_own_ = false;
+    bool is_lent_ = false, is_own_ = false, is_foreign_ = false, has_left_ = false;
+    // What it had when last nothing was left behind.
+    uint32_t in_use_ = 0;
+    void (*rewrite_)(Arena &) = nullptr;
+    // While this is what another is written anew to.
+    std::unordered_map<uint32_t, uint32_t> *moves_ = nullptr;
+    std::unique_ptr<Arena> anew_;
     // Arrays that elements were added to, by the offset of their slot; the last of them.
     std::unordered_map<uint32_t, Room> roomy_;
     Room last_room_{};
-    // Messages that were handed out by pointer.
+    // Messages that were handed out by pointer, by offset: those that were new, and the others.
+    std::vector<Handed> made_;
+    std::unordered_map<uint32_t, Part *> found_;
+    std::vector<Part *> spare_parts_;
+    // Where they are: chunks, of which so many are in use, the last with so many places left.
     std::vector<std::unique_ptr<Place[]>> parts_;
-    size_t parts_left_ = 0;
+    size_t chunks_ = 0, parts_left_ = 0;
     Part *last_part_ = nullptr;
 };
 
@@ -596,14 +726,16 @@ template <class M, class Fields> class Editor : public Fields {
             this->arena_->begin(M::kBlockBytes);
             this->at_ = detail::kHeaderBytes;
         } else {
-            tl_need();
+            this->arena_->trim();
             std::memset(this->arena_->at(this->at_), 0, M::kBlockBytes);
+            this->arena_->leave();
         }
     }
 
     // As protobuf. False if it cannot be.
     bool SerializeToString(std::string *out) const {
-        std::string_view linear = linear_bytes();
+        // What was left behind is not encoded.
+        std::string_view linear = is_root() ? tl_all_bytes() : linear_bytes();
         trunkline::detail::Owned<tl_message, tl_message_release> encoded;
         if (tl_schema_encode(M::tl_schema_of().get(), trunkline::detail::slice(M::kName),
                              trunkline::detail::slice(linear), encoded.out(), nullptr) != TL_OK) {
@@ -632,7 +764,7 @@ template <class M, class Fields> class Editor : public Fields {
         auto arena = std::make_unique<detail::Arena>();
         arena->adopt(memory, bytes);
         M parsed;
-        detail::Arena::bind(parsed, arena.release(), detail::kHeaderBytes);
+        detail::Arena::bind(parsed, arena.release(), tl_rewrite);
         static_cast<M &>(*this) = std::move(parsed);
         return true;
     }
@@ -644,11 +776,13 @@ template <class M, class Fields> class Editor : public Fields {
     // The linear message, until the next change.
     std::string_view linear_bytes() const {
         if (is_root()) {
-            if (this->arena_->is_lent()) {
-                detail::Bytes bytes = this->arena_->bytes();
-                return {reinterpret_cast<const char *>(bytes.data), bytes.size};
-            }
-            return this->arena_->finish(M::kFingerprint);
+            if (!this->arena_->has_left()) return tl_all_bytes();
+            Editor<M, Fields> anew;
+            anew.tl_need();
+            tl_write_to(anew, *this->arena_);
+            anew.owns_ = false;
+            detail::Arena *kept = std::exchange(anew.arena_, nullptr);
+            return this->arena_->keep(std::unique_ptr<detail::Arena>(kept))->finish(M::kFingerprint);
         }
         if (this->arena_ == nullptr) {
             const_cast<Editor *>(this)->tl_need();
@@ -660,14 +794,14 @@ template <class M, class Fields> class Editor : public Fields {
     // A linear message from anywhere, checked and copied; false if it is none, and this is as it was.
     bool ParseFromLinear(std::string_view linear) {
         auto arena = std::make_unique<detail::Arena>();
-        arena->copy(linear);
+        arena->copy(linear, true);
         detail::Bytes bytes = arena->bytes();
         tl_slice copied{bytes.data, bytes.size};
         if (tl_schema_check(M::tl_schema_of().get(), trunkline::detail::slice(M::kName), copied, nullptr) != TL_OK) {
             return false;
         }
         M read;
-        detail::Arena::bind(read, arena.release(), detail::kHeaderBytes);
+        detail::Arena::bind(read, arena.release(), tl_rewrite);
         static_cast<M &>(*this) = std::move(read);
         return true;
     }
@@ -675,6 +809,7 @@ template <class M, class Fields> class Editor : public Fields {
     // For the codec.
     void tl_give(tl_channel channel, tl_call call, trunkline::detail::Outgoing &out) {
         if (!is_root() || this->arena_->is_lent()) return tl_copy_out(channel, call, out);
+        if (this->arena_->has_left()) this->arena_->write_anew();
         this->arena_->finish(M::kFingerprint);
         this->arena_->give(channel, call, out);
         delete std::exchange(this->arena_, nullptr);
@@ -698,7 +833,7 @@ template <class M, class Fields> class Editor : public Fields {
         auto arena = std::make_unique<detail::Arena>();
         arena->lend(std::move(message));
         M received;
-        detail::Arena::bind(received, arena.release(), detail::kHeaderBytes);
+        detail::Arena::bind(received, arena.release(), tl_rewrite);
         static_cast<M &>(*this) = std::move(received);
         return true;
     }
@@ -709,9 +844,9 @@ template <class M, class Fields> class Editor : public Fields {
         if (this->arena_ == nullptr) {
             auto arena = std::make_unique<detail::Arena>();
             arena->begin(M::kBlockBytes);
-            detail::Arena::bind(*this, arena.release(), detail::kHeaderBytes);
-        } else if (this->arena_->is_lent()) {
-            this->arena_->own();
+            detail::Arena::bind(*this, arena.release(), tl_rewrite);
+        } else if (this->arena_->is_foreign()) {
+            this->arena_->write_anew();
         }
     }
 
@@ -719,7 +854,7 @@ template <class M, class Fields> class Editor : public Fields {
         auto arena = std::make_unique<detail::Arena>();
         arena->reserve(channel, call, detail::kHeaderBytes + M::kBlockBytes);
         arena->begin(M::kBlockBytes);
-        detail::Arena::bind(*this, arena.release(), detail::kHeaderBytes);
+        detail::Arena::bind(*this, arena.release(), tl_rewrite);
     }
 
     void tl_steal(M &&other) {
@@ -734,16 +869,15 @@ template <class M, class Fields> class Editor : public Fields {
         this->owns_ = std::exchange(other.owns_, false);
     }
 
-    // A whole message of the same class as a whole: one copy of its bytes. False if it is a part.
+    // A whole message of the same class as a whole: one copy of its bytes. False if it is a part, or something in it was
+    // left behind.
     bool tl_copy_whole(const M &other) {
         const Editor &from = other;
-        if (!from.is_root() || (this->arena_ != nullptr && !this->owns_)) return false;
+        if (!from.is_root() || from.arena_->has_left() || (this->arena_ != nullptr && !this->owns_)) return false;
         detail::Bytes bytes = from.arena_->bytes();
-        tl_need();
-        if (this->arena_->is_lent()) return false;
-        if (bytes.data == this->arena_->bytes().data) return true;
+        if (this->arena_ == nullptr) tl_need();
         this->arena_->begin(0);
-        this->arena_->copy({reinterpret_cast<const char *>(bytes.data), bytes.size});
+        this->arena_->copy({reinterpret_cast<const char *>(bytes.data), bytes.size}, from.arena_->is_foreign());
         this->at_ = detail::kHeaderBytes;
         return true;
     }
@@ -776,7 +910,10 @@ template <class M, class Fields> class Editor : public Fields {
 
     // Sets a list of numbers, or the bytes of a string: over what was there if it fits, else at the end.
     void tl_set_array(uint32_t slot, uint32_t bit, const void *data, size_t count, size_t bytes, uint32_t alignment) {
-        if (bytes == 0) return tl_put_pair(slot, bit, 0, 0);
+        if (bytes == 0) {
+            tl_outgrown(slot, bit, 0, alignment);
+            return tl_put_pair(slot, bit, 0, 0);
+        }
         // The end may move when memory grows, and `data` may lie in it.
         const uint8_t *from = static_cast<const uint8_t *>(data);
         std::string kept;
@@ -784,16 +921,9 @@ template <class M, class Fields> class Editor : public Fields {
             kept.assign(reinterpret_cast<const char *>(from), bytes);
             from = reinterpret_cast<const uint8_t *>(kept.data());
         }
-        tl_need();
-        uint8_t *block = this->arena_->at(this->at_);
-        if (this->tl_has(bit)) {
-            uint32_t old = detail::load<uint32_t>(block + slot), old_count = detail::load<uint32_t>(block + slot + 4);
-            size_t old_bytes = size_t(old_count) * (bytes / count);
-            if (old_bytes >= bytes) {
-                std::memcpy(this->arena_->at(old), from, bytes);
-                std::memset(this->arena_->at(old) + bytes, 0, old_bytes - bytes);
-                return tl_put_pair(slot, bit, old, static_cast<uint32_t>(count));
-            }
+        if (uint32_t old = tl_outgrown(slot, bit, bytes, alignment); old != 0) {
+            std::memcpy(this->arena_->at(old), from, bytes);
+            return tl_put_pair(slot, bit, old, static_cast<uint32_t>(count));
         }
         uint32_t at = this->arena_->append(from, bytes, alignment);
         tl_put_pair(slot, bit, at, static_cast<uint32_t>(count));
@@ -801,8 +931,8 @@ template <class M, class Fields> class Editor : public Fields {
 
     // The same with memory to be filled: zeros.
     void *tl_fill_array(uint32_t slot, uint32_t bit, size_t count, size_t bytes, uint32_t alignment) {
-        tl_need();
-        uint32_t at = bytes == 0 ? 0 : this->arena_->zeroed(bytes, alignment);
+        uint32_t at = tl_outgrown(slot, bit, bytes, alignment);
+        if (at == 0 && bytes != 0) at = this->arena_->zeroed(bytes, alignment);
         tl_put_pair(slot, bit, at, static_cast<uint32_t>(count));
         return this->arena_->at(at);
     }
@@ -839,7 +969,17 @@ template <class M, class Fields> class Editor : public Fields {
     void tl_set_text_at(uint32_t slot, uint32_t index, std::string_view value) {
         std::string kept(value);
         tl_need();
-        uint32_t at = kept.empty() ? 0 : this->arena_->append(kept.data(), kept.size(), 1);
+        this->arena_->trim();
+        const uint8_t *before = this->arena_->at(tl_offset(slot) + 8 * index);
+        uint32_t at = detail::load<uint32_t>(before), old_bytes = detail::load<uint32_t>(before + 4);
+        if (old_bytes > 0) std::memset(this->arena_->at(at), 0, old_bytes);
+        if (kept.empty()) {
+            at = 0;
+        } else if (kept.size() <= old_bytes) {
+            std::memcpy(this->arena_->at(at), kept.data(), kept.size());
+        } else {
+            at = this->arena_->append(kept.data(), kept.size(), 1);
+        }
         uint8_t *element = this->arena_->at(tl_offset(slot) + 8 * index);
         detail::store<uint32_t>(element, at);
         detail::store<uint32_t>(element + 4, static_cast<uint32_t>(kept.size()));
@@ -867,17 +1007,52 @@ template <class M, class Fields> class Editor : public Fields {
         return this->arena_->template part<T>(detail::load<uint32_t>(this->arena_->at(tl_offset(slot) + 4 * index)));
     }
 
+    // Clears a field: what it had is left behind.
     void tl_clear(uint32_t bit) {
-        if (this->arena_ == nullptr) return;
+        if (!this->tl_has(bit)) return;
         tl_need();
-        uint8_t *word = this->arena_->at(this->at_) + detail::word_of(bit);
-        detail::store<uint32_t>(word, detail::load<uint32_t>(word) & ~detail::mask_of(bit));
+        this->arena_->trim();
+        tl_unmark(bit);
+        this->arena_->leave();
+    }
+
+    // The same of a number, and of a list of numbers or the bytes of a string: they are zeroed.
+    void tl_clear_number(uint32_t slot, uint32_t bit, uint32_t bytes) {
+        if (!this->tl_has(bit)) return;
+        tl_need();
+        std::memset(this->arena_->at(this->at_) + slot, 0, bytes);
+        tl_unmark(bit);
+    }
+
+    void tl_clear_array(uint32_t slot, uint32_t bit, uint32_t element_bytes) {
+        if (!this->tl_has(bit)) return;
+        tl_outgrown(slot, bit, 0, element_bytes);
+        tl_put_pair(slot, bit, 0, 0);
+        tl_unmark(bit);
+    }
+
+    // How many elements a list will have that has none: it gets its room at once.
+    void tl_expect(uint32_t slot, uint32_t bit, size_t count, uint32_t element_bytes, uint32_t alignment) {
+        if (count == 0 || this->tl_has(bit)) return;
+        tl_need();
+        this->arena_->expect(this->at_ + slot, static_cast<uint32_t>(count), element_bytes, alignment);
+        tl_mark(bit);
+    }
+
+    // This is about to become what `from` is.
+    template <class From> void tl_note(const From &from) {
+        if (this->arena_ == nullptr || from.tl_block_of() == detail::kAbsent) return;
+        this->arena_->note_move(static_cast<uint32_t>(from.tl_block_of() - from.tl_memory_of()), this->at_);
     }
 
     void tl_set_unknown(std::string_view wire) {
         if (wire.empty() && this->unknown_fields().empty()) return;
         std::string kept(wire);
         tl_need();
+        if (std::string_view old = this->unknown_fields(); !old.empty()) {
+            const uint8_t *data = reinterpret_cast<const uint8_t *>(old.data());
+            std::memset(this->arena_->at(static_cast<uint32_t>(data - this->tl_bytes().data)), 0, old.size());
+        }
         uint32_t at = 0;
         if (!kept.empty()) {
             at = this->arena_->take(4 + kept.size(), 4);
@@ -904,6 +1079,53 @@ template <class M, class Fields> class Editor : public Fields {
 
   private:
     bool is_root() const { return this->arena_ != nullptr && this->owns_; }
+
+    // The bytes of a whole message with all that lies there.
+    std::string_view tl_all_bytes() const {
+        if (!this->arena_->is_lent()) return this->arena_->finish(M::kFingerprint);
+        detail::Bytes bytes = this->arena_->bytes();
+        return {reinterpret_cast<const char *>(bytes.data), bytes.size};
+    }
+
+    // Writes the message of `arena`, without what was left behind, to an empty one.
+    static void tl_write_to(Editor &anew, detail::Arena &arena) {
+        M whole;
+        Editor &from = whole;
+        from.arena_ = &arena;
+        from.at_ = detail::kHeaderBytes;
+        M to;
+        Editor &into = to;
+        into.arena_ = anew.arena_;
+        into.at_ = detail::kHeaderBytes;
+        to.tl_merge(whole);
+    }
+
+    static void tl_rewrite(detail::Arena &arena) {
+        std::unordered_map<uint32_t, uint32_t> moves;
+        Editor<M, Fields> anew;
+        anew.tl_need();
+        arena.begin_moves(*anew.arena_, moves);
+        tl_write_to(anew, arena);
+        arena.replace(*anew.arena_, moves);
+    }
+
+    // Zeroes what an array has, which is to have so many bytes now. The place it is in, if there is room for them.
+    uint32_t tl_outgrown(uint32_t slot, uint32_t bit, size_t bytes, uint32_t element_bytes) {
+        tl_need();
+        if (!this->tl_has(bit)) return 0;
+        this->arena_->trim();
+        const uint8_t *block = this->arena_->at(this->at_);
+        uint32_t old = detail::load<uint32_t>(block + slot), old_count = detail::load<uint32_t>(block + slot + 4);
+        size_t old_bytes = size_t(old_count) * element_bytes;
+        if (old_bytes > 0) std::memset(this->arena_->at(old), 0, old_bytes);
+        return bytes > 0 && bytes <= old_bytes ? old : 0;
+    }
+
+    void tl_unmark(uint32_t bit) {
+        uint8_t *word = this->arena_->at(this->at_) + detail::word_of(bit);
+        detail::store<uint32_t>(word, detail::load<uint32_t>(word) & ~detail::mask_of(bit));
+    }
+
     bool is_ours(const uint8_t *data) const {
         detail::Bytes bytes = this->tl_bytes();
         return bytes.data != nullptr && data >= bytes.data && data < bytes.data + bytes.size;

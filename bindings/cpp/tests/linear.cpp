@@ -1,10 +1,12 @@
 // Examines classes over linear messages: the vectors of tests/data/linear, what is built, and calls of all four
 // patterns with the daemon inside this process. linear VECTORS
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <_.linear.hpp>
 #include <named.v1.linear.hpp>
 #include <vectors.v1.linear.hpp>
@@ -24,6 +26,24 @@ static void check(bool holds, const char *condition, int line) {
     std::fprintf(stderr, "line %d, %s: does not hold: %s\n", line, now_examined.c_str(), condition);
     std::exit(1);
 }
+
+// Bytes that the program has from `new` and has not given back.
+static std::atomic<size_t> bytes_held{0};
+
+void *operator new(size_t bytes) {
+    auto *made = static_cast<size_t *>(std::malloc(bytes + 16));
+    if (made == nullptr) throw std::bad_alloc();
+    *made = bytes;
+    bytes_held += bytes;
+    return made + 2;
+}
+void operator delete(void *at) noexcept {
+    if (at == nullptr) return;
+    auto *made = static_cast<size_t *>(at) - 2;
+    bytes_held -= *made;
+    std::free(made);
+}
+void operator delete(void *at, size_t) noexcept { operator delete(at); }
 
 static std::string unhex(const std::string &hex) {
     std::string out;
@@ -228,12 +248,191 @@ static void building() {
     CHECK(names.class_() == 1 && names.has_self() == 2 && names.has_self_() && names.self() == 3);
 }
 
+// What is not to leave the process.
+static const std::string kSecret = "open sesame, open sesame";
+
+template <class M> static void has_none(const M &message) {
+    CHECK(message.linear_bytes().find(kSecret) == std::string_view::npos);
+    M copied(message), assigned, checked;
+    CHECK(copied.linear_bytes().find(kSecret) == std::string_view::npos);
+    assigned.CopyFrom(copied);
+    CHECK(assigned.linear_bytes().find(kSecret) == std::string_view::npos);
+    CHECK(checked.ParseFromLinear(message.linear_bytes()));
+    CHECK(checked.SerializeAsString() == message.SerializeAsString());
+}
+
+// What was cleared or replaced.
+static void leaves_nothing_behind() {
+    now_examined = "leaves nothing behind";
+    for (int round = 0; round < 2; round++) {
+        // The second time in a copy of what others wrote.
+        auto with_secret = [round](auto set) {
+            Tree tree;
+            set(tree);
+            CHECK(tree.linear_bytes().find(kSecret) != std::string_view::npos);
+            Tree read;
+            CHECK(read.ParseFromLinear(tree.linear_bytes()));
+            return round == 0 ? tree : read;
+        };
+        auto labelled = [](Tree &tree) { tree.set_label(kSecret); };
+        Tree tree = with_secret(labelled);
+        tree.clear_label();
+        has_none(tree);
+        for (const std::string &other : {std::string(), std::string("s"), kSecret.substr(1), std::string(100, 'l')}) {
+            tree = with_secret(labelled);
+            tree.set_label(other);
+            CHECK(tree.label() == other);
+            has_none(tree);
+        }
+        tree = with_secret(labelled);
+        std::memset(tree.fill_label(30), 'f', 30);
+        CHECK(tree.label() == std::string(30, 'f'));
+        has_none(tree);
+        tree = with_secret([](Tree &of) { of.mutable_left()->mutable_right()->set_label(kSecret); });
+        Tree same(tree);
+        tree.clear_left();
+        has_none(tree);
+        same.mutable_left()->Clear();
+        has_none(same);
+        tree = with_secret([](Tree &of) { of.add_more()->set_label(kSecret); });
+        tree.mutable_more(0)->CopyFrom(Tree());
+        CHECK(tree.more_size() == 1);
+        has_none(tree);
+    }
+    Choice choice;
+    choice.mutable_choice()->set_text(kSecret);
+    choice.set_text(kSecret);
+    choice.set_number(7);
+    has_none(choice);
+    choice.set_text(kSecret);
+    choice.clear_chosen();
+    has_none(choice);
+    Lists lists;
+    lists.add_strings("first");
+    lists.add_strings(kSecret);
+    lists.set_strings(1, "second");
+    has_none(lists);
+    lists.set_strings(1, kSecret);
+    lists.set_strings(1, kSecret.substr(1));
+    has_none(lists);
+    CHECK(lists.strings(0) == "first" && lists.strings(1) == kSecret.substr(1));
+    lists.add_byte_strings(kSecret);
+    lists.clear_byte_strings();
+    lists.add_scalars()->set_string_value(kSecret);
+    lists.clear_scalars();
+    has_none(lists);
+    double numbers[3];
+    std::memcpy(numbers, kSecret.data(), sizeof numbers);
+    lists.assign_doubles(numbers, 3);
+    lists.add_doubles(1);
+    lists.clear_doubles();
+    has_none(lists);
+    lists.assign_doubles(numbers, 3);
+    lists.assign_doubles(numbers, 1);
+    has_none(lists);
+    Maps maps;
+    maps.insert_strings(kSecret, kSecret);
+    maps.clear_strings();
+    has_none(maps);
+    // Fields that it does not know, of a message that is another's now.
+    Tree unknown, known;
+    CHECK(unknown.ParseFromString(std::string("\xfa\x3f\x18") + kSecret) && !unknown.unknown_fields().empty());
+    Tree around;
+    around.mutable_left()->CopyFrom(unknown);
+    CHECK(around.linear_bytes().find(kSecret) != std::string_view::npos);
+    around.mutable_left()->CopyFrom(known);
+    has_none(around);
+}
+
+// A message that is used again and again, and pointers into it.
+static void does_not_grow() {
+    now_examined = "does not grow";
+    Tree tree;
+    Tree *left = tree.mutable_left(), *first = tree.add_more();
+    for (int round = 0; round < 10000; round++) {
+        tree.set_label(round % 2 == 0 ? "9" : "10");
+        left->set_label(std::string(static_cast<size_t>(round % 7), 'l'));
+        tree.clear_right();
+        tree.mutable_right()->mutable_left()->set_label("right");
+        first->clear_more();
+        for (int at = 0; at < round % 5; at++) first->add_more()->set_label("more");
+        CHECK(tree.mutable_left() == left && tree.mutable_more(0) == first);
+        CHECK(tree.left().label().size() == static_cast<size_t>(round % 7) && tree.right().left().label() == "right");
+        CHECK(tree.more(0).more_size() == round % 5);
+    }
+    CHECK(tree.linear_bytes().size() < 10000 && first->more_size() == 4 && first->more(3).label() == "more");
+    // 3 GiB in all: more than a message may have.
+    Lists lists;
+    const std::string large(1 << 20, 'x');
+    for (int round = 0; round < 3000; round++) {
+        lists.clear_strings();
+        lists.add_strings(large);
+    }
+    CHECK(lists.strings(0) == large && lists.linear_bytes().size() < large.size() + 1000);
+
+    auto held_by = [](auto act) {
+        Tree message;
+        message.mutable_left()->set_label("left");
+        for (int at = 0; at < 100; at++) message.add_more();
+        size_t before = 0;
+        for (int round = 0; round < 2000; round++) {
+            if (round == 100) before = bytes_held;
+            act(message);
+        }
+        CHECK(bytes_held <= before + 10000);
+    };
+    held_by([](Tree &message) {
+        Tree *one = message.mutable_left(), *other = message.mutable_right();
+        CHECK(message.mutable_left() == one && message.mutable_right() == other);
+    });
+    held_by([](Tree &message) {
+        message.Clear();
+        for (int at = 0; at < 100; at++) message.add_more()->set_label("again");
+        CHECK(message.more(99).label() == "again");
+    });
+    held_by([](Tree &message) {
+        for (int at = message.more_size(); at-- > 0;) message.mutable_more(at)->set_label("each");
+    });
+    held_by([](Tree &message) {
+        message.clear_more();
+        for (int at = 0; at < 100; at++) message.add_more()->set_label("again");
+        CHECK(message.more(99).label() == "again");
+    });
+}
+
+// Of a checked message parts may overlap: changing one does not change where the others lie.
+static void parts_overlap() {
+    now_examined = "parts overlap";
+    Tree tree;
+    tree.set_label(std::string(200, 'a'));
+    tree.mutable_left()->set_label(std::string(48, 'b'));
+    std::string whole(tree.linear_bytes());
+    auto pair_of = [&whole](const std::string &text) {
+        uint32_t pair[2] = {static_cast<uint32_t>(whole.find(text)), static_cast<uint32_t>(text.size())};
+        return whole.find(std::string(reinterpret_cast<const char *>(pair), 8));
+    };
+    size_t label = pair_of(std::string(200, 'a')), left = pair_of(std::string(48, 'b'));
+    CHECK(label != std::string::npos && left != std::string::npos);
+    const uint32_t none[2] = {0, 0}, root[2] = {24, Tree::kBlockBytes};
+    std::memcpy(&whole[label], none, 8);
+    std::memcpy(&whole[left], root, 8);
+    Tree read;
+    CHECK(read.ParseFromLinear(whole) && read.left().label().size() == Tree::kBlockBytes);
+    read.mutable_left()->set_label(std::string(Tree::kBlockBytes, 'A'));
+    read.set_label("root");
+    read.add_more()->set_label("more");
+    CHECK(read.left().label() == std::string(Tree::kBlockBytes, 'A') && read.label() == "root");
+    Tree checked;
+    CHECK(checked.ParseFromLinear(read.linear_bytes()) && checked.more(0).label() == "more");
+}
+
 class Exam : public ExamService {
     using Parts = trunkline::ServedStream<Lists, Scalars>;
     using Joined = trunkline::ServedStream<Scalars, Lists>;
     using Trees = trunkline::ServedStream<Tree, Tree>;
 
     Status Turn(const Choice &request, Lists &reply, trunkline::ServedCall &) override {
+        CHECK(request.linear_bytes().find(kSecret) == std::string_view::npos);
         if (request.chosen_case() != Choice::kText) return Status(TL_INVALID_ARGUMENT, "no text");
         for (int at = 0; at < request.before(); at++) reply.add_strings(request.text());
         return Status();
@@ -382,10 +581,16 @@ static void calls(size_t threads) {
         CHECK(reply->strings_size() == (bytes > 100000 ? 2 : 20) && reply->strings(1) == std::string(bytes, 'y'));
         CHECK(request.before() == 0);
     }
-    Choice again;
-    again.set_text("again");
+    Choice again(client.tl_channel_of());
+    again.set_text(kSecret);
     again.set_before(1);
+    again.mutable_choice()->set_text(kSecret);
+    again.set_text("again");
     for (int round = 0; round < 3; round++) CHECK(client.Turn(again)->strings(0) == "again");
+    Choice moved(again);
+    moved.mutable_choice()->set_text(kSecret);
+    moved.set_text("moved");
+    CHECK(client.Turn(std::move(moved))->strings(0) == "moved");
     auto refused = client.Turn(Choice());
     CHECK(!refused && refused.status().code() == TL_INVALID_ARGUMENT && refused.status().message() == "no text");
     Choice not_utf8(client.tl_channel_of());
@@ -446,6 +651,9 @@ int main(int argc, char **argv) {
     defaults();
     building();
     copies_within();
+    leaves_nothing_behind();
+    does_not_grow();
+    parts_overlap();
     names();
     calls(1);
     calls(0);

@@ -60,6 +60,7 @@ pub(super) fn entry_definitions(out: &mut String, class: &str, entry: &MapEntry,
     let _ = writeln!(
         out,
         "template <class Where> void {class}::tl_merge(const {fields}<Where> &from) {{\n    \
-         if (from.tl_has({key_bit})) set_key(from.key());\n    if (from.tl_has({bit})) {value};\n}}\n"
+         tl_note(from);\n    if (from.tl_has({key_bit})) set_key(from.key());\n    \
+         if (from.tl_has({bit})) {value};\n}}\n"
     );
 }

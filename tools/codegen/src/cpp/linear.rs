@@ -297,7 +297,7 @@ impl<'m> Class<'m> {
         let _ = writeln!(
             out,
             "template <class Where> void {class}::tl_merge(const {fields}<Where> &from) {{\n    \
-             tl_set_unknown(from.unknown_fields());"
+             tl_note(from);\n    tl_set_unknown(from.unknown_fields());"
         );
         if self.fields.iter().all(|member| is_fixed(&member.field.shape)) {
             out.push_str("    tl_copy_block(from);\n");
@@ -388,7 +388,8 @@ impl<'m> Member<'m> {
     fn write(&self, out: &mut String, switch: Option<&str>, class: &str, names: &CppNames) {
         let Self { field, set, add, mutable, clear, fill, assign, insert, .. } = self;
         let (slot, bit, switch) = (field.slot, field.bit, switch.unwrap_or_default());
-        let _ = writeln!(out, "    void {clear}() {{ tl_clear({bit}); }}");
+        let cleared = cleared(field, names);
+        let _ = writeln!(out, "    void {clear}() {{ {cleared}; }}");
         let _ = match &field.shape {
             Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) => match of {
                 Type::Message(name) => {
@@ -511,6 +512,10 @@ impl<'m> Member<'m> {
     /// Copies the field from another message into this one, which lacks it.
     fn merge(&self, out: &mut String, names: &CppNames) {
         let Self { field, get, set, add, mutable, assign, entry, .. } = self;
+        let (slot, bit) = (field.slot, field.bit);
+        if let Some(element) = element_of_list(field) {
+            let _ = writeln!(out, "    tl_expect({slot}, {bit}, from.{get}().size(), {element});");
+        }
         let _ = match &field.shape {
             Shape::Implicit(Type::Message(_))
             | Shape::Optional(Type::Message(_))
@@ -532,12 +537,37 @@ impl<'m> Member<'m> {
             ),
             Shape::Map(_) => writeln!(
                 out,
-                "    for (auto each : from.template tl_messages<{entry}View>({}, {})) {{\n        \
-                 tl_add_message<{entry}>({}, {})->tl_merge(each);\n    }}",
-                field.slot, field.bit, field.slot, field.bit
+                "    for (auto each : from.template tl_messages<{entry}View>({slot}, {bit})) {{\n        \
+                 tl_add_message<{entry}>({slot}, {bit})->tl_merge(each);\n    }}"
             ),
         };
         let _ = names;
+    }
+}
+
+/// What clears a field: what can be zeroed is, anything else is left behind.
+fn cleared(field: &Field, names: &CppNames) -> String {
+    let (slot, bit) = (field.slot, field.bit);
+    match &field.shape {
+        Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) => match of {
+            Type::Message(_) => format!("tl_clear({bit})"),
+            Type::String | Type::Bytes => format!("tl_clear_array({slot}, {bit}, 1)"),
+            _ => format!("tl_clear_number({slot}, {bit}, sizeof({}))", plain(of, names)),
+        },
+        Shape::Repeated(Type::Message(_) | Type::String | Type::Bytes) | Shape::Map(_) => {
+            format!("tl_clear({bit})")
+        }
+        Shape::Repeated(of) => format!("tl_clear_array({slot}, {bit}, sizeof({}))", plain(of, names)),
+    }
+}
+
+/// Bytes and alignment of an element, of a list that is copied by element.
+fn element_of_list(field: &Field) -> Option<&'static str> {
+    match &field.shape {
+        Shape::Repeated(Type::String | Type::Bytes) => Some("8, 4"),
+        Shape::Repeated(Type::Bool) => Some("1, 1"),
+        Shape::Repeated(Type::Message(_) | Type::Enum(_)) | Shape::Map(_) => Some("4, 4"),
+        _ => None,
     }
 }
 
