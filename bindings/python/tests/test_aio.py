@@ -735,3 +735,50 @@ def test_a_channel_that_is_dropped_leaves_nothing():
             pass
 
     run(part)
+
+
+class Cancels(pb_grpc.ExamServicer):
+    """Says that calls are cancelled, in the words of clients that do it."""
+
+    async def Echo(self, request, context):
+        await context.abort(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
+
+    async def Words(self, request, context):
+        yield request
+        await self.Echo(request, context)
+
+    async def Join(self, request_iterator, context):
+        await self.Echo(None, context)
+
+    async def Chat(self, request_iterator, context):
+        await self.Echo(None, context)
+        yield None
+
+
+def test_what_a_server_cancels_is_an_error_in_whatever_words():
+    async def part():
+        server = trunkline.aio.server(name="aio-cancels", **WHERE)
+        pb_grpc.add_ExamServicer_to_server(Cancels(), server)
+        await server.start()
+        await server.ready()
+        async with trunkline.aio.insecure_channel(**WHERE) as channel:
+            stub, request = pb_grpc.ExamStub(channel), pb.Text(text="x")
+
+            async def iterated(call):
+                return [response async for response in call]
+
+            for call in (
+                stub.Echo(request),
+                iterated(stub.Words(request)),
+                stub.Join(iter([request])),
+                stub.Chat(iter([request])).read(),
+            ):
+                assert (await failure(call)).code() == grpc.StatusCode.CANCELLED
+            for begin in (stub.Echo, stub.Words):
+                call = begin(request)
+                assert call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await (call if begin is stub.Echo else call.read())
+        await server.stop(5)
+
+    asyncio.run(part())

@@ -400,6 +400,7 @@ class _Call:
         self._finished = self._loop.create_future()  # how it ended, also while responses wait to be read
         self._unread = collections.deque()  # responses that came before anybody read them
         self._last = None  # the end, once it was received
+        self._is_cancelled_here = False  # by `cancel`, whatever a server says in the same words
         self._handle = None
         self._callbacks = []
         self._waiters = []
@@ -593,7 +594,7 @@ class _Call:
     def _raise_if_failed(self):
         ending = self._over.result()
         if ending.code:
-            if self.cancelled() and ending.message == _CANCELLED:
+            if self._is_cancelled_here:
                 raise asyncio.CancelledError()
             raise self._error(ending)
 
@@ -609,6 +610,7 @@ class _Call:
     def cancel(self):
         if self._over.done():
             return False
+        self._is_cancelled_here = True
         self._cut_short(Ending(grpc.StatusCode.CANCELLED.value[0], _CANCELLED, (), 2))
         return True
 
