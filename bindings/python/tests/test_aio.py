@@ -764,12 +764,9 @@ def test_what_a_server_cancels_is_an_error_in_whatever_words():
         async with trunkline.aio.insecure_channel(**WHERE) as channel:
             stub, request = pb_grpc.ExamStub(channel), pb.Text(text="x")
 
-            async def iterated(call):
-                return [response async for response in call]
-
             for call in (
                 stub.Echo(request),
-                iterated(stub.Words(request)),
+                _all_of(stub.Words(request)),
                 stub.Join(iter([request])),
                 stub.Chat(iter([request])).read(),
             ):
@@ -782,3 +779,44 @@ def test_what_a_server_cancels_is_an_error_in_whatever_words():
         await server.stop(5)
 
     asyncio.run(part())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a task does not say who has cancelled it")
+def test_an_iterator_of_requests_that_is_cancelled_inside_ends_its_call():
+    async def part(stage):
+        def of_a_cancelled_future():
+            waited = asyncio.get_running_loop().create_future()
+            waited.cancel()
+            return waited
+
+        async def requests():
+            yield pb.Text(text="a")
+            await of_a_cancelled_future()
+
+        for call in (stage.stub.Join(requests()), stage.stub.Join(requests(), timeout=600)):
+            assert (await failure(call)).code() == grpc.StatusCode.UNKNOWN
+        chat = stage.stub.Chat(requests())
+        told = await failure(_all_of(chat))
+        assert told.code() == grpc.StatusCode.UNKNOWN and "CancelledError" in told.details()
+
+    run(part)
+
+
+async def _all_of(call):
+    return [response async for response in call]
+
+
+def test_an_iterator_of_requests_whose_task_is_cancelled_cancels_its_call():
+    async def part(stage):
+        begun = asyncio.get_running_loop().create_future()
+
+        async def requests():
+            yield pb.Text(text="a")
+            begun.set_result(asyncio.current_task())
+            await asyncio.get_running_loop().create_future()
+
+        call = stage.stub.Join(requests())
+        (await begun).cancel()
+        assert await call.code() == grpc.StatusCode.CANCELLED and call.cancelled()
+
+    run(part)

@@ -511,21 +511,38 @@ class _Call:
         try:
             if hasattr(requests, "__aiter__"):
                 async for request in requests:
-                    if not await self._send(request):
+                    if not await self._is_taken(request):
                         return
             else:
                 for request in requests:
-                    if not await self._send(request):
+                    if not await self._is_taken(request):
                         return
             await self._done_writing()
-        except (asyncio.CancelledError, LibraryError):
-            pass
+        except asyncio.CancelledError as error:
+            if not self._over.done():
+                # Not because the call has ended: its server must not wait for what does not come.
+                if _is_raised():
+                    self._cut_short_by(error)
+                else:
+                    self.cancel()
+            raise
         except grpc.aio.AioRpcError as error:
             self._cut_short(Ending(error.code().value[0], error.details(), (), 2))
         except Exception as error:
-            _LOG.exception("exception iterating requests")
-            code = grpc.StatusCode.UNKNOWN.value[0]
-            self._cut_short(Ending(code, f"Exception iterating requests: {words_of(error, repr)}", (), 2))
+            self._cut_short_by(error)
+
+    async def _is_taken(self, request):
+        """Whether the call still took a request of the iterator's. Who reads is told why it did not."""
+        try:
+            return await self._send(request)
+        except LibraryError:
+            return False
+
+    def _cut_short_by(self, error):
+        """Its requests cannot be had."""
+        _LOG.error("exception iterating requests", exc_info=error)
+        code = grpc.StatusCode.UNKNOWN.value[0]
+        self._cut_short(Ending(code, f"Exception iterating requests: {words_of(error, repr)}", (), 2))
 
     def _cut_short(self, ending):
         lib.tl_call_cancel(self._handle, ffi.NULL)
