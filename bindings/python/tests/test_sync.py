@@ -1043,3 +1043,50 @@ def test_who_waits_for_the_end_of_a_stream_reads_nothing():
         with pytest.raises(grpc.FutureCancelledError):
             asked[1].result(60)
     assert server.stop(5).wait(60)
+
+
+def test_a_channel_that_is_closed_just_before_a_call_cancels_it(exam, monkeypatch):
+    """Wherever the thread is that makes it."""
+    request, metadata = pb.Text(text="hang"), (("who", "python"),)
+    for place, name, is_called_before in (
+        (trunkline._channel, "lib", True),
+        (trunkline._channel, "Options", True),
+        (trunkline._library, "Cancellation", False),
+    ):
+        for options in ({}, {"timeout": 600}, {"metadata": metadata})[name == "Options" :]:
+            channel = trunkline.insecure_channel(**WHERE)
+            closed, real = pb_grpc.ExamStub(channel), getattr(place, name)
+
+            class Closes:
+                def __getattr__(self, name):
+                    return getattr(real, name)
+
+                def __call__(self, *given, **named):
+                    channel.close()
+                    return real(*given, **named)
+
+                def tl_unary_event(self, *given):
+                    channel.close()
+                    return real.tl_unary_event(*given)
+
+                def tl_call_open(self, *given):
+                    channel.close()
+                    return real.tl_call_open(*given)
+
+            if is_called_before:
+                assert closed.Echo(pb.Text(text="x")).text == "x"
+            with monkeypatch.context() as closing:
+                closing.setattr(place, name, Closes())
+                # It is not made, or it would wait.
+                with pytest.raises((grpc.RpcError, ValueError)) as caught:
+                    closed.Echo(request, **options)
+                is_made = isinstance(caught.value, grpc.RpcError)
+                assert not is_made or caught.value.code() == grpc.StatusCode.CANCELLED
+                assert is_made or "closed channel" in str(caught.value)
+            if name == "lib":
+                channel = trunkline.insecure_channel(**WHERE)
+                with monkeypatch.context() as closing:
+                    closing.setattr(place, name, Closes())
+                    stream = pb_grpc.ExamStub(channel).Words(request, **options)
+                    ended = failure(lambda: next(stream))
+                assert (ended.code(), ended.details()) == (grpc.StatusCode.CANCELLED, "Channel closed!")

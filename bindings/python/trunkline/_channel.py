@@ -178,7 +178,7 @@ class _Method:
         if opening:
             opening.begin(code)
         if code:
-            return Stream(None, self._library.take, self._deserialize, deadline, _library.ending_of(status[0]))
+            return Stream(None, self._library.take, self._deserialize, deadline, self._library.ending_of(status[0]))
         stream = Stream(call[0], self._library.take, self._deserialize, deadline, opening=opening)
         self._library.calls.add(stream)
         if self._library.is_closed:
@@ -225,7 +225,7 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
         del kept
         try:
             if code:
-                raise FailedCall(_library.ending_of(status[0]), pairs(event.headers))
+                raise FailedCall(self._library.ending_of(status[0]), pairs(event.headers))
             try:
                 response = self._deserialize(self._library.take(event))
             except Exception as error:

@@ -206,14 +206,13 @@ class Cancellation:
         # What a call has to say that says nothing else.
         self.options = Options(None, None, cancellation=self.handle)
 
-    def release(self):
-        """Cancels what is under way, and lets go of it."""
-        handle, self.handle = self.handle, None
-        if handle is not None:
-            lib.tl_call_release(handle)
+    def cancel(self):
+        """Cancels what is under way, and what begins later. The handle stays: a thread may be about to call with it."""
+        lib.tl_call_cancel(self.handle, ffi.NULL)
 
     def __del__(self):
-        self.release()
+        if self.handle is not None:
+            lib.tl_call_release(self.handle)
 
 
 class Options:
@@ -263,6 +262,11 @@ class Outcome:
             lib.tl_metadata_release(self.value.trailers)
 
 
+_CLOSED = "Cannot invoke RPC on closed channel!"
+# What the library says of a channel that was released.
+_IS_NO_CHANNEL = "is no open channel"
+
+
 class Library:
     """A channel of the library, with and without waiting for whoever serves."""
 
@@ -286,11 +290,11 @@ class Library:
 
     def channel(self, wait_for_ready):
         """The handle calls are made through."""
+        if self.is_closed:
+            raise ValueError(_CLOSED)
         wait_for_ready = bool(wait_for_ready)
         channel = self._channels.get(wait_for_ready)
         if channel is None:
-            if self.is_closed:
-                raise ValueError("Cannot invoke RPC on closed channel!")
             # Without a lock, which a forked child could find taken: of two threads one is too late.
             opened = self._open(wait_for_ready)
             channel = self._channels.setdefault(wait_for_ready, opened)
@@ -308,7 +312,17 @@ class Library:
         if found is None:
             found = self._thread.cancellation = Cancellation()
             self._cancellations.add(found)
+            if self.is_closed:
+                # By another thread, which has not seen this one.
+                raise ValueError(_CLOSED)
         return found
+
+    def ending_of(self, status):
+        """What a status says of a call: that its channel was closed, if that was so just before it was made."""
+        ending = ending_of(status)
+        if self.is_closed and ending.code == lib.TL_INVALID_ARGUMENT and ending.message.endswith(_IS_NO_CHANNEL):
+            return Ending(lib.TL_CANCELLED, "Channel closed!", (), NOT_EXECUTED)
+        return ending
 
     def typed(self, package):
         """The same for messages of a package, linear ones."""
@@ -332,7 +346,7 @@ class Library:
         """Lets no more calls begin, and ends those that threads wait for. The others, to be ended by who knows how."""
         self.is_closed = True
         for cancellation in self._cancellations.all():
-            cancellation.release()
+            cancellation.cancel()
         return self.calls.all() + [call for typed in list(self._typed.values()) for call in typed.close()]
 
     def release(self):
