@@ -1,8 +1,9 @@
 //! Control sockets: SEQPACKET Unix sockets that carry one control message per packet, with descriptors.
 //!
 //! What a packet means is the business of the control room; this file bounds it. A packet is at most 64 KiB, arrives
-//! whole or as an error, and brings no more descriptors than the receiver asked for: the rest the kernel drops
-//! before they exist in this process.
+//! whole or as an error, and brings no more descriptors than the receiver asked for. All of them come to exist here:
+//! the kernel would drop the rest in the thread that receives, and the last close of a descriptor waits for as long as
+//! its sender likes (SO_LINGER, a FUSE server). Who does not trust the sender has them closed elsewhere.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,11 +15,11 @@ use nix::sys::socket::{getsockopt, sockopt};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, stat};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_passcred, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
-    sendmsg, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 
@@ -27,6 +28,9 @@ pub const PACKET_BYTES_MAX: usize = 64 << 10;
 
 /// Descriptors of the fullest packet: a session's five and room for three more.
 pub const PACKET_FDS_MAX: usize = 8;
+
+/// Descriptors the kernel lets go with one packet (SCM_MAX_FD).
+const KERNEL_FDS_MAX: usize = 253;
 
 /// How long `connect` waits for a daemon whose queue of connections is full, before `EAGAIN`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +50,7 @@ pub enum ControlError {
     /// A packet received was larger than [`PACKET_BYTES_MAX`]; its beginning was discarded.
     #[error("the other side sent a packet of more than {PACKET_BYTES_MAX} bytes")]
     Oversized,
-    /// Too many descriptors to send, or the other side sent more than were asked for; those were closed.
+    /// Too many descriptors to send, or the other side sent more than were asked for.
     #[error("more than {limit} descriptors in a packet")]
     Descriptors {
         /// How many were allowed.
@@ -203,18 +207,31 @@ impl ControlSocket {
 
     /// Receives one packet into `packet` (its former contents are replaced) with at most `fds_max` descriptors.
     ///
-    /// `None` when the other side has closed. A side that expects no descriptors passes 0: those sent anyway never
-    /// come to exist here, so a hostile one (whose mere closing could block) does no harm.
+    /// `None` when the other side has closed. Descriptors beyond those are closed here, which may wait: only for
+    /// senders that are trusted ([`ControlSocket::recv_apart`]).
     ///
     /// # Errors
     /// [`ControlError::Oversized`], [`ControlError::Descriptors`]: the connection should be closed.
     /// [`ControlError::System`] with `EAGAIN` when the socket is non-blocking and nothing waits.
     pub fn recv(&self, packet: &mut Vec<u8>, fds_max: usize) -> Result<Option<Vec<OwnedFd>>, ControlError> {
+        self.recv_apart(packet, fds_max, &mut Vec::new())
+    }
+
+    /// [`ControlSocket::recv`], but descriptors that come with an error go to `unwanted`: the caller says who closes
+    /// them. Only where this process can have no more descriptors does the kernel close some here.
+    ///
+    /// # Errors
+    /// As [`ControlSocket::recv`].
+    pub fn recv_apart(
+        &self,
+        packet: &mut Vec<u8>,
+        fds_max: usize,
+        unwanted: &mut Vec<OwnedFd>,
+    ) -> Result<Option<Vec<OwnedFd>>, ControlError> {
         let limit = fds_max.min(PACKET_FDS_MAX);
         packet.resize(PACKET_BYTES_MAX, 0);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS_MAX))];
-        let space_bytes = if limit == 0 { 0 } else { rustix::cmsg_space!(ScmRights(limit)) };
-        let mut control = RecvAncillaryBuffer::new(&mut space[..space_bytes]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(KERNEL_FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             let into = &mut [IoSliceMut::new(packet)];
             match recvmsg(&self.fd, into, &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -230,15 +247,53 @@ impl ControlSocket {
         };
         packet.truncate(received.bytes);
         let fds = descriptors(&mut control);
-        if received.flags.contains(ReturnFlags::TRUNC) {
-            packet.clear();
-            return Err(ControlError::Oversized);
+        let fault = if received.flags.contains(ReturnFlags::TRUNC) {
+            Some(ControlError::Oversized)
+        } else if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > limit {
+            Some(ControlError::Descriptors { limit })
+        } else {
+            None
+        };
+        match fault {
+            Some(fault) => {
+                packet.clear();
+                unwanted.extend(fds);
+                Err(fault)
+            }
+            None if received.bytes > 0 => Ok(Some(fds)),
+            None => {
+                unwanted.extend(fds);
+                Ok(None)
+            }
         }
-        if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > limit {
-            packet.clear();
-            return Err(ControlError::Descriptors { limit });
+    }
+
+    /// Closes the connection of a side that is not trusted. If what it sent and nobody has read has descriptors, the
+    /// close would be theirs too, and may wait: then nothing is closed, and the socket is for somebody who may wait.
+    ///
+    /// For connections that no other process goes on with: the other side can send nothing from here on.
+    #[must_use = "dropping it may wait"]
+    pub fn close(self) -> Option<OwnedFd> {
+        // Each packet then comes with its sender's credentials, which tells one without a byte from the end.
+        let has_credentials = set_socket_passcred(&self.fd, true).is_ok();
+        if !has_credentials || shutdown(&self.fd, Shutdown::Read).is_err() {
+            return Some(self.fd);
         }
-        Ok((received.bytes > 0).then_some(fds))
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            match recvmsg(&self.fd, &mut [IoSliceMut::new(&mut [0; 1])], &mut control, flags) {
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                // What there is no room for are descriptors, which a look does not take out.
+                Ok(looked) if looked.flags.contains(ReturnFlags::CTRUNC) => return Some(self.fd),
+                Ok(looked) if looked.bytes > 0 || control.drain().next().is_some() => {
+                    let _ = recv(&self.fd, &mut [0; 1][..], RecvFlags::DONTWAIT);
+                }
+                Ok(_) | Err(Errno::AGAIN) => return None,
+                Err(_) => return Some(self.fd),
+            }
+        }
     }
 
     /// Who connected, or who listened when the connection was made.

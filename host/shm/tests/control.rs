@@ -115,6 +115,64 @@ fn unasked_descriptors_are_closed() {
     }
 }
 
+/// A descriptor whose close waits for as long as its sender likes: a socket that lingers over what its peer does not
+/// read. Closing `peer` ends that.
+fn lingering() -> (std::net::TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut &stream, &[0; 65536]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::from_secs(100_000))).unwrap();
+    (stream, peer)
+}
+
+/// Neither reading what a hostile side sent nor closing its connection closes a descriptor of its: that might wait.
+#[test]
+fn descriptors_whose_close_waits_are_closed_by_somebody_else() {
+    let mut closing = Vec::new();
+    let mut peers = Vec::new();
+    let mut send = |socket: &ControlSocket, packet: &[u8]| {
+        let (stream, peer) = lingering();
+        peers.push(peer);
+        send_raw(socket, packet, &[stream.as_fd()]);
+    };
+    for packet in [b"x".as_slice(), b"", &[1; PACKET_BYTES_MAX + 1]] {
+        let (one, other) = ControlSocket::pair().unwrap();
+        send(&one, packet);
+        let heard = other.recv_apart(&mut Vec::new(), 0, &mut closing);
+        assert!(matches!(heard, Ok(None) | Err(ControlError::Descriptors { .. } | ControlError::Oversized)));
+    }
+    assert_eq!(closing.len(), 3);
+    for before in [[b"".as_slice(), b"".as_slice()], [b"x", b""], [b"", b"yy"]] {
+        let (one, other) = ControlSocket::pair().unwrap();
+        for packet in before {
+            rustix::net::send(&one, packet, SendFlags::NOSIGNAL).unwrap();
+        }
+        send(&one, b"");
+        drop(one);
+        closing.push(other.close().expect("descriptors lie in it"));
+    }
+    drop(peers);
+}
+
+#[test]
+fn a_connection_without_descriptors_is_closed_at_once() {
+    let packets: [&[&[u8]]; 4] = [&[], &[b""], &[b"one", b"", b"two"], &[b"", b""]];
+    for (unread, open) in packets.into_iter().flat_map(|unread| [(unread, true), (unread, false)]) {
+        let (one, other) = ControlSocket::pair().unwrap();
+        unread.iter().for_each(|packet| _ = rustix::net::send(&one, packet, SendFlags::NOSIGNAL).unwrap());
+        other.send(b"why", &[]).unwrap();
+        let one = if open { Some(one) } else { None };
+        assert!(other.close().is_none());
+        let Some(one) = one else { continue };
+        let mut packet = Vec::new();
+        one.recv(&mut packet, 0).unwrap().unwrap();
+        assert_eq!(packet, b"why");
+        assert!(one.recv(&mut packet, 0).unwrap().is_none());
+    }
+}
+
 #[test]
 fn a_non_blocking_socket_says_so() {
     let (one, other) = ControlSocket::pair().unwrap();

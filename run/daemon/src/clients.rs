@@ -9,6 +9,7 @@
 //! (`sessions.receive_heap_bytes_per_user_max`, `sessions.receive_heap_bytes_max`): what lies in them is the daemon's
 //! memory. The daemon's own process is not counted.
 
+use crate::closer::{Closer, Sender};
 use crate::config::Sessions;
 use crate::fair_queue::FairQueue;
 use crate::shard_places::{ShardPlaces, UNKNOWN};
@@ -17,10 +18,11 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_control::{Detached, Moved, Reply, reply};
 use trunkline_engine::SessionKey;
-use trunkline_net::{Interest, Poller, Token};
+use trunkline_net::{Interest, Poller, Token, accept_descriptors};
 use trunkline_shm::{ControlSocket, PeerCredentials};
 
 /// Numbers of connections begin here: smaller ones name other descriptors of the control thread's poller.
@@ -64,8 +66,8 @@ pub(crate) enum ControlReceived {
     Packet(Vec<OwnedFd>),
     /// Nothing now.
     Nothing,
-    /// Its end.
-    End,
+    /// Its end, and descriptors that were not asked for.
+    End(Vec<OwnedFd>),
 }
 
 /// All of them.
@@ -251,11 +253,12 @@ impl Clients {
 
     /// What a connection has, read into `packet`.
     pub fn receive(&mut self, number: u64, packet: &mut Vec<u8>) -> ControlReceived {
-        let Some(client) = self.all.get(&number) else { return ControlReceived::End };
-        match client.socket.recv(packet, 1) {
+        let mut unwanted = Vec::new();
+        let Some(client) = self.all.get(&number) else { return ControlReceived::End(unwanted) };
+        match client.socket.recv_apart(packet, 1, &mut unwanted) {
             Ok(Some(fds)) => ControlReceived::Packet(fds),
             Err(error) if error.would_block() => ControlReceived::Nothing,
-            Ok(None) | Err(_) => ControlReceived::End,
+            Ok(None) | Err(_) => ControlReceived::End(unwanted),
         }
     }
 
@@ -397,6 +400,8 @@ impl Clients {
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
         client.watch_process(poller, number);
+        // It binds with them. A kernel that cannot refuse them has let them come before.
+        let _ = accept_descriptors(&client.socket, true);
         let (counted_bytes, own) = (client.counted_heap_bytes(), usize::from(client.is_own_process()));
         self.heap_bytes += counted_bytes;
         self.own += own;
@@ -532,6 +537,17 @@ impl Client {
 
     pub fn socket(&self) -> &ControlSocket {
         &self.socket
+    }
+
+    /// Who sends what comes from it.
+    pub fn sender(&self) -> Sender {
+        self.peer.map(|peer| peer.uid)
+    }
+
+    /// Closes it, for good.
+    pub fn close(self, closer: &Arc<Closer>) {
+        let sender = self.sender();
+        closer.close(sender, self.socket.close());
     }
 
     /// Has the poller tell when its process is gone: those it forked may outlive it with its sockets, and would never

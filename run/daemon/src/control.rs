@@ -5,6 +5,7 @@
 
 use crate::bound_sets::BoundSets;
 use crate::clients::{AttachedSession, Client, Clients, ControlReceived, PROCESS};
+use crate::closer::Closer;
 use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
 use crate::denials::Denials;
@@ -28,7 +29,7 @@ use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Moved, decode_request, reply, request,
 };
 use trunkline_engine::{AccessRecord, Binding, BoundSchema, SessionKey};
-use trunkline_net::{Interest, Poller, Ready, Token};
+use trunkline_net::{Interest, Poller, Ready, Token, accept_descriptors};
 use trunkline_shm::{ControlListener, PeerCredentials, SessionConfig, create_session, monotonic_ns};
 
 /// Time the control socket rests when the process cannot take another connection.
@@ -78,6 +79,7 @@ pub(crate) struct Control {
     keys_looked: Instant,
     unwritten: Arc<AtomicUsize>,
     pub memory: FreedMemory,
+    pub closer: Arc<Closer>,
     denials: Denials,
     pub poller: Poller,
     ready: Vec<Ready>,
@@ -116,6 +118,7 @@ impl Control {
             keys_looked: Instant::now(),
             unwritten: parts.unwritten,
             memory: parts.memory,
+            closer: Arc::default(),
             denials: Denials::default(),
             poller,
             ready: Vec::new(),
@@ -125,8 +128,15 @@ impl Control {
         })
     }
 
+    /// Says whether those who have not attached may send descriptors. A kernel that cannot refuse them has them come
+    /// all the same.
+    pub fn take_descriptors_of_all(&self, of_all: bool) {
+        self.listener.iter().for_each(|listener| _ = accept_descriptors(listener, of_all));
+    }
+
     /// Serves until told to stop.
     pub fn run(mut self) {
+        self.take_descriptors_of_all(false);
         loop {
             self.wait();
             while let Ok(message) = self.messages.try_recv() {
@@ -247,7 +257,8 @@ impl Control {
                     self.have_one_give_way(number);
                     false
                 }
-                ControlReceived::End => {
+                ControlReceived::End(unwanted) => {
+                    self.close_descriptors(number, unwanted);
                     self.end(number);
                     false
                 }
@@ -280,11 +291,17 @@ impl Control {
         let (tag, outcome) = match decode_request(packet) {
             Err(error) => (0, Err(error.to_string())),
             Ok((tag, request::Kind::Attach(attach))) => (tag, self.handle_attach(number, tag, &attach)),
-            Ok((tag, request::Kind::Bind(bind))) => (tag, self.handle_bind(number, tag, bind, fds)),
+            Ok((tag, request::Kind::Bind(bind))) => (tag, self.handle_bind(number, tag, bind, &fds)),
         };
+        self.close_descriptors(number, fds);
         if let Err(reason) = outcome {
             self.dismiss(number, tag, reason);
         }
+    }
+
+    /// Closes what a connection sent.
+    fn close_descriptors(&self, number: u64, fds: Vec<OwnedFd>) {
+        self.closer.close(self.clients.find(number).and_then(Client::sender), fds);
     }
 
     fn handle_attach(&mut self, number: u64, tag: u64, attach: &Attach) -> Result<(), String> {
@@ -295,6 +312,7 @@ impl Control {
             self.config.relay.permit(self.peer_of(number)?, identity)?;
         }
         self.clients.may_attach(number, identity, heap_bytes)?;
+        self.closer.may_attach(self.clients.find(number).and_then(Client::sender))?;
         if attach.abi_version != ABI_VERSION {
             return Err(format!(
                 "application speaks ABI version {}, this daemon {ABI_VERSION}; rebuild the older of the two",
@@ -379,7 +397,7 @@ impl Control {
         }
     }
 
-    fn handle_bind(&mut self, number: u64, tag: u64, bind: Bind, fds: Vec<OwnedFd>) -> Result<(), String> {
+    fn handle_bind(&mut self, number: u64, tag: u64, bind: Bind, fds: &[OwnedFd]) -> Result<(), String> {
         let session = self.clients.find(number).and_then(Client::session).ok_or("bind before attach")?;
         let peer = self.peer_of(number)?;
         let bound = match self.bind(number, session, peer, bind, fds)? {
@@ -401,7 +419,7 @@ impl Control {
         session: AttachedSession,
         peer: PeerCredentials,
         bind: Bind,
-        fds: Vec<OwnedFd>,
+        fds: &[OwnedFd],
     ) -> Result<Result<Binding, Refused>, String> {
         let schema = match (fds.first(), bind.descriptor_set_bytes) {
             (None, 0) => None,

@@ -83,16 +83,20 @@ impl Control {
     /// The daemon ends: shards close the connections of their sessions when they have let go of the rings.
     pub fn give_connections_away(&mut self) {
         for client in self.clients.take_all() {
-            if let Some(AttachedSession { shard, .. }) = client.session() {
-                let connection = Box::new(EndingConnection::new(client, None));
-                self.shards[shard].send(Command::EndWithDaemon(connection));
+            let session = client.session();
+            let connection = EndingConnection::new(client, None, Arc::clone(&self.closer));
+            match session {
+                Some(AttachedSession { shard, .. }) => {
+                    self.shards[shard].send(Command::EndWithDaemon(Box::new(connection)));
+                }
+                None => connection.end(),
             }
         }
     }
 
     fn let_go(&self, client: Client, told: Option<(u64, String)>) {
         let session = client.session();
-        let connection = EndingConnection::new(client, told);
+        let connection = EndingConnection::new(client, told, Arc::clone(&self.closer));
         let Some(AttachedSession { shard, key }) = session else { return connection.end() };
         self.shards[shard].send(Command::Detach { session: key, connection: Box::new(connection) });
         self.memory.something_ended();

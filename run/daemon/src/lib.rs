@@ -48,6 +48,7 @@ mod changes;
 mod check;
 mod clients;
 mod clock;
+mod closer;
 mod command;
 mod config;
 mod control;

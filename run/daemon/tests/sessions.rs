@@ -3,11 +3,17 @@
 
 mod raw;
 
+use prost::Message;
 use raw::*;
+use rustix::fd::AsFd;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 use trunkline_call::entry::{Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Encoding, Execution, RouteIndex};
-use trunkline_control::{ABI_VERSION, Attach, request};
+use trunkline_control::{ABI_VERSION, Attach, Bind, Request, request};
 use trunkline_daemon::{Config, Daemon};
+use trunkline_shm::{ControlError, ControlSocket};
 
 fn daemon(listen: bool) -> Daemon {
     let text = if listen { "[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]" } else { "" };
@@ -230,10 +236,75 @@ fn control_packets_that_make_no_sense() {
         _ => panic!("another ABI version was accepted"),
     }
     let control = stage.daemon.connect().unwrap();
-    match bind_on(&control, b"x", 1, &[], "") {
+    let bind = Bind { descriptor_set_bytes: 0, serves: Vec::new(), calls: Vec::new() };
+    send(&control, request::Kind::Bind(bind), None);
+    match answer(&control) {
         Answer::Detached(reason) => assert!(reason.contains("before attach"), "{reason}"),
         _ => panic!("a bind before attach was accepted"),
     }
+}
+
+/// Descriptors whose close waits for as long as their sender likes: sockets that linger over what nobody reads.
+struct Lingering {
+    sockets: Vec<TcpStream>,
+    _peers: Vec<TcpStream>,
+}
+
+impl Lingering {
+    fn new(count: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut sockets, mut peers) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            sockets.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            peers.push(listener.accept().unwrap().0);
+        }
+        for socket in &sockets {
+            socket.set_nonblocking(true).unwrap();
+            while (&mut &*socket).write(&[0; 65536]).is_ok() {}
+            let for_long = Some(Duration::from_secs(100_000));
+            rustix::net::sockopt::set_socket_linger(socket, for_long).unwrap();
+        }
+        Self { sockets, _peers: peers }
+    }
+
+    /// Sends all, and keeps none.
+    fn send(&mut self, control: &ControlSocket, packet: &[u8]) -> Result<(), ControlError> {
+        let fds: Vec<_> = self.sockets.iter().map(AsFd::as_fd).collect();
+        let sent = control.send(packet, &fds);
+        let sockets = std::mem::take(&mut self.sockets);
+        // Where they were not sent, or have been closed there, the last close is this one.
+        std::thread::spawn(move || drop(sockets));
+        sent
+    }
+}
+
+/// The last close of a descriptor is its receiver's, and may wait: who sends such stops neither the control thread nor
+/// a shard, whether the daemon reads it or not.
+#[test]
+fn descriptors_whose_close_waits_stop_nobody() {
+    let mut stage = Stage::set();
+    let bind = Bind { descriptor_set_bytes: 1, serves: Vec::new(), calls: Vec::new() };
+    let bind = Request { tag: 1, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
+    let mut kept = Vec::new();
+    // Before it attaches.
+    let control = stage.daemon.connect().unwrap();
+    let mut lingering = Lingering::new(1);
+    lingering.send(&control, &bind).unwrap();
+    kept.push(lingering);
+    // No memfd, more than one, with what is no request, and unread behind what the session ends with.
+    for (count, packet) in [(1, &*bind), (2, &bind), (1, &[0xff; 100]), (8, &bind)] {
+        let app = RawApp::attach(&stage.daemon, "", false);
+        let mut lingering = Lingering::new(count);
+        if count == 8 {
+            app.control.send(&[0xff; 100], &[]).unwrap();
+        }
+        let _ = lingering.send(&app.control, packet);
+        kept.push(lingering);
+    }
+    assert_eq!(stage.bystander.unary(b"still here").code, Code::Ok);
+    // Behind all of them for the control thread, and then for the shard.
+    let mut late = RawApp::attach(&stage.daemon, "", false);
+    assert_eq!(late.unary(b"as well").code, Code::Ok);
 }
 
 #[test]

@@ -16,11 +16,14 @@ use trunkline_telemetry::{Ask, CallsAsk};
 impl Leave {
     /// Hands the control socket and its connections over. Comes back only if that was in vain.
     pub fn with_connections_of(&self, control: &mut Control) {
+        // A daemon of an earlier version does not say of those who attach that they may send some.
+        control.take_descriptors_of_all(true);
         let _ = self.done.send(send_connections(control, &self.channel));
         while let Ok(written) = self.in_vain.recv() {
             control.write_last_lines();
             drop(written);
         }
+        control.take_descriptors_of_all(false);
     }
 }
 
