@@ -213,8 +213,11 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
         channel, cancellation = self._library.channel(wait_for_ready), self._library.cancellation()
         options = cancellation.options
         if timeout is not None or metadata:
+            handle = cancellation.handle
+            if handle is None:
+                raise ValueError(_library.CLOSED)
             try:
-                options = Options(timeout, metadata, cancellation=cancellation.handle)
+                options = Options(timeout, metadata, cancellation=handle)
             except MetadataError as error:
                 raise FailedCall(invalid_metadata(error)) from error
         try:

@@ -206,13 +206,14 @@ class Cancellation:
         # What a call has to say that says nothing else.
         self.options = Options(None, None, cancellation=self.handle)
 
-    def cancel(self):
-        """Cancels what is under way, and what begins later. The handle stays: a thread may be about to call with it."""
-        lib.tl_call_cancel(self.handle, ffi.NULL)
+    def release(self):
+        """Cancels what is under way, and lets go of it. A thread may be about to call with it: the library refuses that."""
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            lib.tl_call_release(handle)
 
     def __del__(self):
-        if self.handle is not None:
-            lib.tl_call_release(self.handle)
+        self.release()
 
 
 class Options:
@@ -262,9 +263,9 @@ class Outcome:
             lib.tl_metadata_release(self.value.trailers)
 
 
-_CLOSED = "Cannot invoke RPC on closed channel!"
-# What the library says of a channel that was released.
-_IS_NO_CHANNEL = "is no open channel"
+CLOSED = "Cannot invoke RPC on closed channel!"
+# What the library says of a channel that was released, and of a cancellation.
+_RELEASED = ("is no open channel", "is no open call")
 
 
 class Library:
@@ -291,7 +292,7 @@ class Library:
     def channel(self, wait_for_ready):
         """The handle calls are made through."""
         if self.is_closed:
-            raise ValueError(_CLOSED)
+            raise ValueError(CLOSED)
         wait_for_ready = bool(wait_for_ready)
         channel = self._channels.get(wait_for_ready)
         if channel is None:
@@ -314,13 +315,13 @@ class Library:
             self._cancellations.add(found)
             if self.is_closed:
                 # By another thread, which has not seen this one.
-                raise ValueError(_CLOSED)
+                raise ValueError(CLOSED)
         return found
 
     def ending_of(self, status):
         """What a status says of a call: that its channel was closed, if that was so just before it was made."""
         ending = ending_of(status)
-        if self.is_closed and ending.code == lib.TL_INVALID_ARGUMENT and ending.message.endswith(_IS_NO_CHANNEL):
+        if self.is_closed and ending.code == lib.TL_INVALID_ARGUMENT and ending.message.endswith(_RELEASED):
             return Ending(lib.TL_CANCELLED, "Channel closed!", (), NOT_EXECUTED)
         return ending
 
@@ -346,7 +347,7 @@ class Library:
         """Lets no more calls begin, and ends those that threads wait for. The others, to be ended by who knows how."""
         self.is_closed = True
         for cancellation in self._cancellations.all():
-            cancellation.cancel()
+            cancellation.release()
         return self.calls.all() + [call for typed in list(self._typed.values()) for call in typed.close()]
 
     def release(self):
