@@ -25,6 +25,8 @@ class Alarm {
         SetAct(TimePoint<T>(deadline).raw_time(), [queue, tag](bool ok) { queue->trunkline_ready(tag, ok); });
     }
     template <typename T> void Set(const T &deadline, std::function<void(bool)> act) {
+        // Where it cannot be made it is said here.
+        internal::EventLoop::Get();
         SetAct(TimePoint<T>(deadline).raw_time(), [act = std::move(act)](bool ok) {
             internal::EventLoop::Get().Post([act, ok] { act(ok); });
         });

@@ -6,6 +6,7 @@
 #include <grpcpp/support/time.h>
 
 #include <deque>
+#include <system_error>
 
 namespace grpc {
 
@@ -13,8 +14,12 @@ class CompletionQueue {
   public:
     enum NextStatus { SHUTDOWN, GOT_EVENT, TIMEOUT };
 
+    // `std::system_error` where the process may have no more descriptors.
     CompletionQueue() {
-        tl_queue_new(&queue_, nullptr);
+        if (tl_queue_new(&queue_, nullptr) != TL_OK) {
+            auto none = std::make_error_code(std::errc::too_many_files_open);
+            throw std::system_error(none, "no descriptor for a completion queue");
+        }
         internal::UnderWay::Keep(queue_);
     }
     // It should be shut down and empty, as gRPC demands. What is still under way in one that is not is let go of:
@@ -45,11 +50,17 @@ class CompletionQueue {
     void Shutdown() {
         std::lock_guard<std::mutex> lock(mutex_);
         is_shut_down_ = true;
-        if (waiting_ > 0) tl_queue_post(queue_, 0, nullptr);
+        if (IsOver()) Ring();
     }
 
-    // Beyond gRPC: readable while `AsyncNext` has something to do, for epoll and its kin.
-    int trunkline_fd() const { return tl_queue_fd(queue_); }
+    // Beyond gRPC: readable while `AsyncNext` has something to do, for epoll and its kin. Once in a while it is, and
+    // `AsyncNext` gives TIMEOUT: what there was has been taken.
+    int trunkline_fd() const {
+        std::lock_guard<std::mutex> lock(mutex_);
+        is_watched_ = true;
+        if (!ready_.empty() || IsOver()) Ring();
+        return tl_queue_fd(queue_);
+    }
 
     // For operations: one was begun that `Ready` ends.
     void trunkline_begin() {
@@ -61,11 +72,18 @@ class CompletionQueue {
         std::lock_guard<std::mutex> lock(mutex_);
         ready_.emplace_back(tag, ok);
         // The thread that looks right now finds it itself.
-        if (waiting_ > 0 && Looking() != this) tl_queue_post(queue_, 0, nullptr);
+        if (Looking() != this) Ring();
     }
     tl_queue trunkline_queue() const { return queue_; }
 
   private:
+    // Under the lock: one that waits looks again, and the descriptor is readable if anybody watches that. One event does,
+    // of which each that waits takes another.
+    void Ring() const {
+        bool is_told = posted_ >= std::max<size_t>(waiting_, is_watched_ ? 1 : 0);
+        if (!is_told && tl_queue_post(queue_, 0, nullptr) == TL_OK) posted_++;
+    }
+
     static const CompletionQueue *&Looking() {
         static thread_local const CompletionQueue *looking = nullptr;
         return looking;
@@ -80,11 +98,11 @@ class CompletionQueue {
                 std::tie(*tag, *ok) = ready_.front();
                 ready_.pop_front();
                 under_way_--;
-                if (waiting_ > 0 && (!ready_.empty() || IsOver())) tl_queue_post(queue_, 0, nullptr);
+                if (!ready_.empty() || IsOver()) Ring();
                 return GOT_EVENT;
             }
             if (IsOver()) {
-                if (waiting_ > 0) tl_queue_post(queue_, 0, nullptr);
+                Ring();
                 return SHUTDOWN;
             }
             if (is_late) return TIMEOUT;
@@ -100,10 +118,12 @@ class CompletionQueue {
             tl_code code = tl_queue_next(queue_, &event, 1, left, &count, nullptr);
             // What comes of the event is for this thread to look at.
             const CompletionQueue *outer = std::exchange(Looking(), this);
+            bool is_posted = code == TL_OK && count == 1 && event.kind == TL_EVENT_POSTED && event.tag == 0;
             if (code == TL_OK && count == 1) internal::Dispatch(event);
             Looking() = outer;
             lock.lock();
             waiting_--;
+            if (is_posted) posted_--;
             if (code != TL_OK) return SHUTDOWN;
             is_late = count == 0;
         }
@@ -112,10 +132,13 @@ class CompletionQueue {
     bool IsOver() const { return is_shut_down_ && under_way_ == 0; }
 
     tl_queue queue_{};
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::deque<std::pair<void *, bool>> ready_;
     size_t under_way_ = 0;
+    // Threads in the library's queue, and events there that say no more than that there is something here.
     size_t waiting_ = 0;
+    mutable size_t posted_ = 0;
+    mutable bool is_watched_ = false;
     bool is_shut_down_ = false;
 };
 

@@ -96,7 +96,7 @@ class Server {
             // Their reactions need its threads: where there are none, it is here that it is said.
             if (HasReactors()) internal::EventLoop::Get();
         } catch (const std::system_error &) {
-            return Status(StatusCode::RESOURCE_EXHAUSTED, "no thread can be made for reactors");
+            return Status(StatusCode::RESOURCE_EXHAUSTED, "no descriptor or no thread can be made for reactors");
         }
         for (Service *service : services_) {
             for (const auto &method : service->methods_) {

@@ -50,6 +50,10 @@ int main(int argc, char **argv) {
         say("ready");
         call(words[1]);
     } else if (words.size() == 1 && words[0] == "all") {
+#ifdef TRUNKLINE_HPP
+        // First: it shows how what is made once is asked for again.
+        exam::without_descriptors("localhost:50051");
+#endif
         for (const char *by : {"sync", "callback", "async"}) {
             exam::Served served(by, "localhost:50051");
             call("localhost:50051");
@@ -66,6 +70,7 @@ int main(int argc, char **argv) {
         exam::outlived("localhost:50051");
 #ifdef TRUNKLINE_HPP
         exam::looking();
+        exam::watched("localhost:50051");
         exam::unasked("localhost:50051");
         exam::crowded("localhost:50051");
 #endif

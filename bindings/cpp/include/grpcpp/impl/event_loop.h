@@ -21,8 +21,9 @@ template <class Act> void Quietly(Act &&act) {
     }
 }
 
-// Begins with its first user, and lives as long as the process: reactions may come until its end. A forked child has
-// none of its threads.
+// Begins with its first user, and lives as long as the process: reactions may come until its end. Where there is no
+// descriptor or no thread for it that user gets `std::system_error`, and the next asks again. A forked child has none of
+// its threads.
 class EventLoop {
   public:
     static EventLoop &Get() {
@@ -40,7 +41,9 @@ class EventLoop {
 
   private:
     EventLoop() {
-        tl_queue_new(&queue_, nullptr);
+        if (tl_queue_new(&queue_, nullptr) != TL_OK) {
+            throw std::system_error(std::make_error_code(std::errc::too_many_files_open), "no descriptor for callbacks");
+        }
         // Two at least: of two reactions of which one waits for the other, against the rules, both come.
         unsigned threads = std::clamp(std::thread::hardware_concurrency(), 2u, 16u);
         for (unsigned at = 0; at < threads; at++) {
