@@ -270,7 +270,9 @@ class PreparedCall {
         if (compression == GRPC_COMPRESS_NONE) compression = arguments_.compression();
         if (compression != GRPC_COMPRESS_NONE) pairs.emplace("grpc-encoding", CompressionName(compression));
         if (context_->credentials_ != nullptr) {
-            Status said = context_->credentials_->trunkline_metadata(method_, &pairs);
+            const std::string &authority = context_->authority_;
+            Status said = context_->credentials_->trunkline_metadata(
+                authority.empty() ? AuthorityOf(context_->target_) : authority, method_, &pairs);
             if (!said.ok()) return said;
         }
         Status written = WriteMetadata(pairs, metadata_);

@@ -67,7 +67,7 @@ class Server {
         changed_.wait(lock, [this] { return has_ended_; });
     }
 
-    // Calls of this process to whoever serves on this host: this server among them.
+    // Calls of this process to whoever serves on this host: to this server if no other serves the same service there.
     std::shared_ptr<Channel> InProcessChannel(const ChannelArguments &arguments) {
         return std::make_shared<Channel>("", arguments);
     }

@@ -70,6 +70,7 @@ int main(int argc, char **argv) {
         exam::outlived("localhost:50051");
 #ifdef TRUNKLINE_HPP
         exam::looking();
+        exam::signed_for();
         exam::watched("localhost:50051");
         exam::unasked("localhost:50051");
         exam::crowded("localhost:50051");

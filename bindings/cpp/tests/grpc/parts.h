@@ -68,6 +68,47 @@ inline void without_descriptors([[maybe_unused]] const std::string &address) {
 #endif
 }
 
+// What a plugin is told that it signs for.
+inline void signed_for() {
+    struct Plugin final : grpc::MetadataCredentialsPlugin {
+        explicit Plugin(std::string *told) : told(told) {}
+        grpc::Status GetMetadata(grpc::string_ref url, grpc::string_ref method, const grpc::AuthContext &,
+                                 std::multimap<std::string, std::string> *) override {
+            *told = std::string(url.data(), url.size()) + " " + std::string(method.data(), method.size());
+            // The call is not made: nobody is there.
+            return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "not signed");
+        }
+        std::string *told;
+    };
+    auto told_for = [](const std::string &target, const std::string &authority) {
+        std::string told;
+        grpc::ClientContext context;
+        context.set_credentials(grpc::MetadataCredentialsFromPlugin(std::make_unique<Plugin>(&told)));
+        if (!authority.empty()) context.set_authority(authority);
+        auto stub = v1::Exam::NewStub(grpc::CreateChannel(target, grpc::InsecureChannelCredentials()));
+        Text response;
+        CHECK(stub->Echo(&context, text("hello"), &response).error_code() == grpc::StatusCode::UNAUTHENTICATED);
+        return told;
+    };
+    const char *expected[][3] = {
+        {"dns:///search.internal:443", "", "search.internal"},
+        {"dns://1.2.3.4/search.internal:8443", "", "search.internal:8443"},
+        {"dns:search.internal", "", "search.internal"},
+        {"search.internal:443", "", "search.internal"},
+        {"ipv4:10.0.0.7:50051,10.0.0.8:50051", "", "10.0.0.7:50051"},
+        {"ipv6:[fd00::7]:443", "", "[fd00::7]"},
+        {"tls://search.internal@10.0.0.7:7443", "", "search.internal:7443"},
+        {"unix:/run/search", "", "localhost"},
+        {"search.v1.Search", "", "search.v1.Search"},
+        {"", "", "localhost"},
+        {"dns:///search.internal:443", "other.internal:9", "other.internal:9"},
+        {"localhost:50051", "other.internal:443", "other.internal"},
+    };
+    for (const auto &[target, authority, host] : expected) {
+        CHECK(told_for(target, authority) == std::string("https://") + host + "/exam.v1.Exam Echo");
+    }
+}
+
 // Queues that are looked at when their descriptor says so, one tag at a time.
 class WatchedQueue {
   public:

@@ -6,6 +6,7 @@
 #include <grpcpp/support/status.h>
 #include <grpcpp/support/string_ref.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,16 +62,39 @@ class CallCredentials {
   public:
     virtual ~CallCredentials() = default;
     virtual std::string DebugString() { return "CallCredentials"; }
-    // Beyond gRPC: adds what they say to the metadata of a call.
-    virtual Status trunkline_metadata(const char *method, std::multimap<std::string, std::string> *out) = 0;
+    // Beyond gRPC: adds what they say to the metadata of a call. `authority` is `HOST:PORT` of whom it is for.
+    virtual Status trunkline_metadata(const std::string &authority, const char *method,
+                                      std::multimap<std::string, std::string> *out) = 0;
 };
 
 namespace internal {
 
+// `:authority` of calls to a target, as gRPC and the daemon have it; of a Unix socket and of no target `localhost`.
+inline std::string AuthorityOf(const std::string &target) {
+    std::string rest = target;
+    for (const char *scheme : {"dns:", "ipv4:", "ipv6:", "tcp:", "tls:", "unix:", "unix-abstract:"}) {
+        if (target.rfind(scheme, 0) != 0) continue;
+        if (scheme[0] == 'u') return "localhost";
+        rest = target.substr(std::char_traits<char>::length(scheme));
+        if (rest.rfind("//", 0) != 0) break;
+        rest.erase(0, 2);
+        // Of `dns://SERVER/NAME` the name; of `tls://NAME@ADDRESS:PORT` too, with the port.
+        size_t slash = rest.find('/'), at = rest.rfind('@');
+        if (scheme[0] == 'd' && slash != std::string::npos) rest.erase(0, slash + 1);
+        if (at != std::string::npos) {
+            std::string name = rest.substr(0, at), port = rest.substr(rest.rfind(':') + 1);
+            rest = name.find('/') == std::string::npos ? name + ":" + port : rest.substr(at + 1);
+        }
+        break;
+    }
+    rest.erase(std::min(rest.find(','), rest.size()));
+    return rest.empty() ? "localhost" : rest;
+}
+
 class TokenCredentials final : public CallCredentials {
   public:
     explicit TokenCredentials(std::string value) : value_(std::move(value)) {}
-    Status trunkline_metadata(const char *, std::multimap<std::string, std::string> *out) override {
+    Status trunkline_metadata(const std::string &, const char *, std::multimap<std::string, std::string> *out) override {
         out->emplace("authorization", value_);
         return Status::OK;
     }
@@ -83,7 +107,7 @@ class TokenCredentials final : public CallCredentials {
 class RefusedCredentials final : public CallCredentials {
   public:
     explicit RefusedCredentials(const char *kind) : kind_(kind) {}
-    Status trunkline_metadata(const char *, std::multimap<std::string, std::string> *) override {
+    Status trunkline_metadata(const std::string &, const char *, std::multimap<std::string, std::string> *) override {
         return Status(StatusCode::UNAUTHENTICATED, std::string("not in Trunkline: ") + kind_ +
                                                        "; fetch a token, and use AccessTokenCredentials");
     }
@@ -95,7 +119,8 @@ class RefusedCredentials final : public CallCredentials {
 class PluginCredentials final : public CallCredentials {
   public:
     explicit PluginCredentials(std::unique_ptr<MetadataCredentialsPlugin> plugin) : plugin_(std::move(plugin)) {}
-    Status trunkline_metadata(const char *method, std::multimap<std::string, std::string> *out) override;
+    Status trunkline_metadata(const std::string &authority, const char *method,
+                              std::multimap<std::string, std::string> *out) override;
 
   private:
     std::unique_ptr<MetadataCredentialsPlugin> plugin_;
@@ -124,10 +149,14 @@ MetadataCredentialsFromPlugin(std::unique_ptr<MetadataCredentialsPlugin> plugin)
 
 #include <grpcpp/security/auth_context.h>
 
-inline grpc::Status grpc::internal::PluginCredentials::trunkline_metadata(const char *method,
+inline grpc::Status grpc::internal::PluginCredentials::trunkline_metadata(const std::string &authority,
+                                                                        const char *method,
                                                                         std::multimap<std::string, std::string> *out) {
-    std::string path(method), service = path.substr(0, path.rfind('/'));
-    std::string name = path.substr(path.rfind('/') + 1), url = "https://trunkline" + service;
+    std::string path(method), service = path.substr(0, path.rfind('/')), name = path.substr(path.rfind('/') + 1);
+    // As gRPC has it: without the port that such a URL means anyway.
+    std::string host = authority;
+    if (size_t port = host.rfind(":443"); port != std::string::npos && port + 4 == host.size()) host.erase(port);
+    std::string url = "https://" + host + service;
     return plugin_->GetMetadata(url, name, AuthContext(), out);
 }
 
