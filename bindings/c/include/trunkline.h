@@ -385,10 +385,11 @@ tl_code tl_call_send_built(struct tl_call call,
                            uint64_t tag,
                            struct tl_status *status);
 
-// Says that no requests follow.
+// Says that no requests follow; `TL_FAILED_PRECONDITION` if that was said, and while a request is being sent.
 //
 // Asks for: `status` is valid for writing or null.
-tl_code tl_call_end_requests(struct tl_call call, struct tl_status *status);
+tl_code tl_call_end_requests(struct tl_call call,
+                             struct tl_status *status);
 
 // What comes next: `TL_EVENT_HEADERS`, `TL_EVENT_MESSAGE`, `TL_EVENT_REQUESTS_END` (servers), `TL_EVENT_END`. With a
 // queue it comes there, and `event` may be null; with 0: waits, and writes it to `event`.
@@ -610,8 +611,8 @@ tl_code tl_queue_post(struct tl_queue queue,
                       struct tl_status *status);
 
 // Goes on with the operations of a queue, and takes up to `capacity` events; waits up to `timeout_ns` for the first,
-// for ever if that is negative. `count` gets how many there are, 0 if none came in time. When it is released
-// threads that wait get `TL_CANCELLED`.
+// for ever if that is negative: a time left that was computed is to be kept from going below 0. `count` gets how many
+// there are, 0 if none came in time. When it is released threads that wait get `TL_CANCELLED`.
 //
 // Asks for: `events` is valid for writing `capacity` of them, `count` for writing, `status` too or null.
 tl_code tl_queue_next(struct tl_queue queue,

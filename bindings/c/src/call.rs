@@ -185,7 +185,10 @@ pub unsafe extern "C" fn tl_call_open(
             match queue {
                 None => {
                     opening.wait()?;
-                    foreign.write(call, tl_call { id: handles::insert(Object::Call(made))? })
+                    // Without a handle it is cancelled before it goes: what was sent must not be taken for the whole.
+                    let id =
+                        handles::insert(Object::Call(Arc::clone(&made))).inspect_err(|_| made.let_go())?;
+                    foreign.write(call, tl_call { id })
                 }
                 Some(queue) => {
                     let id = handles::insert(Object::Call(made))?;
@@ -296,7 +299,7 @@ fn send(call: tl_call, message: OpaqueBody, flags: u32, (queue, tag): (tl_queue,
     }
 }
 
-/// Says that no requests follow.
+/// Says that no requests follow; `TL_FAILED_PRECONDITION` if that was said, and while a request is being sent.
 ///
 /// # Safety
 /// `status` is valid for writing or null.

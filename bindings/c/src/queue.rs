@@ -59,8 +59,8 @@ pub unsafe extern "C" fn tl_queue_post(queue: tl_queue, tag: u64, status: *mut t
 }
 
 /// Goes on with the operations of a queue, and takes up to `capacity` events; waits up to `timeout_ns` for the first,
-/// for ever if that is negative. `count` gets how many there are, 0 if none came in time. When it is released
-/// threads that wait get `TL_CANCELLED`.
+/// for ever if that is negative: a time left that was computed is to be kept from going below 0. `count` gets how many
+/// there are, 0 if none came in time. When it is released threads that wait get `TL_CANCELLED`.
 ///
 /// # Safety
 /// `events` is valid for writing `capacity` of them, `count` for writing, `status` too or null.

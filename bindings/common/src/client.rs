@@ -157,10 +157,10 @@ impl OpenCall {
         }
     }
 
-    /// Says that no messages follow. Nothing happens if that was said.
+    /// Says that no messages follow.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION while an operation sends.
+    /// FAILED_PRECONDITION if that was said, and while an operation sends.
     pub fn end_requests(&self) -> Result<(), Status> {
         self.requests.empty().map(drop).ok_or_else(|| busy("sends, or nothing may follow"))
     }

@@ -11,6 +11,7 @@
 
 #include <trunkline.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -229,13 +230,15 @@ class Queue {
     // Readable while `next` has something to do.
     int fd() const { return tl_queue_fd(handle_.get()); }
 
-    // Up to `most` events; waits for the first, for ever without a limit. None: none came in time.
+    // Up to `most` events; waits for the first, for ever without a limit, and not at all if that has passed. None: none
+    // came in time.
     Result<std::vector<Event>> next(size_t most = 16, std::optional<std::chrono::nanoseconds> limit = std::nullopt) {
         std::vector<tl_event> raw(most);
         std::vector<Event> out;
         size_t count = 0;
         tl_status status;
-        int64_t timeout = limit ? limit->count() : -1;
+        // Below 0 is no limit: what has passed has passed.
+        int64_t timeout = limit ? std::max<int64_t>(limit->count(), 0) : -1;
         if (tl_queue_next(handle_.get(), raw.data(), most, timeout, &count, &status) != TL_OK) {
             return Status::take(status);
         }
@@ -745,7 +748,9 @@ class Service {
         try {
             found->second(call);
         } catch (const Error &error) {
-            call.finish(Status(error.status().code(), error.status().message()));
+            // Where its metadata cannot be sent, without them.
+            const Status &status = error.status();
+            if (!call.finish(status).ok()) call.finish(Status(status.code(), status.message()));
         } catch (const std::exception &error) {
             call.finish(Status(TL_UNKNOWN, error.what()));
         } catch (...) {

@@ -53,6 +53,14 @@ static Service service(const Channel &onward, std::atomic<int> &hung) {
     service.unary("Throw", [](std::string_view, ServedCall &) -> Result<std::string> {
         throw std::runtime_error("on order");
     });
+    service.unary("Pass", [&onward](std::string_view, ServedCall &) -> Result<std::string> {
+        return std::string(onward.unary(path("Fail"), "x").value().bytes());
+    });
+    service.unary("ThrowUnsendable", [](std::string_view, ServedCall &) -> Result<std::string> {
+        Status status(TL_NOT_FOUND, "with no key");
+        status.metadata().emplace_back("no key", "x");
+        throw Error(status);
+    });
     service.unary("Relay", [&onward](std::string_view, ServedCall &call) -> Result<std::string> {
         CHECK(call.time_left().has_value());
         // No limit but the inherited one.
@@ -97,6 +105,11 @@ static void unary(const Channel &channel) {
     CHECK(failed.status().details() == "\x08\x05" && failed.status().execution() == TL_EXECUTED);
     CHECK(first(failed.status().metadata(), "ended") == "yes" && !first(failed.status().metadata(), "begun"));
     CHECK(channel.unary(path("Throw"), "x").status().message() == "on order");
+    auto passed = channel.unary(path("Pass"), "x");
+    CHECK(passed.status().code() == TL_NOT_FOUND && passed.status().message() == "nobody");
+    CHECK(passed.status().details() == "\x08\x05" && first(passed.status().metadata(), "ended") == "yes");
+    auto unsendable = channel.unary(path("ThrowUnsendable"), "x").status();
+    CHECK(unsendable.code() == TL_NOT_FOUND && unsendable.message() == "with no key");
     CHECK(channel.unary(path("Missing"), "x").status().code() == TL_UNIMPLEMENTED);
     auto nobody = channel.unary("/nobody.v1.Nobody/Here", "x");
     CHECK(nobody.status().code() == TL_UNAVAILABLE && nobody.status().execution() == TL_NOT_EXECUTED);
@@ -160,6 +173,8 @@ static void streams(const Channel &channel) {
 static void queued(const Channel &channel) {
     auto queue = Queue::make();
     CHECK(queue.ok());
+    // A time that has passed, as loops with timers come by.
+    CHECK(queue->next(1, std::chrono::nanoseconds(-1))->empty());
     std::vector<Call> calls;
     std::vector<bool> seen(100);
     for (uint64_t tag = 0; tag < seen.size(); tag++) {

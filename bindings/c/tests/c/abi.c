@@ -258,6 +258,7 @@ static void streams(void) {
         tl_event_clear(&event);
     }
     CHECK(tl_call_end_requests(call, NULL) == TL_OK);
+    CHECK(tl_call_end_requests(call, NULL) == TL_FAILED_PRECONDITION);
     CHECK(tl_call_send(call, text("late"), 0, WAITS, 0, NULL) == TL_FAILED_PRECONDITION);
     CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK);
     CHECK(event.kind == TL_EVENT_END && event.code == TL_OK && tl_metadata_count(event.trailers) == 1);
