@@ -355,3 +355,206 @@ def test_numbers_are_read_where_they_lie():
     view = v1.Lists.FromLinear(changing)
     changing[:] = bytes(len(changing))
     assert view == built
+
+
+# ---- what was cleared or replaced
+
+_MARK = "a password that is long enough"
+_MARKED_NUMBER = int.from_bytes(b"MARKED11", "little")
+
+
+def _cleared(message, name):
+    message.ClearField(name)
+    return message
+
+
+def _assigned(message, **fields):
+    for name, value in fields.items():
+        setattr(message, name, value)
+    return message
+
+
+def _with(message, change):
+    change(message)
+    return message
+
+
+def _set_item(values, key, value):
+    values[key] = value
+
+
+def _del_item(values, key):
+    del values[key]
+
+
+_FORGOTTEN = {
+    "a text, cleared": lambda: _cleared(v1.Scalars(string_value=_MARK), "string_value"),
+    "a text, emptied": lambda: _assigned(v1.Scalars(string_value=_MARK), string_value=""),
+    "a longer text": lambda: _assigned(v1.Scalars(string_value=_MARK), string_value="x" * 100),
+    "a shorter text": lambda: _assigned(v1.Scalars(string_value=_MARK), string_value="x"),
+    "bytes": lambda: _assigned(v1.Scalars(bytes_value=_MARK.encode()), bytes_value=b"x" * 100),
+    "a number": lambda: _cleared(v1.Optionals(uint64_value=_MARKED_NUMBER), "uint64_value"),
+    "a message": lambda: _cleared(v1.Optionals(scalars={"string_value": _MARK}), "scalars"),
+    "what is in a message": lambda: _with(v1.Tree(left={"label": _MARK}), lambda tree: tree.left.Clear()),
+    "a message, copied over": lambda: _with(
+        v1.Tree(left={"left": {"label": _MARK}}), lambda tree: tree.left.CopyFrom(v1.Tree(label="x"))
+    ),
+    "texts, cleared": lambda: _with(v1.Lists(strings=[_MARK]), lambda lists: lists.strings.clear()),
+    "texts, cleared by name": lambda: _cleared(v1.Lists(strings=[_MARK]), "strings"),
+    "a text of two": lambda: _with(v1.Lists(strings=["a", _MARK]), lambda lists: lists.strings.pop()),
+    "a text of two, replaced": lambda: _with(v1.Lists(strings=[_MARK, "a"]), lambda lists: _set_item(lists.strings, 0, "x")),
+    "texts, replaced": lambda: _with(v1.Lists(strings=[_MARK]), lambda lists: _set_item(lists.strings, slice(None), ["x"])),
+    "numbers": lambda: _with(v1.Lists(uint64s=[_MARKED_NUMBER] * 3), lambda lists: lists.uint64s.clear()),
+    "a number of two": lambda: _with(v1.Lists(uint64s=[1, _MARKED_NUMBER]), lambda lists: lists.uint64s.pop()),
+    "a number that was moved": lambda: _with(
+        v1.Lists(uint64s=[_MARKED_NUMBER], strings=["x"]),
+        lambda lists: (lists.uint64s.extend([1] * 100), _set_item(lists.uint64s, 0, 1)),
+    ),
+    "messages": lambda: _with(v1.Lists(scalars=[{"string_value": _MARK}]), lambda lists: lists.scalars.clear()),
+    "a message of two": lambda: _with(
+        v1.Lists(scalars=[{"string_value": _MARK}, {"int32_value": 1}]), lambda lists: _del_item(lists.scalars, 0)
+    ),
+    "a value of a map": lambda: _with(v1.Maps(strings={"a": _MARK}), lambda maps: _set_item(maps.strings, "a", "x")),
+    "an entry": lambda: _with(v1.Maps(strings={"a": _MARK}), lambda maps: _del_item(maps.strings, "a")),
+    "a key": lambda: _with(v1.Maps(strings={"a": "b", _MARK: "x"}), lambda maps: _del_item(maps.strings, _MARK)),
+    "a map": lambda: _with(v1.Maps(trees={"a": {"label": _MARK}}), lambda maps: maps.trees.clear()),
+    "a oneof's text by a number": lambda: _assigned(v1.Choice(text=_MARK), number=1),
+    "a oneof's text by bytes": lambda: _assigned(v1.Choice(text=_MARK), blob=b"x"),
+    "a oneof's message": lambda: _assigned(v1.Choice(choice={"text": _MARK}), flag=True),
+    "a oneof's text by a message": lambda: _with(v1.Choice(text=_MARK), lambda choice: choice.nested.SetInParent()),
+    "a oneof": lambda: _cleared(v1.Choice(text=_MARK), "chosen"),
+    "what was received": lambda: _cleared(
+        copy.deepcopy(v1.Scalars.FromLinear(v1.Scalars(string_value=_MARK).ToLinear())), "string_value"
+    ),
+    "what another has left": lambda: _assigned(_of_another_writer(), int32_value=1),
+}
+
+
+def _of_another_writer():
+    """A message of whom clears no more than the bit."""
+    of_bit = bytearray(v1.Scalars(string_value=_MARK).ToLinear())
+    of_bit[24 + v1.Scalars.string_value._byte] &= ~v1.Scalars.string_value._mask & 0xFF
+    return copy.deepcopy(v1.Scalars.FromLinear(bytes(of_bit)))
+
+
+@pytest.mark.parametrize("what", _FORGOTTEN)
+def test_nothing_of_what_was_cleared_or_replaced_leaves_the_process(what):
+    message = _FORGOTTEN[what]()
+    copied, inner = type(message)(), pickle.loads(pickle.dumps(message))
+    copied.CopyFrom(message)
+    for raw in (
+        bytes(copied._tl_arena.data),
+        bytes(type(message)._tl_sent(copied)),
+        copy.deepcopy(message).ToLinear(),
+        inner.ToLinear(),
+        bytes(type(message)._tl_sent(message)),
+    ):
+        assert _MARK.encode() not in raw and b"MARKED11" not in raw
+        assert type(message).FromLinear(raw) == message == copied == inner
+
+
+def _rounds_of(message, part):
+    """What can be done again and again, by whom a message is used for long."""
+    lists, maps, choice, tree = message
+
+    def text(length):
+        tree.label = "x" * length
+
+    def held(length):
+        part.label = "x" * length
+
+    def entry(length):
+        maps.strings["a"] = "x" * length
+        del maps.strings["a"]
+
+    def value(length):
+        maps.strings["b"] = "x" * length
+
+    def numbers(length):
+        lists.doubles.extend([1.5] * length)
+        lists.doubles.clear()
+
+    def texts(length):
+        lists.strings.extend(["x" * length] * 3)
+        lists.strings[1] = "y" * length
+        lists.strings.clear()
+
+    def messages(length):
+        lists.scalars.add(string_value="x" * length)
+        lists.scalars[0].int32_value = length
+        del lists.scalars[0]
+
+    def cleared(length):
+        tree.right.label = "x" * length
+        tree.ClearField("right")
+
+    def oneof(length):
+        choice.choice.text = "x" * length
+        choice.text = "x" * length
+
+    return text, held, entry, value, numbers, texts, messages, cleared, oneof
+
+
+def test_a_message_that_is_used_again_and_again_does_not_grow():
+    messages = v1.Lists(), v1.Maps(), v1.Choice(), v1.Tree()
+    part = messages[3].left
+    part.SetInParent()
+    for change in _rounds_of(messages, part):
+        for number in range(10_000):
+            change(9 + number % 2)
+        for message in messages:
+            assert len(message._tl_arena.data) < 16_384, change
+    assert (part.label, messages[3].left.label) == ("x" * 10, "x" * 10)
+
+
+class _Node:
+    """What a `Tree` should be."""
+
+    def __init__(self):
+        self.label, self.left, self.right, self.more = "", None, None, []
+
+    def is_of(self, tree):
+        pairs = [(node, getattr(tree, name)) for name, node in (("left", self.left), ("right", self.right)) if node]
+        assert tree.label == self.label and len(tree.more) == len(self.more)
+        assert [tree.HasField(name) for name in ("left", "right")] == [node is not None for node in (self.left, self.right)]
+        for node, child in pairs + list(zip(self.more, tree.more)):
+            node.is_of(child)
+
+
+def test_messages_that_were_handed_out_go_along_when_it_is_written_anew():
+    chance, written = random.Random(7), 0
+    root, tree = _Node(), v1.Tree()
+    held = [(root, tree)]
+    for _ in range(20_000):
+        node, part = chance.choice(held)
+        what = chance.randrange(9)
+        name = chance.choice(("left", "right"))
+        if what < 3:
+            node.label = part.label = "x" * chance.randrange(40)
+        elif what == 3:
+            getattr(part, name).SetInParent()
+            setattr(node, name, getattr(node, name) or _Node())
+            held.append((getattr(node, name), getattr(part, name)))
+        elif what == 4:
+            node.more.append(_Node())
+            held.append((node.more[-1], part.more.add()))
+        elif what == 5 and node.more:
+            at = chance.randrange(len(node.more))
+            del node.more[at], part.more[at]
+        elif what == 6:
+            setattr(node, name, None)
+            part.ClearField(name)
+        elif what == 7:
+            node.more = []
+            part.more.clear()
+        else:
+            before = tree._tl_arena
+            root.is_of(v1.Tree.FromLinear(tree.ToLinear()))
+            written += tree._tl_arena is not before
+        if len(held) > 30:
+            # Some are no part of it any more, and stay what they were.
+            held = held[:1] + chance.sample(held[1:], 10)
+        if chance.randrange(20) == 0:
+            for each, other in held:
+                each.is_of(other)
+    assert written > 100

@@ -81,7 +81,7 @@ class Field:
 
     def in_oneof(self, members):
         """Told of all members of its oneof, which share a slot."""
-        self._siblings = tuple((member._byte, member._mask) for member in members)
+        self._siblings = tuple(member for member in members if member is not self)
         self._oneof_bytes = max(member.width for member in members)
 
     def of_type(self, full_name):
@@ -93,18 +93,25 @@ class Field:
         return bool(at and message._tl_arena.data[at + self._byte] & self._mask)
 
     def clear(self, message):
+        """It is absent from here on, and nothing of it is sent."""
         if self.is_present(message):
             at = message._tl_need()
-            message._tl_arena.data[at + self._byte] &= ~self._mask & 0xFF
-            message._tl_arena.maps.pop(at + self._slot, None)
+            arena = message._tl_arena
+            self._forget(arena, at + self._slot)
+            arena.data[at + self._byte] &= ~self._mask & 0xFF
+            arena.data[at + self._slot : at + self._slot + self.width] = bytes(self.width)
+
+    def _forget(self, arena, slot):
+        """What it has is left behind."""
+        arena.leave()
 
     def _mark(self, message):
         """The arena and the place of the slot of a field that is about to be written."""
         at = message._tl_need()
         data = message._tl_arena.data
         if self._siblings and not data[at + self._byte] & self._mask:
-            for byte, mask in self._siblings:
-                data[at + byte] &= ~mask & 0xFF
+            for sibling in self._siblings:
+                sibling.clear(message)
             data[at + self._slot : at + self._slot + self._oneof_bytes] = bytes(self._oneof_bytes)
         data[at + self._byte] |= self._mask
         return message._tl_arena, at + self._slot
@@ -132,6 +139,9 @@ class Number(Field):
             if data[at + self._byte] & self._mask:
                 return self._struct.unpack_from(data, at + self._slot)[0]
         return self._default
+
+    def _forget(self, arena, slot):
+        """Nothing is left of a number: its slot is zeroed."""
 
     def check(self, value):
         """Raises what a value has against it."""
@@ -182,20 +192,20 @@ class Text(Field):
         return self._raw(value, self.where)
 
     def __set__(self, message, value):
+        raw = self.check(value)
+        message._tl_trim()
+        self._write(message, raw)
+
+    def initialize(self, message, value):
         self._write(message, self.check(value))
 
     def _write(self, message, raw):
-        had = 0
-        if self.is_present(message) and not message._tl_arena.is_received:
-            offset, had = message._tl_arena.span(message._tl_at + self._slot, 1, self.where)
+        is_present = self.is_present(message)
         arena, slot = self._mark(message)
-        if raw and had >= len(raw):
-            arena.data[offset : offset + had] = raw + bytes(had - len(raw))
-        else:
-            offset = arena.append(raw)
-        PAIR.pack_into(arena.data, slot, offset if raw else 0, len(raw))
+        arena.put(slot, is_present, raw, self.where)
 
-    initialize = __set__
+    def _forget(self, arena, slot):
+        arena.shorten(slot, 0, 1, self.where)
 
     def copy(self, to, message):
         found = self._found(message)
@@ -292,8 +302,15 @@ class _Repeated(Field):
 
     def shorten(self, message, count):
         arena, slot = self._mark(message)
-        offset = PAIR.unpack_from(arena.data, slot)[0]
-        PAIR.pack_into(arena.data, slot, offset if count else 0, count)
+        arena.shorten(slot, count, self.element_bytes, self.where)
+
+    def _forget(self, arena, slot):
+        arena.shorten(slot, 0, self.element_bytes, self.where)
+        arena.leave()
+
+    def leave(self, message, at):
+        """The element in a place is about to go."""
+        message._tl_arena.leave()
 
     def initialize(self, message, values):
         self.values(message).extend(values)
@@ -310,6 +327,12 @@ class Numbers(_Repeated):
         self.kind = kind
         self.element_bytes = self.alignment = _WIDTHS[kind]
         self._struct = _STRUCTS[kind]
+
+    def _forget(self, arena, slot):
+        arena.shorten(slot, 0, self.element_bytes, self.where)
+
+    def leave(self, message, at):
+        """Nothing is left of a number."""
 
     def values(self, message):
         arena = message._tl_arena
@@ -365,6 +388,9 @@ class Texts(_Repeated):
         raw = self._raw(value, self.where)
         message._tl_need()
         return PAIR.pack(message._tl_arena.append(raw), len(raw))
+
+    def leave(self, message, at):
+        message._tl_arena.erase(at, self.where)
 
 
 class Blobs(Texts):
@@ -455,6 +481,7 @@ class List(collections.abc.MutableSequence):
         self._move(index, index + 1, count - index, self._raw_at(count))
 
     def __setitem__(self, index, value):
+        self._message._tl_trim()
         if isinstance(index, slice):
             values = list(self)
             values[index] = value
@@ -464,6 +491,7 @@ class List(collections.abc.MutableSequence):
         raw = self._field.raw(self._message, value)
         offset, count = self._field.span(self._message)
         at = offset + self._index(index, count) * self._field.element_bytes
+        self._field.leave(self._message, at)
         self._message._tl_arena.data[at : at + len(raw)] = raw
         return None
 
@@ -473,8 +501,10 @@ class List(collections.abc.MutableSequence):
                 del self[at]
             return
         self._message._tl_need()
-        count = len(self)
+        self._message._tl_trim()
+        offset, count = self._field.span(self._message)
         index = self._index(index, count)
+        self._field.leave(self._message, offset + index * self._field.element_bytes)
         self._move(index + 1, index, count - index - 1, b"")
         self._field.shorten(self._message, count - 1)
 
@@ -492,6 +522,7 @@ class List(collections.abc.MutableSequence):
 
     def clear(self):
         self._message._tl_need()
+        self._message._tl_trim()
         self._field.clear(self._message)
 
     def __eq__(self, other):
@@ -627,8 +658,14 @@ class Map(Field):
         offset = PAIR.unpack_from(arena.data, slot)[0]
         for index, at in enumerate(kept):
             U32.pack_into(arena.data, offset + 4 * index, at)
-        PAIR.pack_into(arena.data, slot, offset if kept else 0, len(kept))
+        arena.shorten(slot, len(kept), 4, self.where)
         arena.maps.pop(slot, None)
+        arena.leave()
+
+    def _forget(self, arena, slot):
+        arena.shorten(slot, 0, 4, self.where)
+        arena.maps.pop(slot, None)
+        arena.leave()
 
     def initialize(self, message, values):
         MapValues(message, self).update(values)
@@ -661,6 +698,9 @@ class _Entry:
     def _tl_need(self):
         return self._tl_at
 
+    def _tl_trim(self):
+        """Not in the middle of what is done with it."""
+
 
 class MapValues(collections.abc.MutableMapping):
     """Keys and values of a map."""
@@ -680,10 +720,11 @@ class MapValues(collections.abc.MutableMapping):
         return self._received
 
     def __getitem__(self, key):
+        is_made = isinstance(self._field.value, Child) and not self._message._tl_arena.is_received
         at = self._index().get(key)
-        if at is not None:
+        if at is not None and not is_made:
             return self._field.value.__get__(_Entry(self._message._tl_arena, at))
-        if isinstance(self._field.value, Child) and not self._message._tl_arena.is_received:
+        if is_made:
             return self.get_or_create(key)
         raise KeyError(key)
 
@@ -704,6 +745,7 @@ class MapValues(collections.abc.MutableMapping):
         if isinstance(field, Child):
             raise ValueError(f"{self._field.where}: a message is not assigned; copy into it with CopyFrom()")
         field.check(value)
+        self._message._tl_trim()
         field.__set__(self._field.entry_of(self._message, key), value)
 
     def update(self, other=(), **more):
@@ -719,10 +761,13 @@ class MapValues(collections.abc.MutableMapping):
     def __delitem__(self, key):
         if key not in self:
             raise KeyError(key)
+        self._message._tl_need()
+        self._message._tl_trim()
         self._field.remove(self._message, key)
 
     def clear(self):
         self._message._tl_need()
+        self._message._tl_trim()
         self._field.clear(self._message)
 
     def __iter__(self):

@@ -145,7 +145,7 @@ class Message:
                 field.in_oneof(members)
 
     def __init__(self, /, **fields):
-        self._tl_arena = Arena.empty(self.BLOCK_BYTES)
+        self._tl_become(Arena.empty(type(self)))
         self._tl_at = HEADER_BYTES
         self._tl_parent = None
         if fields:
@@ -162,7 +162,20 @@ class Message:
         part._tl_arena, part._tl_at = arena, at
         # One that is not there yet is made where it belongs when something is written to it.
         part._tl_parent = None if at or arena.is_received else (parent, field)
+        if not arena.is_received:
+            arena.hand_out(part)
         return part
+
+    def _tl_become(self, arena):
+        """What this whole message is from here on."""
+        self._tl_arena = arena
+        arena.own(self)
+
+    def _tl_trim(self):
+        """Before it is changed: written anew if much of it is unused. Not in the middle of a change."""
+        arena = self._tl_arena
+        if arena.is_foreign or arena.is_worn and arena.is_large():
+            _write_anew(arena)
 
     def _tl_find(self):
         """The place of the block, 0 if there is none."""
@@ -176,6 +189,8 @@ class Message:
         """The place of a block that may be changed."""
         if self._tl_arena.is_received:
             raise TypeError(f"{self.FULL_NAME}: a received message cannot be changed: change a copy (copy.deepcopy)")
+        if self._tl_arena.is_foreign:
+            _write_anew(self._tl_arena)
         if not self._tl_at:
             parent, field = self._tl_parent
             self._tl_at = field.make(parent)
@@ -202,6 +217,7 @@ class Message:
     def ClearField(self, name):
         fields = self._tl_oneofs.get(name) or [self._tl_named(name)]
         self._tl_writable()
+        self._tl_trim()
         for field in fields:
             field.clear(self)
 
@@ -240,7 +256,8 @@ class Message:
     # ---- the whole
 
     def _tl_writable(self):
-        if self._tl_arena.is_received:
+        arena = self._tl_arena
+        if arena.is_received or arena.is_foreign:
             self._tl_need()
 
     def _tl_is_whole(self):
@@ -250,10 +267,11 @@ class Message:
         self._tl_writable()
         if self._tl_is_whole():
             # Messages of it that somebody has keep what they were.
-            self._tl_arena = Arena.empty(self.BLOCK_BYTES)
+            self._tl_become(Arena.empty(type(self)))
         elif self._tl_at or self._tl_find():
             at = self._tl_at
             self._tl_arena.data[at : at + self.BLOCK_BYTES] = bytes(self.BLOCK_BYTES)
+            self._tl_arena.leave()
             for slot in [slot for slot in self._tl_arena.maps if at <= slot < at + self.BLOCK_BYTES]:
                 del self._tl_arena.maps[slot]
 
@@ -267,8 +285,10 @@ class Message:
         if other is self:
             return
         self._tl_writable()
-        if self._tl_is_whole() and other._tl_is_whole():
-            self._tl_arena = Arena(bytearray(other._tl_arena.data), False)
+        arena = other._tl_arena
+        if self._tl_is_whole() and other._tl_is_whole() and not arena.has_left:
+            self._tl_become(Arena(bytearray(arena.data), False, type(self)))
+            self._tl_arena.is_foreign = arena.is_received or arena.is_foreign
             return
         # What is copied may lie in what is cleared.
         other = other._tl_whole() if other._tl_arena is self._tl_arena else other
@@ -283,6 +303,8 @@ class Message:
     def _tl_merge(self, other):
         if not (other._tl_at or other._tl_find()):
             return
+        if self._tl_arena.moves is not None:
+            self._tl_arena.moves[other._tl_at] = self._tl_at
         for field in other._tl_fields.values():
             if field.is_present(other):
                 field.copy(self, other)
@@ -290,6 +312,9 @@ class Message:
         if more:
             had = self.unknown_fields
             at = self._tl_need()
+            if had:
+                first = U32.unpack_from(self._tl_arena.data, at)[0]
+                self._tl_arena.data[first : first + 4 + len(had)] = bytes(4 + len(had))
             place = self._tl_arena.append(U32.pack(len(had) + len(more)) + had + more, 4)
             U32.pack_into(self._tl_arena.data, at, place)
 
@@ -305,6 +330,8 @@ class Message:
 
     def _tl_bytes(self):
         whole = self._tl_whole()
+        if whole._tl_arena.has_left:
+            _write_anew(whole._tl_arena)
         return whole._tl_arena.finish(whole.FINGERPRINT)
 
     def ToLinear(self):
@@ -379,11 +406,11 @@ class Message:
         made, count, schema = ffi.new("tl_memory *"), ffi.new("size_t *"), self._tl_package.handle()
         _checked(lambda status: lib.tl_schema_decode(schema, name, wire, made, count, status))
         try:
-            parsed = Arena(bytearray(ffi.buffer(made.data, count[0])), False)
+            parsed = Arena(bytearray(ffi.buffer(made.data, count[0])), False, type(self))
         finally:
             lib.tl_memory_release(made[0])
         if self._tl_is_whole():
-            self._tl_arena = parsed
+            self._tl_become(parsed)
         else:
             self.CopyFrom(self._tl_part(parsed, HEADER_BYTES, None, None))
         return len(data)
@@ -405,15 +432,47 @@ class Message:
         shown = [f"{field.name}={_shown(value)}" for field, value in self.ListFields()]
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
+    def __copy__(self):
+        return _copied(type(self), self)
+
+    def __deepcopy__(self, memo):
+        return _copied(type(self), self)
+
     def __reduce__(self):
         return _restored, (type(self), self.ToLinear())
 
 
-def _restored(cls, linear):
-    """Of `copy` and `pickle`: a message that may be changed."""
+def _copied(cls, other):
+    """A message that may be changed."""
     message = cls()
-    message.CopyFrom(cls.FromLinear(linear))
+    message.CopyFrom(other)
     return message
+
+
+def _restored(cls, linear):
+    """The same, of `pickle`."""
+    return _copied(cls, cls.FromLinear(linear))
+
+
+def _write_anew(arena):
+    """Takes everything out of a message that no field leads to. Messages of it that were handed out go along; those that
+    are no part of it any more keep what they were."""
+    anew = arena.root()
+    fresh = anew._tl_arena
+    fresh.moves = {}
+    anew._tl_merge(arena.root._tl_part(arena, HEADER_BYTES, None, None))
+    moves, fresh.moves = fresh.moves, None
+    fresh.note_use()
+    arena.root, arena.is_foreign, owner = None, False, arena.owner()
+    if owner is not None:
+        owner._tl_become(fresh)
+    for message in arena.handed_out():
+        at = moves.get(message._tl_at)
+        if at is not None:
+            message._tl_arena, message._tl_at = fresh, at
+        if at is not None or not message._tl_at:
+            # One that is not there yet is looked for when it is asked for.
+            fresh.hand_out(message)
 
 
 def _shown(value):
