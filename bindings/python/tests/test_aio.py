@@ -820,3 +820,68 @@ def test_an_iterator_of_requests_whose_task_is_cancelled_cancels_its_call():
         assert await call.code() == grpc.StatusCode.CANCELLED and call.cancelled()
 
     run(part)
+
+
+class _Loop:
+    """A loop of another thread."""
+
+    def __enter__(self):
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_debug(True)
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        return self
+
+    def begin(self, coroutine):
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
+
+    def __exit__(self, *_):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.mark.parametrize("is_intercepted", [False, True])
+def test_closing_a_channel_leaves_calls_of_other_loops_their_grace_and_their_thread(is_intercepted):
+    class Passes(grpc.aio.UnaryUnaryClientInterceptor):
+        async def intercept_unary_unary(self, continuation, details, request):
+            return await continuation(details, request)
+
+    interceptors = [Passes()] if is_intercepted else []
+
+    async def call(channel, begun, told):
+        call = pb_grpc.ExamStub(channel).Echo(pb.Text(text="hang"))
+        call.add_done_callback(lambda _: told.append(threading.get_ident()))
+        begun.set()
+        try:
+            return (await call).text
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    async def close(exam, other, grace):
+        channel = trunkline.aio.insecure_channel(interceptors=interceptors, **WHERE)
+        begun, told = threading.Event(), []
+        exam.over.clear()
+        exam.entered.clear()
+        called = other.begin(call(channel, begun, told))
+        assert await asyncio.to_thread(begun.wait, 60) and await asyncio.to_thread(exam.entered.wait, 60)
+        closing = asyncio.get_running_loop().create_task(channel.close(grace))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if grace:
+            exam.over.set()
+        heard = await asyncio.wait_for(called, 60)
+        await closing
+        assert told == [other.thread.ident]
+        exam.over.set()
+        return heard
+
+    exam = Exam()
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=4), **WHERE)
+    pb_grpc.add_ExamServicer_to_server(exam, server)
+    server.start()
+    server.ready()
+    with _Loop() as other:
+        assert asyncio.run(close(exam, other, 60), debug=True) == "hang"
+        assert asyncio.run(close(exam, other, None), debug=True) == "cancelled"
+    assert server.stop(5).wait(60)

@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import queue
 import subprocess
 import sys
 import threading
@@ -1090,3 +1091,20 @@ def test_a_channel_that_is_closed_just_before_a_call_cancels_it(exam, monkeypatc
                     stream = pb_grpc.ExamStub(channel).Words(request, **options)
                     ended = failure(lambda: next(stream))
                 assert (ended.code(), ended.details()) == (grpc.StatusCode.CANCELLED, "Channel closed!")
+
+
+def test_a_pool_that_is_full_refuses_and_no_grace_is_too_long():
+    class Full(futures.ThreadPoolExecutor):
+        def submit(self, *_):
+            raise queue.Full()
+
+    server = trunkline.server(Full(max_workers=1), **WHERE)
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Full", methods)])
+    server.start()
+    server.ready()
+    with trunkline.insecure_channel(**WHERE) as channel:
+        refused = failure(lambda: channel.unary_unary("/pyexam.v1.Full/Echo")(b"x"))
+        assert (refused.code(), refused.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "Full")
+    assert not server._calls
+    assert server.stop(1e10).wait(60)

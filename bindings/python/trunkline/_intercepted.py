@@ -107,6 +107,12 @@ class _Intercepted:
         else:
             self._returned().add_done_callback(functools.partial(_with_another, callback, self))
 
+    def get_loop(self):
+        return self._loop
+
+    def give_up(self):
+        """Its loop is closed: what the interceptors have begun is given up for itself."""
+
     def time_remaining(self):
         """What the caller has given it, while the interceptors have it; then what they have given the call."""
         if (call := self._returned()) is not None:

@@ -125,7 +125,7 @@ class LibraryServer:
 
     def stop(self, grace):
         """Stops, and waits for calls in flight as long as is said."""
-        lib.tl_server_shutdown(self._server, int((grace or 0) * 1e9), ffi.NULL)
+        lib.tl_server_shutdown(self._server, int(min((grace or 0) * 1e9, 2**62)), ffi.NULL)
 
     def release(self):
         lib.tl_server_release(self._server)
@@ -250,10 +250,12 @@ class Server(grpc.Server):
             return self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!")
         try:
             self._pool.submit(self._handle, context, number)
-        except RuntimeError as error:  # the pool was shut down
+        except Exception as error:
             with self._lock:
                 self._calls.pop(number, None)
-            self._refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+            is_shut_down = isinstance(error, RuntimeError)  # else the program has bounded it, and it is full
+            code = grpc.StatusCode.UNAVAILABLE if is_shut_down else grpc.StatusCode.RESOURCE_EXHAUSTED
+            self._refuse(context, code, words_of(error) or type(error).__name__)
         return None
 
     def _refuse(self, context, code, words):

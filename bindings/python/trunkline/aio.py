@@ -226,11 +226,11 @@ class Channel(grpc.aio.Channel):
             if not changed.get_loop().is_closed():
                 changed.get_loop().call_soon_threadsafe(_set, changed)
         if grace:
-            ends = [asyncio.ensure_future(_end_of(call)) for call in calls if not call.done()]
+            ends = [end for end in (_waited_for(call) for call in calls if not call.done()) if end is not None]
             if ends:
                 await asyncio.wait(ends, timeout=grace)
         for call in calls:
-            call.cancel()
+            _cancel(call)
         self._library.release()
 
     def get_state(self, try_to_connect=False):
@@ -278,6 +278,35 @@ async def _end_of(call):
         await call.code()
     except Exception:
         pass  # who has made it is told
+
+
+def _waited_for(call):
+    """The end of a call of whichever loop, to be waited for in this one; None if that loop does not run."""
+    loop = call.get_loop()
+    if loop is asyncio.get_running_loop():
+        return asyncio.ensure_future(_end_of(call))
+    if not loop.is_running():
+        return None
+    ending = _end_of(call)
+    try:
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ending, loop))
+    except RuntimeError:  # it was closed meanwhile
+        ending.close()
+        return None
+
+
+def _cancel(call):
+    """Cancels a call of whichever loop, there: its callbacks run where it was made."""
+    loop = call.get_loop()
+    if loop.is_closed():
+        call.give_up()
+    elif loop is asyncio.get_running_loop() or not loop.is_running():
+        call.cancel()
+    else:
+        try:
+            loop.call_soon_threadsafe(call.cancel)
+        except RuntimeError:  # it was closed meanwhile
+            call.give_up()
 
 
 class _Method:
@@ -630,6 +659,13 @@ class _Call:
         self._is_cancelled_here = True
         self._cut_short(Ending(grpc.StatusCode.CANCELLED.value[0], _CANCELLED, (), 2))
         return True
+
+    def get_loop(self):
+        return self._loop
+
+    def give_up(self):
+        """Its loop is closed: nobody is told."""
+        lib.tl_call_cancel(self._handle, ffi.NULL)
 
     def add_done_callback(self, callback):
         if self._over.done():
