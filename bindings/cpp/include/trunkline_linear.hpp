@@ -461,10 +461,15 @@ class Arena {
         found_.clear();
     }
 
-    // Keeps what was written anew of this for as long as its bytes are read.
-    Arena *keep(std::unique_ptr<Arena> anew) {
-        anew_ = std::move(anew);
-        return anew_.get();
+    // What was written anew of this, kept for who reads its bytes until this changes.
+    Arena *anew() const { return anew_.get(); }
+    void keep(std::unique_ptr<Arena> anew) { anew_ = std::move(anew); }
+    void change() { anew_.reset(); }
+
+    // Whether bytes lie here, which change or go when this changes.
+    bool holds(const uint8_t *data) const {
+        bool is_here = data_ != nullptr && data >= data_ && data < data_ + size_;
+        return is_here || (anew_ != nullptr && anew_->holds(data));
     }
 
     Bytes bytes() const { return {data_, size_}; }
@@ -726,6 +731,7 @@ template <class M, class Fields> class Editor : public Fields {
             this->arena_->begin(M::kBlockBytes);
             this->at_ = detail::kHeaderBytes;
         } else {
+            tl_need();
             this->arena_->trim();
             std::memset(this->arena_->at(this->at_), 0, M::kBlockBytes);
             this->arena_->leave();
@@ -777,12 +783,14 @@ template <class M, class Fields> class Editor : public Fields {
     std::string_view linear_bytes() const {
         if (is_root()) {
             if (!this->arena_->has_left()) return tl_all_bytes();
-            Editor<M, Fields> anew;
-            anew.tl_need();
-            tl_write_to(anew, *this->arena_);
-            anew.owns_ = false;
-            detail::Arena *kept = std::exchange(anew.arena_, nullptr);
-            return this->arena_->keep(std::unique_ptr<detail::Arena>(kept))->finish(M::kFingerprint);
+            if (this->arena_->anew() == nullptr) {
+                Editor<M, Fields> anew;
+                anew.tl_need();
+                tl_write_to(anew, *this->arena_);
+                anew.owns_ = false;
+                this->arena_->keep(std::unique_ptr<detail::Arena>(std::exchange(anew.arena_, nullptr)));
+            }
+            return this->arena_->anew()->finish(M::kFingerprint);
         }
         if (this->arena_ == nullptr) {
             const_cast<Editor *>(this)->tl_need();
@@ -847,6 +855,8 @@ template <class M, class Fields> class Editor : public Fields {
             detail::Arena::bind(*this, arena.release(), tl_rewrite);
         } else if (this->arena_->is_foreign()) {
             this->arena_->write_anew();
+        } else {
+            this->arena_->change();
         }
     }
 
@@ -1126,10 +1136,7 @@ template <class M, class Fields> class Editor : public Fields {
         detail::store<uint32_t>(word, detail::load<uint32_t>(word) & ~detail::mask_of(bit));
     }
 
-    bool is_ours(const uint8_t *data) const {
-        detail::Bytes bytes = this->tl_bytes();
-        return bytes.data != nullptr && data >= bytes.data && data < bytes.data + bytes.size;
-    }
+    bool is_ours(const uint8_t *data) const { return this->arena_ != nullptr && this->arena_->holds(data); }
 
     uint8_t *tl_mark(uint32_t bit) {
         uint8_t *block = this->arena_->at(this->at_), *word = block + detail::word_of(bit);

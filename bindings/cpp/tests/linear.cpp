@@ -299,6 +299,18 @@ static void leaves_nothing_behind() {
         CHECK(tree.more_size() == 1);
         has_none(tree);
     }
+    // Bytes that were asked for are good until the next change, and may be what changes it.
+    Tree read;
+    read.mutable_left()->set_label(kSecret);
+    read.clear_left();
+    read.set_label("label");
+    std::string_view bytes = read.linear_bytes();
+    const std::string kept(bytes);
+    Tree also(read);
+    CHECK(read.linear_bytes() == bytes && bytes == kept && also.label() == "label");
+    read.set_label(bytes);
+    CHECK(read.label() == kept);
+
     Choice choice;
     choice.mutable_choice()->set_text(kSecret);
     choice.set_text(kSecret);
