@@ -1108,3 +1108,20 @@ def test_a_pool_that_is_full_refuses_and_no_grace_is_too_long():
         assert (refused.code(), refused.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "Full")
     assert not server._calls
     assert server.stop(1e10).wait(60)
+
+
+def test_a_response_whose_reading_ends_the_thread_ends_no_thread_that_all_calls_need(stub):
+    def leaves(_):
+        left.set()
+        raise SystemExit("as the test wants it")
+
+    left, told = threading.Event(), threading.Semaphore(0)
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Exam/Echo", response_deserializer=leaves)
+        for _ in range(3):
+            left.clear()
+            unread = echo.future(b"")
+            unread.add_done_callback(lambda _: None)
+            assert left.wait(60)
+            stub.Echo.future(pb.Text(text="x")).add_done_callback(lambda _: told.release())
+            assert told.acquire(timeout=60)

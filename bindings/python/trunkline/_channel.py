@@ -374,7 +374,7 @@ class _Events:
             try:
                 if self._take(-1) is None:
                     return
-            except Exception:  # all calls of the process need this thread
+            except BaseException:  # SystemExit of a deserializer, too: all calls of the process need this thread
                 _LOG.exception("an event could not be told")
 
     def _take(self, timeout_ns):
@@ -499,7 +499,12 @@ class _Ends(_Events):
                 due = self._due.popleft()
             except IndexError:  # another thread was faster
                 return
-            call_back(due)
+            try:
+                call_back(due)
+            except BaseException:
+                # It ends what this thread does, and not what is left to tell.
+                lib.tl_queue_post(self._queue, 0, ffi.NULL)
+                raise
 
     def _end(self, tag):
         stream = self._stream(tag)
