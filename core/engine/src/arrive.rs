@@ -42,11 +42,8 @@ impl Engine {
         let mut follows = EndEvent::Nothing;
         let said = Submission::decode(raw);
         self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
-        match follows {
-            // Half of all entries, and nothing is left of it to be thrown away.
-            EndEvent::Released(released) => self.go_on_released(turn, &released),
-            ref mut other => self.carry_out_event(turn, other),
-        }
+        self.carry_out_event(turn, &mut follows);
+        follows.discard();
         self.go_on(turn);
         Ok(())
     }
@@ -448,6 +445,7 @@ impl Engine {
         let mut follows = EndEvent::Nothing;
         self.peer_events().take(turn.now, turn.heaps, key, event, &mut follows);
         self.carry_out_event(turn, &mut follows);
+        follows.discard();
     }
 
     /// Does what follows from what was sent.

@@ -68,6 +68,21 @@ pub(crate) enum EndEvent<'a> {
     PoolLeaves { remote: RemoteKey, peer: GrpcKey },
 }
 
+impl EndEvent<'_> {
+    /// Throws away what is left of it when it is carried out. Nearly always that is nothing, and nobody looks further.
+    #[inline(always)]
+    pub fn discard(self) {
+        let holds_nothing = match &self {
+            Self::Nothing | Self::Released(_) => true,
+            Self::Opens { opening: item, .. } | Self::Passes { item, .. } => item.holds_nothing(),
+            _ => false,
+        };
+        if holds_nothing {
+            std::mem::forget(self);
+        }
+    }
+}
+
 /// A message of a native connection that begins, and comes in parts.
 pub(crate) struct LongMessage {
     pub peer: PeerKey,

@@ -261,6 +261,20 @@ impl<'a> Item<'a> {
         std::mem::replace(self, Self::HalfClose)
     }
 
+    /// Whether it has no memory of its own.
+    #[inline(always)]
+    pub fn holds_nothing(&self) -> bool {
+        let (Self::Open { metadata, body, .. } | Self::Finish { metadata, body, .. }) = self else {
+            return matches!(self, Self::HalfClose);
+        };
+        let holds_no_body = match body {
+            None | Some(Body::Lent { .. } | Body::Placed { .. }) => true,
+            Some(Body::Wire { bytes, .. }) => matches!(bytes, Cow::Borrowed(_)),
+            Some(_) => false,
+        };
+        holds_no_body && matches!(metadata, Cow::Borrowed(_))
+    }
+
     /// The message in it, if any.
     pub fn body(&self) -> Option<&Body<'a>> {
         match self {

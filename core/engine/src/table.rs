@@ -464,6 +464,27 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_had_with_the_one_it_names() {
+        let mut table = Table::new();
+        let [one, other, gone] = ["a", "b", "c"].map(|value| table.insert(value.to_owned()));
+        table.remove(gone);
+        for (key, named, expected) in [
+            (one, None, Some(("a", None))),
+            (one, Some(other), Some(("a", Some("b")))),
+            (other, Some(one), Some(("b", Some("a")))),
+            (one, Some(one), Some(("a", None))),
+            (one, Some(gone), Some(("a", None))),
+            (one, Some(Key::NOTHING), Some(("a", None))),
+            (gone, Some(one), None),
+            (gone, None, None),
+        ] {
+            let found = table.find_with(key, |_| named);
+            let found = found.map(|(value, named)| (value.as_str(), named.map(|value| value.as_str())));
+            assert_eq!(found, expected, "{key:?} {named:?}");
+        }
+    }
+
+    #[test]
     fn what_is_put_by_is_found_by_nobody_and_blank_for_the_next() {
         #[derive(Debug, PartialEq)]
         struct Letters(String);
