@@ -42,7 +42,11 @@ impl Engine {
         let mut follows = EndEvent::Nothing;
         let said = Submission::decode(raw);
         self.session_entries().take(turn.now, turn.heaps, session, said, &mut follows)?;
-        self.carry_out_event(turn, &mut follows);
+        match &mut follows {
+            // Half of all entries.
+            EndEvent::Released(released) => self.go_on_released(turn, released),
+            other => self.carry_out_event(turn, other),
+        }
         follows.discard();
         self.go_on(turn);
         Ok(())

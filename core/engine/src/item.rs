@@ -267,12 +267,13 @@ impl<'a> Item<'a> {
         let (Self::Open { metadata, body, .. } | Self::Finish { metadata, body, .. }) = self else {
             return matches!(self, Self::HalfClose);
         };
+        let own = |bytes: &Cow<'a, [u8]>| if let Cow::Owned(own) = bytes { own.capacity() } else { 0 };
         let holds_no_body = match body {
             None | Some(Body::Lent { .. } | Body::Placed { .. }) => true,
-            Some(Body::Wire { bytes, .. }) => matches!(bytes, Cow::Borrowed(_)),
+            Some(Body::Wire { bytes, .. }) => own(bytes) == 0,
             Some(_) => false,
         };
-        holds_no_body && matches!(metadata, Cow::Borrowed(_))
+        holds_no_body && own(metadata) == 0
     }
 
     /// The message in it, if any.
