@@ -136,8 +136,10 @@ impl Call {
 
     /// It ends while its attempts are under way: it was as far as this one, and where that is.
     pub fn comes_as_far_as(&mut self, attempt: Option<(ClientStamps, PeerIndex)>) {
-        if let Some(progress) = attempt {
-            (self.client_stamps, self.peer_index) = progress;
+        if let Some((stamps, peer)) = attempt {
+            self.client_stamps = stamps;
+            // One that has come to no connection is where its call was found to be.
+            self.peer_index = if peer == PeerIndex::LOCAL { self.peer_index } else { peer };
         }
     }
 

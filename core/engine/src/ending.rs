@@ -6,6 +6,7 @@
 use crate::attempts::CallAttempts;
 use crate::call::{Call, Item};
 use crate::ends::HandedItem;
+use crate::in_vain::name_peer_in_vain;
 use crate::lent_call::LentCall;
 use crate::limits::STALLED;
 use crate::owners::Owners;
@@ -50,6 +51,7 @@ pub(crate) fn end(
     if lent.call.outcome.is_some() {
         return CallEnding::Had;
     }
+    name_peer_in_vain(owners, lent.call);
     if let Some(placed) = lent.call.leave_endpoint(Some(code)) {
         owners.clusters.finished(turn.now, placed, Some(code), &[]);
     }

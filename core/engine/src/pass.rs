@@ -15,6 +15,7 @@ use crate::ends::{HandedItem, Refusal};
 use crate::engine::Engine;
 use crate::gather::split;
 use crate::in_line::line_up;
+use crate::in_vain::name_first_in_vain;
 use crate::item::ItemWay;
 use crate::judged::{judge_message, judge_opening};
 use crate::lent_call::LentCall;
@@ -391,6 +392,7 @@ impl Engine {
     /// The same, when the caller's side says why: its deadline may have passed there first.
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
         let Self { calls, owners } = self;
+        name_first_in_vain(owners, calls, key);
         let attempts = calls.find(key).and_then(|call| call.attempts.as_deref());
         let first = progress_of_attempts(calls, attempts);
         let Some(call) = calls.find_mut(key) else { return };

@@ -506,6 +506,11 @@ impl Telemetry {
         self.peers.name(peer.0)
     }
 
+    /// Whether this host's clock is said to be a peer's, too.
+    pub fn has_same_clock(&self, peer: PeerIndex) -> bool {
+        !matches!(self.clocks.get(peer.0 as usize), Some(Clock::Estimated(_)))
+    }
+
     /// The offset estimate to this peer, at `now`.
     pub fn offset(&self, peer: PeerIndex, now: Instant) -> ClockOffset {
         match self.clocks.get(peer.0 as usize) {

@@ -23,6 +23,7 @@ use crate::ends::{
     ServerSide,
 };
 use crate::engine::Engine;
+use crate::in_vain::name_first_in_vain;
 use crate::lent_call::LentCall;
 use crate::limits::KEPT;
 use crate::owners::Owners;
@@ -120,7 +121,10 @@ pub(crate) fn end_attempts(
     attempts: &CallAttempts,
     code: Code,
 ) {
-    let Engine { calls, .. } = engine;
+    let Engine { calls, owners } = engine;
+    if let Some(first) = attempts.live.first() {
+        name_first_in_vain(owners, calls, *first);
+    }
     let first = progress_of_attempts(calls, Some(attempts));
     if let Some(call) = calls.find_mut(key) {
         call.comes_as_far_as(first);

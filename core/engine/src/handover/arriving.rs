@@ -107,6 +107,12 @@ impl ArrivingOwners<'_> {
         taken.map_err(|unsound| HandoverError::Unsound(unsound.to_string()))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
+        for (peer, called) in arriving.peers_called {
+            let number = peer.number(self.telemetry);
+            for key in called {
+                self.calls.find_mut(key).into_iter().for_each(|call| call.peer_index = number);
+            }
+        }
         Ok(arriving.owners_left)
     }
 

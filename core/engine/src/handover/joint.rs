@@ -200,6 +200,7 @@ fn leaving(engine: &Engine) -> LeavingOwners<'_> {
     let Engine { calls, owners } = engine;
     let Owners { sessions, peers, grpc, r2p2, remotes, clusters, nested, registry, .. } = owners;
     let Owners { shards, service_users, awaited, admission, timers, limits, types_bound, .. } = owners;
+    let Owners { telemetry, .. } = owners;
     LeavingOwners {
         sessions,
         peers,
@@ -216,6 +217,7 @@ fn leaving(engine: &Engine) -> LeavingOwners<'_> {
         admission,
         timers,
         limits,
+        telemetry,
         types_bound: *types_bound,
     }
 }

@@ -2,14 +2,14 @@
 
 use super::state::{Exported, HandoverError, StateWritten};
 use super::types::{Known, TypesState, Using};
-use crate::SessionKey;
 use crate::admission::AdmissionControl;
-use crate::call::Calls;
+use crate::call::{Calls, ServerEnd};
 use crate::cluster::Clusters;
 use crate::due::Due;
 use crate::grpc::GrpcEnds;
 use crate::handover::awaited::Awaited;
 use crate::limits::Limits;
+use crate::named_peer::NamedPeer;
 use crate::nested::Nested;
 use crate::peers::PeerEnds;
 use crate::r2p2::R2p2;
@@ -18,8 +18,11 @@ use crate::remote::Remotes;
 use crate::service_users::ServiceUsers;
 use crate::sessions::SessionEnds;
 use crate::shard::ShardLinks;
+use crate::{CallKey, SessionKey};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_call::TimerTable;
+use trunkline_telemetry::{PeerIndex, Telemetry};
 
 /// The owners whose state goes on elsewhere. Nothing of it changes here.
 pub(super) struct LeavingOwners<'e> {
@@ -38,6 +41,7 @@ pub(super) struct LeavingOwners<'e> {
     pub admission: &'e AdmissionControl,
     pub timers: &'e TimerTable<Due>,
     pub limits: &'e Limits,
+    pub telemetry: &'e Telemetry,
     pub types_bound: u64,
 }
 
@@ -79,6 +83,7 @@ impl<'e> LeavingOwners<'e> {
             abandoned: sessions.abandoned,
             owners_left: self.owners_left(),
             grpc_generations: self.grpc.next_generations(),
+            peers_called: self.peers_called(),
         };
         Ok(Exported { state: leaving.write()?, schemas })
     }
@@ -86,6 +91,18 @@ impl<'e> LeavingOwners<'e> {
     fn types(&self) -> Known {
         let Self { sessions, registry, peers, calls, shards, .. } = *self;
         Using { sessions, registry, peers, calls, shards }.in_use()
+    }
+
+    /// To which other hosts calls were made, but for those whose connections say so.
+    fn peers_called(&self) -> Vec<(NamedPeer, Vec<CallKey>)> {
+        let mut called: BTreeMap<PeerIndex, Vec<CallKey>> = BTreeMap::new();
+        for (key, call) in self.calls.iter() {
+            if !matches!(call.server, ServerEnd::Peer { .. }) {
+                called.entry(call.peer_index).or_default().push(key);
+            }
+        }
+        let named = called.into_iter();
+        named.filter_map(|(number, calls)| Some((NamedPeer::of(self.telemetry, number)?, calls))).collect()
     }
 
     /// Whose the services are that wait for their successors.

@@ -2,10 +2,10 @@
 
 use super::front::Version;
 use super::types::TypesState;
-use crate::SessionKey;
 use crate::call::Calls;
 use crate::cluster::Clusters;
 use crate::due::Due;
+use crate::named_peer::NamedPeer;
 use crate::nested::Nested;
 use crate::peer::{Lent, Peer};
 use crate::r2p2::{R2p2, R2p2State};
@@ -14,6 +14,7 @@ use crate::remote::Remotes;
 use crate::session::Session;
 use crate::shard::ShardLinks;
 use crate::table::Table;
+use crate::{CallKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::{Deserialize, Serialize, Serializer};
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub(super) struct StateWritten<'a> {
     pub owners_left: Vec<(SessionKey, &'a str)>,
     /// HTTP/2 connections stay behind, and others must not be taken for them: so that no key is used twice.
     pub grpc_generations: Vec<u32>,
+    /// Other hosts as reports name them, with the calls that were made there.
+    pub peers_called: Vec<(NamedPeer, Vec<CallKey>)>,
 }
 
 impl StateWritten<'_> {
@@ -130,6 +133,8 @@ pub(super) struct StateRead {
     pub owners_left: Vec<(SessionKey, Box<str>)>,
     #[serde(default)]
     pub grpc_generations: Vec<u32>,
+    #[serde(default)]
+    pub peers_called: Vec<(NamedPeer, Vec<CallKey>)>,
 }
 
 impl StateRead {

@@ -1,6 +1,7 @@
 //! What goes from shard to shard.
 
 use super::spares::Spares;
+use crate::named_peer::NamedPeer;
 use crate::registry::MethodTypes;
 use crate::shared_queue::PlacesAsked;
 use crate::trace::Trace;
@@ -144,6 +145,9 @@ pub(crate) struct ShardFinish {
     /// When things happened there, if its handler has said so.
     pub stamps: ServerStamps,
     pub measured: bool,
+    /// The other host that has served it: its session was on that shard when it was made.
+    #[serde(default)]
+    pub peer: Option<Box<NamedPeer>>,
 }
 
 impl Default for ShardFinish {
@@ -158,6 +162,7 @@ impl Default for ShardFinish {
             types: None,
             stamps: ServerStamps::default(),
             measured: false,
+            peer: None,
         }
     }
 }

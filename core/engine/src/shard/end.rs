@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::heaps::Heaps;
 use crate::item::ItemWay;
 use crate::lent_call::LentCall;
+use crate::named_peer::NamedPeer;
 use crate::onward;
 use crate::owners::Owners;
 use crate::registry::service_of;
@@ -23,6 +24,7 @@ use crate::turn::Turn;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Fault, Instant};
+use trunkline_telemetry::PeerIndex;
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
@@ -195,7 +197,10 @@ pub(crate) fn finish_to_caller(
 ) -> HandedItem {
     let Item::Finish { code, execution, metadata, .. } = finish.take() else { return HandedItem::Taken };
     let (key, found) = lent.named();
-    found.server_stamps.k14 = turn.now;
+    match found.peer_index {
+        PeerIndex::LOCAL => found.server_stamps.k14 = turn.now,
+        _ => say_who_served(owners, turn.now, found, &mut said),
+    }
     (said.call, said.code, said.execution) = (number, code, execution);
     said.metadata = metadata.into_owned();
     said.types = said.body.as_ref().and_then(|_| found.sender_types(Direction::Response));
@@ -209,6 +214,15 @@ pub(crate) fn finish_to_caller(
         Some(session) => HandedItem::Left { session, shard, number },
         None => HandedItem::Over,
     }
+}
+
+/// The call has gone to another host from here: its stamps are of that host's clock.
+#[cold]
+fn say_who_served(owners: &Owners, now: Instant, found: &mut Call, said: &mut ShardFinish) {
+    if !found.server_measured {
+        found.server_stamps.k14 = now;
+    }
+    said.peer = NamedPeer::of(&owners.telemetry, found.peer_index).map(Box::new);
 }
 
 /// Says in the opening of a call, which has its message and metadata, what else there is to say, and notes that it
@@ -397,6 +411,9 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
     }
     call.server_stamps.wait_ns = finish.stamps.wait_ns.saturating_add(own.wait_ns);
     call.server_measured = finish.measured;
+    if let Some(peer) = finish.peer.take() {
+        call.peer_index = peer.number(&mut owners.telemetry);
+    }
     owners.shards.spent_finish(from, finish);
     let direction = Direction::Response;
     let onward = onward::pass(owners, turn, &mut lent, direction, &mut item);

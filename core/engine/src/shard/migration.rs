@@ -29,6 +29,7 @@ use crate::convert::private;
 use crate::due::Due;
 use crate::engine::Engine;
 use crate::held::Holding;
+use crate::named_peer::NamedPeer;
 use crate::owners::Owners;
 use crate::registry::{MethodKey, MethodTypes, Registry};
 use crate::session::{Route, Session};
@@ -114,6 +115,8 @@ struct MovedCall {
     /// What it was on the shard the session has left.
     was: CallKey,
     path: Arc<str>,
+    /// Where it has gone, for reports.
+    peer: Option<NamedPeer>,
     call: Call,
 }
 
@@ -323,7 +326,7 @@ fn split_made(
 ) -> Option<MovedCall> {
     let Engine {
         calls,
-        owners: Owners { sessions, peers, grpc, shards, held, invariants, limits, registry, .. },
+        owners: Owners { sessions, peers, grpc, shards, held, invariants, limits, registry, telemetry, .. },
     } = engine;
     let call = calls.find_mut(key)?;
     let (own, path) = (shards.own(), path_of(registry, call));
@@ -347,14 +350,12 @@ fn split_made(
     (moved.response.bytes, moved.response.messages) = (call.response.bytes, call.response.messages);
     (moved.client_stamps, moved.outcome) = (call.client_stamps, call.outcome);
     moved.spans = call.spans.take();
-    moved.peer_index = match call.server {
-        ServerEnd::Peer { .. } | ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. } => PeerIndex::OTHER,
-        _ => call.peer_index,
-    };
+    let peer = NamedPeer::of(telemetry, call.peer_index);
+    moved.peer_index = call.peer_index.min(PeerIndex::LOCAL);
     if is_over {
         (moved.server_stamps, moved.server_measured) = (call.server_stamps, call.server_measured);
         engine.forget(key);
-        return Some(MovedCall { was: key, path, call: moved });
+        return Some(MovedCall { was: key, path, peer, call: moved });
     }
     moved.parent = call.parent.take();
     let number = key.to_bits() | BROUGHT;
@@ -367,7 +368,7 @@ fn split_made(
     });
     engine.owners.shards.enter(to, number, key);
     push_once(parked, (key, Direction::Response), engine);
-    Some(MovedCall { was: key, path, call: moved })
+    Some(MovedCall { was: key, path, peer, call: moved })
 }
 
 /// A call that is delivered to the session, if this is one: from now on it is at another shard.
@@ -418,7 +419,7 @@ fn split_delivered(
     if is_there {
         push_once(parked, (key, Direction::Request), engine);
     }
-    is_there.then_some(MovedCall { was: key, path, call: moved })
+    is_there.then_some(MovedCall { was: key, path, peer: None, call: moved })
 }
 
 /// What both ends of a call know of it.
@@ -459,7 +460,10 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
 
 /// A call begins in the middle.
 fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: MovedCall) -> CallKey {
-    let MovedCall { was, path, mut call } = moved;
+    let MovedCall { was, path, peer, mut call } = moved;
+    if let Some(peer) = peer {
+        call.peer_index = peer.number(&mut engine.owners.telemetry);
+    }
     (call.method, call.path) = method_of(engine, &path, call.path);
     call.request.share.move_to(session);
     call.response.share.move_to(session);

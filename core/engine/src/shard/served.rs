@@ -123,6 +123,7 @@ pub(super) fn cancelled(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardInd
             types: None,
             stamps,
             measured: false,
+            peer: None,
         };
         engine.owners.shards.push(from, ShardSaid::Finish(Box::new(finish)));
     }

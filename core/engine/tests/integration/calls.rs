@@ -446,6 +446,35 @@ fn an_unreachable_endpoint_fails_the_call_and_is_left_alone_for_a_while() {
     unary(&mut world, &mut client, &mut server, b"again");
 }
 
+/// What the calls a host has made are counted under.
+fn peers_in_reports(world: &mut World, host: usize) -> Vec<(String, u64)> {
+    let now = world.now;
+    let series = world.hosts[host].engine.telemetry().snapshot(now, &Ask::default()).series;
+    let made = series.into_iter().filter(|one| one.side == Side::Made);
+    made.map(|one| (one.peer, one.series.calls())).collect()
+}
+
+#[test]
+fn calls_that_come_to_no_server_are_not_counted_as_calls_of_one_host() {
+    for is_given_up in [false, true] {
+        let mut world = World::new();
+        world.unreachable = true;
+        let mut client = world.attach(0, PROTO, TARGET, false);
+        let payload = world.blob(&mut client, b"x");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        if is_given_up {
+            world.submit(&client, Submission::Cancel { call: call.call }).unwrap();
+        }
+        world.settle(&mut [&mut client]);
+        for completion in client.take() {
+            let Completion::Finish(end) = completion else { panic!("{completion:?}") };
+            world.submit(&client, release(end.call, None, end.metadata, 9)).unwrap();
+        }
+        assert_eq!(peers_in_reports(&mut world, 0), [("tcp://127.0.0.1:1".to_owned(), 1)]);
+    }
+}
+
 #[test]
 fn a_lost_connection_says_what_is_known() {
     let mut world = World::new();

@@ -15,6 +15,7 @@ use trunkline_engine::{
 };
 use trunkline_grpc::{Event, StreamTag};
 use trunkline_schema::Schema;
+use trunkline_telemetry::Coverage;
 use world::web::blob;
 use world::*;
 
@@ -169,6 +170,28 @@ fn a_call_under_way_is_answered_through_other_engines() {
         world.settle(&mut [&mut client, &mut server]);
         assert_eq!(finished(&client), [Code::Ok], "{replaced:?}");
     }
+}
+
+/// An answer lies in an application's ring while its daemon is replaced: the call was still one to another host.
+#[test]
+fn a_call_that_was_answered_is_one_to_its_server_in_the_engine_that_took_over() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let payload = world.blob(&mut client, b"question");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let served = delivered(&mut server);
+    world.submit(&server, Submission::Finish(finish(served.call, Code::Ok, None))).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    world.replace_engine(0);
+    let end = client.take_finish();
+    world.submit(&client, release(end.call, end.payload, end.metadata, world.now.0)).unwrap();
+    let telemetry = world.hosts[0].engine.telemetry();
+    let rows: Vec<_> = telemetry.recorder().recent().collect();
+    let [row] = &rows[..] else { panic!("{rows:#?}") };
+    assert_eq!((telemetry.peer_name(row.peer), row.components.coverage), ("far", Coverage::Whole));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use trunkline_engine::{Limits, ShardIndex, Stays, Turn, export_state, release_se
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason, StreamTag};
 use trunkline_policy::{Chain, Definition, Side};
+use trunkline_telemetry::Coverage;
 use world::web::blob;
 use world::*;
 
@@ -567,6 +568,12 @@ fn calls_to_another_host_go_on() {
     assert_eq!(ended, [(stream, Code::Ok), (unary, Code::Ok)]);
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(world.leftovers(), (0, 0));
+    // Where the session is now they are counted as calls to that host, with its stamps.
+    let telemetry = world.hosts[4].engine.telemetry();
+    let rows: Vec<_> = telemetry.recorder().recent().collect();
+    let to: Vec<_> =
+        rows.iter().map(|row| (telemetry.peer_name(row.peer), row.components.coverage)).collect();
+    assert_eq!(to, [("far", Coverage::Whole); 2], "{rows:#?}");
 }
 
 /// Calls a handler has made end with the call it handles, wherever it went with both.

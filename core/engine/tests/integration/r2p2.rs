@@ -404,6 +404,18 @@ fn a_server_that_falls_silent_leaves_the_outcome_unknown() {
     let (finish, _, words) = scene.conclude(call, Code::Unavailable);
     assert_eq!(finish.execution, Execution::Unknown);
     assert_eq!(words.text("grpc-message"), Some("r2p2://10.0.0.2:8000: no answer"));
+    if scene.world.replaces {
+        return; // Figures are handed over by daemons.
+    }
+    let now = scene.world.now;
+    let series = scene.world.hosts[0].engine.telemetry().snapshot(now, &Ask::default()).series;
+    let made: Vec<_> = series.iter().filter(|one| one.side == Side::Made).collect();
+    let [both] = made[..] else { panic!("{made:#?}") };
+    assert_eq!(
+        (&*both.peer, both.series.calls()),
+        ("r2p2 10.0.0.2:8000", 2),
+        "as the call that was answered"
+    );
 }
 
 #[test]
