@@ -1,6 +1,6 @@
 //! Figures as data: families of points with labels, whoever is told of them.
 
-use crate::histogram::{Histogram, upper};
+use crate::histogram::{Histogram, lower, upper};
 use crate::traced::{Exemplar, Exemplars};
 
 /// Families, in the order they are shown.
@@ -96,11 +96,17 @@ impl Exposition {
 
 impl BoundCounts {
     /// Counts at a bound are those of whole buckets below it, so up to 6 % of a bound may be counted one bound higher.
+    /// A bound where a bucket begins, as powers of two are, has that bucket: messages of just this size are common.
     pub fn of(values: &Histogram, bounds: &'static [f64], unit: f64) -> Self {
         let mut buckets = values.buckets().peekable();
         let mut below = 0;
         let counts = bounds.iter().map(|bound| {
-            while let Some((_, count)) = buckets.next_if(|(id, _)| upper(*id) as f64 * unit <= *bound) {
+            let begins_there = |id: usize| lower(id) as f64 * unit >= *bound;
+            let is_below = |id: usize| match lower(id) as f64 * unit <= *bound {
+                true => begins_there(id) || upper(id) as f64 * unit <= *bound,
+                false => false,
+            };
+            while let Some((_, count)) = buckets.next_if(|(id, _)| is_below(*id)) {
                 below = count.saturating_add(below);
             }
             below

@@ -15,10 +15,19 @@ pub struct Histogram {
     lines: Vec<[u64; LINE]>,
     sum: u128,
     max: u64,
-    /// Of a copy [without counts](Histogram::sum_only): the sum of squares, by the middles of buckets.
-    squares: u128,
+    /// Of a copy [without counts](Histogram::sum_only): what buckets say of the values.
+    binned: Binned,
     /// Values that were counted by another that stands for them.
     stood_for: u64,
+}
+
+/// What buckets say of the values in them, whose places within a bucket are not known: that they lie all over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Binned {
+    /// The sum of the middles of buckets. Zero in what daemons before this version have handed over.
+    pub middles: u128,
+    /// The sum of squares: of the middle, and of what the width of a bucket adds to that.
+    pub squares: u128,
 }
 
 /// Most buckets a histogram can have.
@@ -73,6 +82,12 @@ impl Histogram {
         self.bucket_at(share).map_or(self.max, upper)
     }
 
+    /// The same, by the smallest value that falls into that bucket: no more than the share are below.
+    pub(crate) fn not_below(&self, share: f64) -> u64 {
+        let id = self.bucket_at(share).unwrap_or_else(|| id_of(self.max));
+        lower(id).min(self.max)
+    }
+
     /// The bucket in which the value is below which at least `share` of all lie; `None` for the largest value.
     fn bucket_at(&self, share: f64) -> Option<usize> {
         let count = self.count();
@@ -93,7 +108,7 @@ impl Histogram {
             self.add(id, n);
         }
         self.sum = self.sum.saturating_add(other.sum);
-        self.squares = self.squares.saturating_add(other.squares);
+        self.binned = self.binned.plus(other.binned);
         self.max = self.max.max(other.max);
         self.stood_for = self.stood_for.saturating_add(other.stood_for);
     }
@@ -110,20 +125,22 @@ impl Histogram {
             }
         }
         left.sum = self.sum.saturating_sub(earlier.sum);
-        left.squares = self.squares.saturating_sub(earlier.squares);
+        left.binned = Binned {
+            middles: self.binned.middles.saturating_sub(earlier.binned.middles),
+            squares: self.binned.squares.saturating_sub(earlier.binned.squares),
+        };
         left.stood_for = self.stood_for.saturating_sub(earlier.stood_for);
         left
     }
 
     /// The sums and maximum without the counts.
     pub fn sum_only(&self) -> Self {
-        Self { sum: self.sum, max: self.max, squares: self.squares(), ..Self::default() }
+        Self { sum: self.sum, max: self.max, binned: self.binned(), ..Self::default() }
     }
 
-    /// The sum of the values' squares, by the middles of buckets.
-    pub fn squares(&self) -> u128 {
-        let square = |(id, n)| u128::from(middle(id)).pow(2).saturating_mul(u128::from(n));
-        self.buckets().map(square).fold(self.squares, u128::saturating_add)
+    /// The sums of what buckets say of the values.
+    pub(crate) fn binned(&self) -> Binned {
+        self.buckets().map(|(id, n)| Binned::of(id, n)).fold(self.binned, Binned::plus)
     }
 
     /// Non-empty buckets, ascending: (number, count).
@@ -196,6 +213,24 @@ impl Histogram {
     }
 }
 
+impl Binned {
+    /// Of so many values of a bucket.
+    fn of(id: usize, n: u64) -> Self {
+        let (middle, n) = (u128::from(middle(id)), u128::from(n));
+        let width = u128::from(upper(id) - lower(id)) + 1;
+        // The variance of whole numbers that are as likely as each other.
+        let square = middle.pow(2) + (width.pow(2) - 1) / 12;
+        Self { middles: middle.saturating_mul(n), squares: square.saturating_mul(n) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            middles: self.middles.saturating_add(other.middles),
+            squares: self.squares.saturating_add(other.squares),
+        }
+    }
+}
+
 /// The smallest value of a bucket.
 pub fn lower(id: usize) -> u64 {
     let (power, place) = (id / LINE, (id % LINE) as u64);
@@ -210,6 +245,12 @@ pub fn upper(id: usize) -> u64 {
 
 fn middle(id: usize) -> u64 {
     lower(id) + (upper(id) - lower(id)) / 2
+}
+
+/// The bucket of a value.
+fn id_of(value: u64) -> usize {
+    let (power, place) = bucket(value);
+    power * LINE + place
 }
 
 /// The power of two and the place within it. Above the first line, the five highest bits decide: the top one is the
@@ -237,6 +278,8 @@ struct Sparse {
     /// Of a copy without counts.
     #[serde(default, skip_serializing_if = "is_zero")]
     squares: u128,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    middles: u128,
     #[serde(default)]
     stood_for: u64,
 }
@@ -248,8 +291,8 @@ fn is_zero(squares: &u128) -> bool {
 impl From<Histogram> for Sparse {
     fn from(histogram: Histogram) -> Self {
         let buckets = histogram.buckets().map(|(id, n)| (id as u16, n)).collect();
-        let Histogram { sum, max, squares, stood_for, .. } = histogram;
-        Self { buckets, sum, max, squares, stood_for }
+        let Histogram { sum, max, binned: Binned { middles, squares }, stood_for, .. } = histogram;
+        Self { buckets, sum, max, squares, middles, stood_for }
     }
 }
 
@@ -257,8 +300,9 @@ impl TryFrom<Sparse> for Histogram {
     type Error = String;
 
     fn try_from(sparse: Sparse) -> Result<Self, String> {
-        let Sparse { buckets, sum, max, squares, stood_for } = sparse;
-        let mut histogram = Self { sum, max, squares, stood_for, ..Self::default() };
+        let Sparse { buckets, sum, max, squares, middles, stood_for } = sparse;
+        let binned = Binned { middles, squares };
+        let mut histogram = Self { sum, max, binned, stood_for, ..Self::default() };
         for (id, n) in buckets {
             if usize::from(id) >= BUCKETS {
                 return Err(format!("bucket {id}: a histogram has {BUCKETS}"));
@@ -340,7 +384,7 @@ mod tests {
             let json = serde_json::to_string(&both).unwrap();
             let copy: Histogram = serde_json::from_str(&json).unwrap();
             let sums = serde_json::to_string(&both.sum_only()).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Histogram>(&sums).unwrap().squares(), both.squares());
+            prop_assert_eq!(serde_json::from_str::<Histogram>(&sums).unwrap().binned(), both.binned());
             prop_assert!(copy.buckets().eq(both.buckets()));
             prop_assert_eq!((copy.sum(), copy.max()), (both.sum(), both.max()));
         }

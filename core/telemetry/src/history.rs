@@ -6,7 +6,7 @@
 //! [`Detail::Totals`]: crate::Detail::Totals
 
 use crate::component::Component;
-use crate::histogram::Histogram;
+use crate::histogram::{Binned, Histogram};
 use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::{Ask, Snapshot};
@@ -92,9 +92,13 @@ impl CallHistory {
         self
     }
 
-    /// Notes what was counted until now. The first only says where counting begins. One that is older than the last, or
-    /// has counted less, is of another daemon: the history goes on with it.
+    /// Notes what was counted until now. The first only says where counting begins. One that is much older than the
+    /// last, or has counted less, is of another daemon: the history goes on with it. One that somebody took before the
+    /// last, and who was slow to note it, says nothing new.
     pub fn note(&mut self, snapshot: &Snapshot) {
+        if snapshot.at_ns < self.at_ns && self.at_ns - snapshot.at_ns <= MINUTE_NS {
+            return;
+        }
         let mut now: BTreeMap<Key, Series> = BTreeMap::new();
         for entry in &snapshot.series {
             now.entry((entry.side, entry.method.clone())).or_default().merge(&entry.series);
@@ -201,15 +205,16 @@ fn busiest(mut all: BTreeMap<Key, Series>) -> BTreeMap<Key, Series> {
 
 impl QuantileInterval {
     /// Of a histogram. The interval is that of order statistics: it takes nothing for granted about how durations are
-    /// spread, only that calls are independent of each other, and is as wide as few calls make it.
+    /// spread, only that calls are independent of each other, and is as wide as few calls make it, and as the buckets
+    /// at its ends: where in these the durations lie is not known.
     pub fn of(histogram: &Histogram, share: f64) -> Self {
         let count = histogram.looked_at() as f64;
         if count == 0.0 {
             return Self::default();
         }
         let spread = 1.96 * (share * (1.0 - share) / count).sqrt();
-        let at = |share: f64| histogram.quantile(share);
-        Self { ns: at(share), low_ns: at(share - spread), high_ns: at(share + spread) }
+        let (low_ns, high_ns) = (histogram.not_below(share - spread), histogram.not_above(share + spread));
+        Self { ns: histogram.quantile(share), low_ns, high_ns }
     }
 
     /// Whether chance alone may explain that this one is another than `then`.
@@ -230,7 +235,10 @@ impl MeanInterval {
         let looked_at = series.total.looked_at().clamp(1, calls) as f64;
         let calls = calls as f64;
         let mean = histogram.sum() as f64 / calls;
-        let variance = (histogram.squares() as f64 / calls - mean * mean).max(0.0);
+        // About the mean of what the squares are of, which is some per cent beside the mean.
+        let Binned { middles, squares } = histogram.binned();
+        let centre = if middles == 0 { mean } else { middles as f64 / calls };
+        let variance = (squares as f64 / calls - centre * centre).max(0.0);
         Self { ns: mean, half_width_ns: 1.96 * (variance / looked_at).sqrt() }
     }
 
@@ -300,6 +308,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_noted_late_is_not_counted_twice() {
+        let mut history = CallHistory::default();
+        for minute in [1, 3, 2, 4] {
+            history.note(&snapshot(minute, &[("a", 10 * minute)]));
+        }
+        assert_eq!(calls(&history, 1, 4, "a"), Some(30));
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let mut history = CallHistory::default();
         let names: Vec<String> = (0..200).map(|n| format!("m{n}")).collect();
@@ -349,6 +366,46 @@ mod tests {
         assert!(many.high_ns - many.low_ns < 50_000, "{many:?}");
         assert!(few.overlaps(&many) && many.overlaps(&few));
         assert_eq!(QuantileInterval::of(&Histogram::default(), 0.5), QuantileInterval::default());
+    }
+
+    /// Durations that lie close together, wherever they lie in their buckets, and whoever looks at them a second time.
+    #[test]
+    fn what_has_not_changed_is_told_so_wherever_buckets_end() {
+        let mut state = 1_u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        // Close to normal: the sum of twelve.
+        let mut series_of = |centre_ns: f64| {
+            let mut series = Series::default();
+            for _ in 0..2_000 {
+                let ns = centre_ns + 100_000.0 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0);
+                series.codes[0] += 1;
+                series.total.record(ns as u64);
+                series.components[Component::RequestWire as usize].record(ns as u64);
+            }
+            series.totals()
+        };
+        let mean = |series: &Series| Past::component_mean(series, Component::RequestWire);
+        let median = |series: &Series| QuantileInterval::of(series.durations(), 0.5);
+        let (mut alike, mut centres) = ([0; 2], 0);
+        // Across a bucket of 2.1 ms, its edges and some of the next.
+        for step in 0..50 {
+            let centre_ns = 48_000_000.0 + 60_000.0 * f64::from(step);
+            let [one, other, slower] = [1.0, 1.0, 1.1].map(|times| series_of(times * centre_ns));
+            centres += 1;
+            alike[0] += usize::from(mean(&one).overlaps(&mean(&other)));
+            alike[1] += usize::from(median(&one).overlaps(&median(&other)));
+            assert!(
+                !mean(&one).overlaps(&mean(&slower)),
+                "{centre_ns}: {:?} {:?}",
+                mean(&one),
+                mean(&slower)
+            );
+            assert!(!median(&one).overlaps(&median(&slower)), "{centre_ns}");
+        }
+        assert!(alike.iter().all(|alike| *alike * 10 >= centres * 9), "{alike:?} of {centres}");
     }
 
     #[test]

@@ -29,9 +29,10 @@ const STRATA: usize = 6;
 /// The ring holds the last [`RING_CALLS`] calls that were written down, which is every one unless they come so fast
 /// that one [stands for](FlightRow::stands_for) others; on a busy host that is a second or two. Beside it, three strata
 /// reach back two [`EPOCH_NS`] at most, and one if there were calls then: calls that failed, the slowest twentieth of
-/// each method, and the rest. A stratum that is full drops every second call and from then on takes every second one,
-/// so each call it keeps stands for the same number of calls of the ring, which with those that they stand for is its
-/// *weight*. No randomness, and no part of the period is favoured.
+/// each method, and the rest. A stratum that is full drops one of every two calls and from then on takes one of every
+/// two, so each call it keeps stands for the same number of calls of the ring, which with those that they stand for is
+/// its *weight*. Which one of them is drawn: where two methods are called by turns, every second call would be of one.
+/// No part of the period is favoured.
 #[derive(Debug, Default)]
 pub struct FlightRecorder {
     ring: Vec<Flight>,
@@ -112,10 +113,16 @@ pub struct Weighted {
 #[derive(Debug)]
 struct Stratum {
     kept: Vec<Flight>,
-    /// Every so many calls one is kept.
+    /// Of so many calls in a row one is kept.
     stride: u64,
     /// Calls seen since the last one kept.
     skipped: u64,
+    /// The next one kept is so many after the last.
+    wanted: u64,
+    /// How many of those the last was kept of are behind it.
+    behind: u64,
+    /// Numbers drawn so far.
+    drawn: u64,
 }
 
 impl FlightRecorder {
@@ -329,7 +336,7 @@ impl Stratum {
     #[inline]
     fn offer(&mut self, flight: &Flight) {
         self.skipped += 1;
-        if self.skipped >= self.stride {
+        if self.skipped >= self.wanted {
             self.keep(flight);
         }
     }
@@ -344,15 +351,29 @@ impl Stratum {
         if self.kept.len() == STRATUM_CALLS {
             self.thin();
         }
+        // One of the next so many, wherever among them.
+        let place = 1 + self.draw() % self.stride;
+        self.wanted = self.behind + place;
+        self.behind = self.stride - place;
     }
 
+    /// Keeps one of every two.
     fn thin(&mut self) {
         let left = self.kept.len() / 2;
         for place in 0..left {
-            self.kept[place] = self.kept[2 * place + 1];
+            let second = (self.draw() % 2) as usize;
+            self.kept[place] = self.kept[2 * place + second];
         }
         self.kept.truncate(left);
         self.stride *= 2;
+    }
+
+    /// A number that has nothing to do with the calls: `SplitMix64` of how many were drawn.
+    fn draw(&mut self) -> u64 {
+        self.drawn = self.drawn.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.drawn ^ (self.drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 
     /// The calls kept, each with the number of those it stands for.
@@ -363,14 +384,13 @@ impl Stratum {
 
     fn clear(&mut self) {
         self.kept.clear();
-        self.stride = 1;
-        self.skipped = 0;
+        (self.stride, self.skipped, self.wanted, self.behind) = (1, 0, 1, 0);
     }
 }
 
 impl Default for Stratum {
     fn default() -> Self {
-        Self { kept: Vec::new(), stride: 1, skipped: 0 }
+        Self { kept: Vec::new(), stride: 1, skipped: 0, wanted: 1, behind: 0, drawn: 0 }
     }
 }
 
@@ -435,12 +455,31 @@ mod tests {
     }
 
     #[test]
-    fn a_full_stratum_keeps_every_second() {
+    fn a_full_stratum_keeps_one_of_every_two() {
         let mut stratum = Stratum::default();
         for n in 1..=(3 * STRATUM_CALLS as u64) {
             stratum.offer(&flight(n));
         }
-        assert_eq!((stratum.stride, stratum.kept.len()), (4, STRATUM_CALLS / 4 * 3));
-        assert!(stratum.kept.windows(2).all(|pair| pair[1].at - pair[0].at == 4));
+        assert_eq!(stratum.stride, 4);
+        assert!(stratum.kept.len().abs_diff(STRATUM_CALLS / 4 * 3) <= 1, "{}", stratum.kept.len());
+        // One of each four.
+        assert!(stratum.kept.iter().enumerate().all(|(place, kept)| (kept.at - 1) / 4 == place as u64));
+    }
+
+    /// Whoever calls two methods by turns.
+    #[test]
+    fn of_calls_by_turns_a_stratum_keeps_as_many_of_each() {
+        for period in [2, 4, 8] {
+            let (mut stratum, calls) = (Stratum::default(), 100_000);
+            for n in 1..=calls {
+                stratum.offer(&Flight { method: u32::from(n % period == 0), ..flight(n) });
+            }
+            let all: u64 = stratum.weighted().map(|call| call.weight).sum();
+            let one = stratum.weighted().filter(|call| call.row.method.0 == 1);
+            let one: u64 = one.map(|call| call.weight).sum();
+            assert!(all.abs_diff(calls) < calls / 100, "{all}");
+            let expected = calls / period;
+            assert!(one.abs_diff(expected) < expected / 5, "{one} of {expected}");
+        }
     }
 }

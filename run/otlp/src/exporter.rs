@@ -135,9 +135,31 @@ struct Export {
     /// Since when figures are counted. `None` until the first are sent, if that is not known: those say so by being of
     /// no duration, and whoever reads takes later ones from there (OpenTelemetry, metrics data model, "Cumulative
     /// streams: handling unknown start time").
-    started_ns: Option<u64>,
+    since: Option<CountedSince>,
     pause: Pause,
     is_reached: bool,
+}
+
+/// Since when figures are counted, by both clocks.
+#[derive(Clone, Copy, Debug)]
+struct CountedSince {
+    since_1970: u64,
+    monotonic: u64,
+}
+
+impl CountedSince {
+    fn of((since_1970, monotonic): (u64, u64)) -> Self {
+        Self { since_1970, monotonic }
+    }
+
+    /// The same for whoever reads, who takes another start for other figures; but if the wall clock was set back behind
+    /// it since: nothing that ends before it began is taken.
+    fn start_ns(&mut self, (now_ns, monotonic): (u64, u64)) -> u64 {
+        if self.since_1970 > now_ns {
+            self.since_1970 = now_ns.saturating_sub(monotonic.saturating_sub(self.monotonic));
+        }
+        self.since_1970
+    }
 }
 
 /// How long a collector is left alone.
@@ -149,7 +171,7 @@ struct Pause {
 
 impl Export {
     fn new(settings: ExportSettings, source: ExportSource, figures: Arc<ExportFigures>) -> io::Result<Self> {
-        let started_ns = (!settings.goes_on).then(|| (source.clocks)().0);
+        let since = (!settings.goes_on).then(|| CountedSince::of((source.clocks)()));
         let ExportSettings { host, port, path, tls, .. } = settings;
         let tls = tls.map(CollectorTls::load).transpose().map_err(io::Error::other)?;
         Ok(Self {
@@ -159,7 +181,7 @@ impl Export {
             source,
             figures,
             queue: VecDeque::new(),
-            started_ns,
+            since,
             pause: Pause::default(),
             is_reached: true,
         })
@@ -234,7 +256,8 @@ impl Export {
         }
         let figures = (self.source.figures)();
         let (now_ns, monotonic) = (self.source.clocks)();
-        let started_ns = *self.started_ns.get_or_insert(now_ns);
+        let now = (now_ns, monotonic);
+        let started_ns = self.since.get_or_insert(CountedSince::of(now)).start_ns(now);
         let times = FigureTimes { started_ns, now_ns, epoch_ns: now_ns.saturating_sub(monotonic) };
         let Self { origin, to, .. } = self;
         let mut outcomes = Vec::new();
@@ -294,5 +317,21 @@ impl Pause {
     fn begin(&mut self) {
         self.time = (self.time * 2).clamp(TICK, PAUSE_MAX);
         self.until = Some(Instant::now() + self.time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows since when figures say they are, whatever becomes of the wall clock.
+    use super::*;
+
+    #[test]
+    fn no_figure_ends_before_it_began() {
+        let mut since = CountedSince::of((1_000, 100));
+        assert_eq!(since.start_ns((2_000, 1_100)), 1_000);
+        // Set forward, and a little back.
+        assert_eq!([(9_000, 2_000), (3_000, 2_500)].map(|now| since.start_ns(now)), [1_000; 2]);
+        // Set back behind the beginning: as long ago as it is, from now on.
+        assert_eq!([(950, 600), (1_050, 700)].map(|now| since.start_ns(now)), [450; 2]);
     }
 }

@@ -477,6 +477,29 @@ fn prometheus_text_is_well_formed() {
     }
 }
 
+/// The commonest sizes are bounds of buckets, and a bound is part of its bucket.
+#[test]
+fn messages_of_the_size_of_a_bound_are_counted_at_it() {
+    let mut telemetry = Telemetry::new();
+    let method = telemetry.method(GREETER);
+    for (request_bytes, response_bytes) in [(1_024, 4_096), (1_025 * 2, 16_000)] {
+        for _ in 0..100 {
+            let one = call(1_000, method, PeerIndex::LOCAL, USUAL);
+            telemetry.record(one.client.a18, &Record { request_bytes, response_bytes, ..one });
+        }
+    }
+    let text = prometheus::text(&figures(&telemetry.snapshot(Instant(1_000_000_000), &whole())));
+    let at = |family: &str, bound: &str| {
+        let (start, le) = (format!("{family}_bucket{{"), format!("le=\"{bound}\""));
+        let line = text.lines().find(|line| line.starts_with(&start) && line.contains(&le)).expect("a bound");
+        line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+    };
+    let [sent, received] = ["sent_total", "rcvd_total"]
+        .map(|which| format!("grpc_client_attempt_{which}_compressed_message_size_bytes"));
+    assert_eq!(["1024", "2048", "4096"].map(|bound| at(&sent, bound)), [100, 200, 200]);
+    assert_eq!(["2048", "4096", "16384"].map(|bound| at(&received, bound)), [0, 100, 200]);
+}
+
 fn figures(snapshot: &Snapshot) -> Exposition {
     let mut figures = Exposition::default();
     prometheus::add(&mut figures, snapshot);
