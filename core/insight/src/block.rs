@@ -27,6 +27,8 @@ const NAMES_MAX: usize = 1 << 16;
 
 /// Addresses of a host.
 const ADDRESSES_MAX: usize = 1024;
+/// Variables, stages and components that a head tells, each: there are some dozen.
+pub(crate) const NAMED_MAX: usize = 64;
 
 /// What a block says of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -198,10 +200,11 @@ impl<'a> BlockReader<'a> {
             self.faults.note(FileFault::Version(frame.version), 1);
             return None;
         }
-        let Some(head) = head_of(head) else {
+        let Some((head, left_out)) = head_of(head) else {
             self.faults.note(FileFault::Head, 1);
             return None;
         };
+        self.faults.note(FileFault::TooManyNames, left_out as u64);
         Some(self.rows(head, body))
     }
 
@@ -315,7 +318,8 @@ impl Frame {
     }
 }
 
-fn head_of(bytes: &[u8]) -> Option<BlockHead> {
+/// A head, and how many of its variables, stages and components were left out because it has too many.
+fn head_of(bytes: &[u8]) -> Option<(BlockHead, usize)> {
     let mut head: BlockHead = serde_json::from_slice(bytes).ok()?;
     for name in [&mut head.host, &mut head.cluster, &mut head.version] {
         *name = printable(name);
@@ -324,14 +328,17 @@ fn head_of(bytes: &[u8]) -> Option<BlockHead> {
         *name = printable(name);
     }
     head.addresses.truncate(ADDRESSES_MAX);
+    let mut left_out = 0;
     for named in [&mut head.variables, &mut head.cycles, &mut head.daemon_seconds] {
-        *named = std::mem::take(named).into_iter().map(|(name, value)| (printable(&name), value)).collect();
+        left_out += named.len().saturating_sub(NAMED_MAX);
+        let kept = std::mem::take(named).into_iter().take(NAMED_MAX);
+        *named = kept.map(|(name, value)| (printable(&name), value)).collect();
     }
     let is_sound = (RecordedCall::BYTES..=ROW_BYTES_MAX).contains(&head.row_bytes)
         && (head.traces == 0 || (TRACE_BYTES..=ROW_BYTES_MAX).contains(&head.trace_bytes))
         && head.methods.len() <= NAMES_MAX
         && head.peers.len() <= NAMES_MAX;
-    is_sound.then_some(head)
+    is_sound.then_some((head, left_out))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks this way")]
@@ -390,6 +397,18 @@ pub(crate) mod tests {
         let file = [a.encode(), b.encode()].concat();
         assert_eq!(read(&file), (vec![a, b], vec![]));
         assert_eq!(read(&[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_very_many_variables_some_are_kept() {
+        let mut one = block("a", 5);
+        one.head.variables = (0..10_000).map(|n| (format!("v{n:06}"), f64::from(n))).collect();
+        one.head.cycles = one.head.variables.clone();
+        let (blocks, faults) = read(&one.encode());
+        assert_eq!(blocks[0].head.variables.len(), NAMED_MAX);
+        assert_eq!(blocks[0].head.cycles.len(), NAMED_MAX);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].1, 2 * (10_000 - NAMED_MAX as u64));
     }
 
     #[test]

@@ -23,7 +23,9 @@ fn not_told() -> Drawing {
 }
 
 pub(super) fn tails(fleet: &Fleet) -> Drawing {
-    by_cluster(fleet, None, 0.95, "P95 of each cluster, divided as the calls around it are.")
+    let said = "P95 of the calls of all methods that each cluster tells of, divided as the calls around it are: \
+                where their methods, or the mix of them, differ, so do they.";
+    by_cluster(fleet, None, 0.95, said)
 }
 
 pub(super) fn callers(fleet: &Fleet) -> Drawing {

@@ -2,6 +2,7 @@
 
 use super::services::ToldCpu;
 use super::{Drawing, over_methods, too_few};
+use crate::block::NAMED_MAX;
 use crate::fleet::{Fleet, FleetCall};
 use crate::words::{percent, time};
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub(super) fn tax(fleet: &Fleet) -> Drawing {
         .collect();
     rows.sort_by(|a, b| b.value.total_cmp(&a.value));
     let whole: f64 = rows.iter().map(|row| row.value).sum();
+    rows.truncate(NAMED_MAX);
     let said = format!("{} of all cycles.", percent(whole));
     Drawing::Charts(vec![BarChart { title: "cycle tax".into(), rows, log: false }.svg()], vec![said])
 }

@@ -1,12 +1,13 @@
 //! Figures 1, 17, 18 and 22: what hosts did meanwhile.
 
 use super::Drawing;
-use crate::block::BlockHead;
+use crate::block::{BlockHead, NAMED_MAX};
 use crate::estimate::{WeightedValues, rank_correlation};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetCall, is_good};
 use crate::words::{short, time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use trunkline_plot::{Axis, BarChart, BarRow, ChartLine, LineChart};
+use trunkline_telemetry::{Coverage, Side};
 
 /// Blocks with fewer calls have no 95th percentile.
 const BLOCK_CALLS_MIN: usize = 20;
@@ -69,10 +70,31 @@ pub(super) fn growth(fleet: &Fleet) -> Drawing {
     Drawing::Charts(vec![chart.svg()], vec![said])
 }
 
-/// A block's head and its P95 in seconds.
-fn tails(fleet: &Fleet) -> Vec<(&BlockHead, f64)> {
+/// Heads of blocks, each with its P95 in seconds, and whose processors their variables are. Those of the hosts that
+/// served the calls, if enough blocks tell of such.
+fn tails(fleet: &Fleet) -> (Vec<(&BlockHead, f64)>, &'static str) {
+    let served = tails_of(fleet, served_there(fleet));
+    if served.len() >= 3 {
+        return (served, "Calls of all methods that each host served, and that host's variables.");
+    }
+    let said = "Calls of all methods, and variables of the host that tells of them: here of who made them, not of who \
+                served them.";
+    (tails_of(fleet, fleet.good()), said)
+}
+
+/// Calls that ended well and whose handler was on the host that tells of them.
+fn served_there(fleet: &Fleet) -> impl Iterator<Item = &FleetCall> {
+    let is_there = |call: &&FleetCall| match call.row.side {
+        Side::Served => true,
+        Side::Made => call.row.components.coverage == Coverage::OneHost,
+        Side::Attempt => false,
+    };
+    fleet.calls.iter().filter(|call| is_good(call)).filter(is_there)
+}
+
+fn tails_of<'f>(fleet: &'f Fleet, calls: impl Iterator<Item = &'f FleetCall>) -> Vec<(&'f BlockHead, f64)> {
     let mut found: Vec<Vec<(f64, f64)>> = vec![Vec::new(); fleet.heads.len()];
-    for call in fleet.good() {
+    for call in calls {
         found[call.block as usize].push((call.total_s(), call.weight));
     }
     let blocks = fleet.heads.iter().zip(found);
@@ -83,8 +105,12 @@ fn tails(fleet: &Fleet) -> Vec<(&BlockHead, f64)> {
 }
 
 fn names(tails: &[(&BlockHead, f64)]) -> Vec<String> {
-    let names: BTreeSet<&String> = tails.iter().flat_map(|(head, _)| head.variables.keys()).collect();
-    names.into_iter().filter(|name| name.as_str() != "cpu_seconds").cloned().collect()
+    let mut blocks: BTreeMap<&String, usize> = BTreeMap::new();
+    for name in tails.iter().flat_map(|(head, _)| head.variables.keys()) {
+        *blocks.entry(name).or_default() += 1;
+    }
+    let enough = blocks.into_iter().filter(|(name, blocks)| *blocks >= 3 && name.as_str() != "cpu_seconds");
+    enough.map(|(name, _)| name.clone()).take(NAMED_MAX).collect()
 }
 
 fn no_variables() -> Drawing {
@@ -106,8 +132,8 @@ fn correlation(pairs: &[(f64, f64)]) -> String {
 }
 
 pub(super) fn variables(fleet: &Fleet) -> Drawing {
-    let tails = tails(fleet);
-    let (mut charts, mut said) = (Vec::new(), Vec::new());
+    let (tails, whose) = tails(fleet);
+    let (mut charts, mut said) = (Vec::new(), vec![whose.to_owned()]);
     for name in names(&tails) {
         let pairs = pairs(&tails, &name);
         if pairs.len() < 3 {
@@ -126,7 +152,7 @@ pub(super) fn variables(fleet: &Fleet) -> Drawing {
 }
 
 pub(super) fn over_time(fleet: &Fleet) -> Drawing {
-    let tails = tails(fleet);
+    let (tails, whose) = tails(fleet);
     let names = names(&tails);
     let Some(first) = tails.iter().map(|(head, _)| head.began_unix_ms).min() else { return no_variables() };
     let seconds = |head: &BlockHead| (head.began_unix_ms - first) as f64 * 1e-3;
@@ -150,10 +176,13 @@ pub(super) fn over_time(fleet: &Fleet) -> Drawing {
         LineChart { title: title.into(), x: x(), y, lines: vec![ChartLine::new(title, points)] }.svg()
     };
     let mut charts = vec![chart("P95", Axis::linear("P95", time), tail.clone())];
-    let mut said = Vec::new();
+    let mut said = vec![whose.to_owned()];
     for name in &names {
         let points = over(&|head, _| head.variables.get(name).copied());
         let joined: BTreeMap<u64, f64> = tail.iter().map(|(at, value)| (*at as u64, *value)).collect();
+        if points.len() < 3 {
+            continue;
+        }
         let both: Vec<_> =
             points.iter().filter_map(|(at, value)| Some((*value, *joined.get(&(*at as u64))?))).collect();
         said.push(format!("{name}: {}.", correlation(&both)));
@@ -218,7 +247,36 @@ mod tests {
     //! Shows that hosts of different speed make one line, and that a call counts once, lost ones with the others.
     use super::*;
     use crate::block::tests::block;
-    use trunkline_telemetry::Side;
+
+    /// A server's processors say something about its calls, those of its callers do not.
+    #[test]
+    fn variables_are_of_the_host_that_served_the_calls() {
+        let mut fleet = Fleet::default();
+        for n in 0..4_u64 {
+            for (host, other, side, percent) in
+                [("caller", "server", Side::Made, 5.0), ("server", "caller", Side::Served, 90.0)]
+            {
+                let mut block = block(host, 60);
+                block.head.began_unix_ms = 1_000_000 + 60_000 * n;
+                block.head.peers.iter_mut().for_each(|(_, name)| other.clone_into(name));
+                block.head.variables = BTreeMap::from([("cpu_percent".to_owned(), percent)]);
+                block.rows.iter_mut().for_each(|call| {
+                    call.row.side = side;
+                    call.row.components.coverage =
+                        if side == Side::Made { Coverage::Whole } else { Coverage::ServerOnly };
+                });
+                fleet.add(block);
+            }
+        }
+        let (found, whose) = tails(&fleet);
+        assert!(whose.contains("each host served"), "{whose}");
+        assert_eq!(found.len(), 4);
+        assert!(found.iter().all(|(head, _)| head.variables["cpu_percent"] > 80.0));
+        // Where only callers have recorded it is said.
+        fleet.calls.retain(|call| call.row.side == Side::Made);
+        let (found, whose) = tails(&fleet);
+        assert!(found.len() == 4 && whose.contains("not of who served"), "{whose}");
+    }
 
     #[test]
     fn hosts_together_make_one_line() {
