@@ -18,7 +18,7 @@ pub struct ClientStamps {
     pub wait_ns: u64,
     /// Framed and queued at the connection.
     pub d4: Instant,
-    /// Last byte left the host, by the kernel; not taken between hosts in this version.
+    /// Last byte left the host, by the kernel, which is asked of one write in a thousand.
     pub k6: Instant,
     /// Response first seen by the daemon, before it is read.
     pub k15: Instant,
