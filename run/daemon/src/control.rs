@@ -12,7 +12,7 @@ use crate::denials::Denials;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
-use crate::processes::{cgroup_of, program_of};
+use crate::processes::{cgroup_of, is_there, program_of};
 use crate::rights::{Refused, Rights};
 use crate::schemas::{build, read_memfd};
 use crate::shard_places::UNKNOWN;
@@ -81,6 +81,7 @@ pub(crate) struct Control {
     pub memory: FreedMemory,
     pub closer: Arc<Closer>,
     denials: Denials,
+    has_told_of_cgroups: bool,
     pub poller: Poller,
     ready: Vec<Ready>,
     /// Somebody may wait at the listener.
@@ -120,6 +121,7 @@ impl Control {
             memory: parts.memory,
             closer: Arc::default(),
             denials: Denials::default(),
+            has_told_of_cgroups: false,
             poller,
             ready: Vec::new(),
             connects: true,
@@ -330,6 +332,7 @@ impl Control {
         let is_own = identity.is_none() && self.clients.find(number).is_some_and(Client::is_own_process);
         let process = identity.map_or(peer.pid, |_| UNKNOWN);
         let shard = self.shard_for(&name, attach.stands_by, (process, is_own));
+        let cgroup = identity.map_or_else(|| self.cgroup_of(peer.pid), |_| String::new());
         let (application, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let attached = self.shards[shard].ask(|reply| Command::Attach {
             end: Box::new(end),
@@ -337,7 +340,7 @@ impl Control {
             identity: identity.map_or_else(|| format!("uid:{}", peer.uid), str::to_owned),
             // Of one that a relay has attached, nobody here knows them.
             program: identity.map_or_else(|| program_of(peer.pid), |_| String::new()),
-            cgroup: identity.map_or_else(|| cgroup_of(peer.pid), |_| String::new()),
+            cgroup,
             stands_by,
             tells_callers,
             reply,
@@ -353,6 +356,21 @@ impl Control {
             client.reply(tag, reply::Kind::Attached(reply), &session_fds.as_fds());
         }
         Ok(())
+    }
+
+    /// The control group of a process that attaches; empty if nobody knows, which is told once where a table asks.
+    fn cgroup_of(&mut self, pid: u32) -> String {
+        cgroup_of(pid).unwrap_or_else(|why| {
+            let matters = self.config.tenant.iter().any(|table| table.cgroup.is_some());
+            // One that has ended meanwhile has none.
+            if matters && is_there(pid) && !std::mem::replace(&mut self.has_told_of_cgroups, true) {
+                tracing::warn!(
+                    %why,
+                    "the control group of an application cannot be read: no [[tenant]] cgroup fits it"
+                );
+            }
+            String::new()
+        })
     }
 
     fn peer_of(&self, number: u64) -> Result<PeerCredentials, String> {

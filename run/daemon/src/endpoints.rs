@@ -85,11 +85,9 @@ impl Endpoints {
                 let failed =
                     |error| StartError::Listen { key: key.clone(), endpoint: address.clone(), error };
                 open.push(listen(&address, index, count).map_err(failed)?);
-            }
-            if let Some(mode) = purpose.socket_mode(config) {
-                let failed =
-                    |error| StartError::Listen { key: key.clone(), endpoint: endpoint.to_string(), error };
-                admit_mode(endpoint, mode).map_err(failed)?;
+                // That of a socket that came is the old daemon's until the word to go.
+                let mode = purpose.socket_mode(config);
+                mode.map_or(Ok(()), |mode| admit_mode(endpoint, mode)).map_err(failed)?;
             }
             for listener in open {
                 let (place, purpose) = (listening.len(), purpose.clone());

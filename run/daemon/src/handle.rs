@@ -14,7 +14,7 @@ use crate::group::{Group, ThreadOrder, Threaded};
 use crate::handover::{self, Arrival, Inherited, InheritedShard, KeptCounts, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
-use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
+use crate::keys::{KeySource, TlsKeys};
 use crate::listening::{control_listener, raise_descriptor_limit};
 use crate::load::{BusyTime, LoadMeter};
 use crate::memory::FreedMemory;
@@ -117,6 +117,7 @@ impl Daemon {
     /// # Errors
     /// [`StartError`] names what could not be had; nothing keeps running then.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        raise_descriptor_limit();
         let path = config.socket().map(PathBuf::from);
         let listener = path.as_ref().map(|path| control_listener(path, &config)).transpose()?;
         Self::assemble(config, (listener, path))
@@ -141,7 +142,9 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`Daemon::start`].
-    pub fn embedded(config: Config) -> Result<Self, StartError> {
+    pub fn embedded(mut config: Config) -> Result<Self, StartError> {
+        // The admin API is the program `trunkline`'s: nobody would serve who connects there.
+        config.admin.listen.clear();
         Self::assemble(config, (None, None))
     }
 
@@ -356,8 +359,7 @@ impl Daemon {
         endpoints: Endpoints,
         mut inherited: Option<&mut Inherited>,
     ) -> Result<Prepared, StartError> {
-        raise_descriptor_limit();
-        let kept = Kept::begin(&config, inherited.is_some())?;
+        let kept = Kept::begin(&config, inherited.as_deref().map(|inherited| inherited.from))?;
         let failed = |error| StartError::Samples { path: config.samples.file.clone(), error };
         let (sink, samples) = crate::samples::start(&config).map_err(failed)?.unzip();
         let (messages, inbox) = channel();
@@ -378,8 +380,10 @@ impl Daemon {
         };
         // The inbox goes first if what follows fails: the end of the daemon waits for an answer from there.
         let (inbox, mut shards) = (inbox, Vec::new());
-        let mut keys = KeySource::new(config.tls.clone())?;
-        let loaded = keys.load(if inherited.is_some() { TAKEOVER_PATIENCE } else { START_PATIENCE })?;
+        let (keys, loaded) = match inherited.as_deref_mut().and_then(|inherited| inherited.keys.take()) {
+            Some(keys) => keys,
+            None => KeySource::begin(config.tls.clone())?,
+        };
         let (least, most) = (config.daemon.shards.least(), config.daemon.shards.most());
         let open = inherited.as_deref().map_or(least, |inherited| inherited.in_use().clamp(least, most));
         let all =

@@ -14,9 +14,7 @@ use trunkline_net::{Svid, TlsClient, TlsError, TlsServer, TlsWatch};
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a daemon that begins waits for an agent's first word.
-pub(crate) const START_PATIENCE: Duration = Duration::from_secs(5);
-/// The same for one that goes on in another's place: callers wait for it.
-pub(crate) const TAKEOVER_PATIENCE: Duration = Duration::from_millis(250);
+const START_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keys and certificates connections are made with; replaced when the files change.
 #[derive(Clone, Default)]
@@ -24,6 +22,25 @@ pub(crate) struct TlsKeys {
     pub server: Option<TlsServer>,
     pub client: Option<TlsClient>,
     pub is_required: bool,
+}
+
+/// Why there are no keys to begin with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeySourceError {
+    /// No thread can be had to ask the Workload API.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// What is wrong with the files that are named in the configuration.
+    #[error(transparent)]
+    Files(#[from] TlsError),
+    /// The agent gives a daemon that is to succeed another no certificate.
+    #[error("{agent} tells no certificate: {why}")]
+    Agent {
+        /// Where it is asked.
+        agent: String,
+        /// Why it tells none.
+        why: String,
+    },
 }
 
 /// What is configured, and where it comes from.
@@ -42,11 +59,36 @@ enum From {
 }
 
 impl KeySource {
+    /// Of a daemon that starts: an agent that does not answer is waited for while it serves.
+    ///
+    /// # Errors
+    /// [`KeySourceError`], but for the agent.
+    pub fn begin(tls: Tls) -> Result<(Self, TlsKeys), KeySourceError> {
+        let mut this = Self::new(tls)?;
+        let loaded = this.load(START_PATIENCE)?;
+        Ok((this, loaded))
+    }
+
+    /// Of a daemon that is to go on in another's place, before that one stands still. With an agent that does not
+    /// answer it would have no certificate, where the other has one.
+    ///
+    /// # Errors
+    /// [`KeySourceError`].
+    pub fn of_successor(tls: Tls) -> Result<(Self, TlsKeys), KeySourceError> {
+        let agent = tls.workload_api.to_string();
+        let mut this = Self::new(tls)?;
+        let loaded = match this.ask(START_PATIENCE) {
+            Some(asked) => asked.map_err(|why| KeySourceError::Agent { agent, why })?,
+            None => of_files(&this.tls)?,
+        };
+        Ok((this, loaded))
+    }
+
     /// Begins to look.
     ///
     /// # Errors
     /// No thread can be had to ask the Workload API.
-    pub fn new(tls: Tls) -> io::Result<Self> {
+    fn new(tls: Tls) -> io::Result<Self> {
         let from = match &tls.workload_api.0 {
             Some(agent) => From::Agent(WorkloadApi::ask(agent.clone())?, 0),
             None => {
@@ -62,15 +104,20 @@ impl KeySource {
     ///
     /// # Errors
     /// What is wrong with the files that are named in the configuration.
-    pub fn load(&mut self, patience: Duration) -> Result<TlsKeys, TlsError> {
-        let From::Agent(agent, used) = &mut self.from else { return of_files(&self.tls) };
-        let keys = agent.newest(patience).and_then(|(svid, number)| {
-            *used = number;
-            of_svid(&self.tls, &svid)
-        });
-        Ok(keys.unwrap_or_else(|why| {
+    fn load(&mut self, patience: Duration) -> Result<TlsKeys, TlsError> {
+        let Some(asked) = self.ask(patience) else { return of_files(&self.tls) };
+        Ok(asked.unwrap_or_else(|why| {
             tracing::error!(agent = %self.tls.workload_api, %why, "no certificate yet: no TLS until there is one");
             TlsKeys { server: None, client: None, is_required: self.tls.required }
+        }))
+    }
+
+    /// What an agent tells first, within so long, or why it tells nothing. `None` where there are files.
+    fn ask(&mut self, patience: Duration) -> Option<Result<TlsKeys, String>> {
+        let From::Agent(agent, used) = &mut self.from else { return None };
+        Some(agent.newest(patience).and_then(|(svid, number)| {
+            *used = number;
+            of_svid(&self.tls, &svid)
         }))
     }
 
@@ -131,4 +178,23 @@ pub(crate) fn of_files(tls: &Tls) -> Result<TlsKeys, TlsError> {
 fn of_svid(tls: &Tls, svid: &Svid) -> Result<TlsKeys, String> {
     let (server, client) = svid.keys(tls.versions(), tls.client_certificate_optional)?;
     Ok(TlsKeys { server: Some(server), client: Some(client), is_required: tls.required })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a daemon that starts waits for its agent while it serves, and one that succeeds another is refused.
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn an_agent_that_is_away_keeps_a_successor_from_taking_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("agent.sock");
+        let text = format!("[tls]\nworkload_api = \"unix:{}\"\n", at.display());
+        let tls = Config::from_toml(&text, "test").unwrap().tls;
+        let why = KeySource::of_successor(tls.clone()).err().unwrap().to_string();
+        assert!(why.starts_with(&format!("unix://{} tells no certificate: ", at.display())), "{why}");
+        assert!(why.contains("cannot be reached"), "{why}");
+        assert!(KeySource::begin(tls).unwrap().1.server.is_none());
+    }
 }

@@ -8,8 +8,8 @@ use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use trunkline_call::Instant;
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
 use trunkline_shm::ControlListener;
@@ -102,6 +102,18 @@ pub(crate) fn share(listening: &[Listening]) -> Vec<Listening> {
 pub(crate) fn admit_mode(endpoint: &Endpoint, mode: u32) -> io::Result<()> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+/// Sets who may connect to a socket that came from another daemon, which has gone: nothing of this can fail any more.
+pub(crate) fn settle_mode(path: &Path, mode: u32) {
+    let is_socket = |found: std::fs::Metadata| found.file_type().is_socket();
+    let set = std::fs::symlink_metadata(path).and_then(|found| match is_socket(found) {
+        true => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
+        false => Err(io::Error::other("it is no socket any more")),
+    });
+    if let Err(error) = set {
+        tracing::warn!(path = %path.display(), %error, "the permissions of a socket stay as they are");
+    }
 }
 
 /// The listener of one of so many shards. A port that several share is no other process's: the first takes it alone for

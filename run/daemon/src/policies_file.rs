@@ -156,9 +156,9 @@ impl Config {
 
 impl Kept {
     /// Of a daemon that starts, or takes over: no other one has the file.
-    pub fn begin(config: &Config, takes_over: bool) -> Result<Self, PoliciesFileError> {
+    pub fn begin(config: &Config, takes_over_from: Option<u32>) -> Result<Self, PoliciesFileError> {
         let kept = Self::of(config)?;
-        kept.lock(takes_over)?;
+        kept.lock(takes_over_from)?;
         Ok(kept)
     }
 
@@ -171,13 +171,11 @@ impl Kept {
     }
 
     /// Keeps other daemons from the file, except the one that this one takes over from.
-    fn lock(&self, takes_over: bool) -> Result<(), PoliciesFileError> {
+    fn lock(&self, takes_over_from: Option<u32>) -> Result<(), PoliciesFileError> {
         let (Some(path), Some(lock)) = (&self.path, &self.lock) else { return Ok(()) };
         let mut lock = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if takes_over {
-            lock.take_over();
-        }
-        lock.take().map_err(|process| PoliciesFileError::Taken { path: path.clone(), process })
+        let taken = takes_over_from.map_or(Ok(()), |from| lock.take_over(from)).and_then(|()| lock.take());
+        taken.map_err(|process| PoliciesFileError::Taken { path: path.clone(), process })
     }
 
     /// The chain to begin with.
@@ -229,7 +227,7 @@ impl Kept {
     ) -> Result<T, ChangeError> {
         let mut on_file = self.hold();
         let Some(path) = &self.path else { return Ok(attempt(false)?) };
-        self.lock(false)?;
+        self.lock(None)?;
         attempt(true)?;
         let folder = replace(path, chain)?;
         let made = sync(path, &folder).map_err(ChangeError::from).and_then(|()| Ok(attempt(false)?));
@@ -249,7 +247,7 @@ impl Kept {
     /// What becomes of this chain.
     pub fn outlook(&self, at_work: &[Definition]) -> PoliciesKept {
         // One that took over takes the lock as soon as it can be had; a change hears why not.
-        let _ = self.lock(false);
+        let _ = self.lock(None);
         let source = match &*self.hold() {
             Some(_) => PoliciesSource::File,
             None if self.configured == at_work => PoliciesSource::Configuration,

@@ -33,10 +33,18 @@ impl PoliciesLock {
         Self { path: path.into(), held: None, predecessor: None }
     }
 
-    /// Takes it where the daemon begins with what another hands over: that one still has it.
-    pub fn take_over(&mut self) {
-        if let Err(owner) = self.take() {
-            self.predecessor = Some(owner);
+    /// Takes it where the daemon begins with what the process `from` hands over, which still has it.
+    ///
+    /// # Errors
+    /// The process that has it, if it is another.
+    pub fn take_over(&mut self, from: u32) -> Result<(), String> {
+        match self.take() {
+            Err(owner) if owner.parse().is_ok_and(|owner: u32| owner != from) => Err(owner),
+            Err(owner) => {
+                self.predecessor = Some(owner);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 
@@ -87,7 +95,9 @@ mod tests {
         let mut other = PoliciesLock::beside(&file);
         assert_eq!(other.take(), Err(own.clone()));
         let mut next = PoliciesLock::beside(&file);
-        next.take_over();
+        assert_eq!(next.take_over(u32::MAX), Err(own.clone()), "another daemon's file");
+        assert_eq!(next.take(), Err(own.clone()));
+        next.take_over(std::process::id()).unwrap();
         next.take().unwrap();
         assert_eq!(other.take(), Err(own.clone()), "the predecessor has not ended");
         drop(first);

@@ -1,7 +1,7 @@
 //! The keys of `[tls]` for a program beside the daemon that serves TLS of its own.
 
 use crate::config::Tls;
-use crate::keys::{KeySource, START_PATIENCE};
+use crate::keys::KeySource;
 use std::fmt;
 use std::io;
 use trunkline_net::TlsServer;
@@ -17,8 +17,7 @@ impl ServerKeys {
     /// # Errors
     /// What is wrong with the files, that there is no certificate, or that the system has no thread to spare.
     pub fn load(tls: &Tls) -> io::Result<(Self, TlsServer)> {
-        let mut source = KeySource::new(tls.clone())?;
-        let keys = source.load(START_PATIENCE).map_err(io::Error::other)?;
+        let (source, keys) = KeySource::begin(tls.clone()).map_err(io::Error::other)?;
         let server =
             keys.server.ok_or_else(|| io::Error::other("there is no certificate (tls.certificate)"))?;
         Ok((Self { source }, server))

@@ -1,6 +1,7 @@
 //! Why a daemon does not start.
 
 use crate::handover::TakeOverError;
+use crate::keys::KeySourceError;
 use crate::policies_file::PoliciesFileError;
 use std::io;
 use std::path::PathBuf;
@@ -45,6 +46,14 @@ pub enum StartError {
     /// Keys and certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
+    /// The agent of the Workload API gives a daemon that is to succeed another no certificate.
+    #[error("tls.workload_api: {agent} tells no certificate, and the running daemon may have one: {why}")]
+    Agent {
+        /// Where it is asked.
+        agent: String,
+        /// Why it tells none.
+        why: String,
+    },
     /// The keys of R2P2 cannot be used.
     #[error("r2p2.key_file: {0}")]
     R2p2Keys(#[from] KeyFileError),
@@ -57,4 +66,14 @@ pub enum StartError {
     /// A thread, poller or eventfd cannot be made.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+}
+
+impl From<KeySourceError> for StartError {
+    fn from(error: KeySourceError) -> Self {
+        match error {
+            KeySourceError::System(error) => Self::System(error),
+            KeySourceError::Files(error) => Self::Tls(error),
+            KeySourceError::Agent { agent, why } => Self::Agent { agent, why },
+        }
+    }
 }

@@ -244,6 +244,29 @@ fn control_packets_that_make_no_sense() {
     }
 }
 
+/// The limit is the program's, and that of all it starts: some close every descriptor up to it.
+#[test]
+fn an_engine_inside_a_program_leaves_its_limit_of_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let lower = limit.current.or(limit.maximum).map_or(Some(4096), |most| Some(most - 1));
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: lower, ..limit });
+    let before = getrlimit(Resource::Nofile);
+    assert_ne!(before.current, before.maximum);
+    let _daemon = daemon(false);
+    assert_eq!(getrlimit(Resource::Nofile), before);
+}
+
+/// The admin API is not an engine's: who connects there would wait for ever.
+#[test]
+fn an_engine_inside_a_program_does_not_listen_for_operators() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let text = format!("[admin]\nlisten = [\"unix:{}\"]\n", path.display());
+    let _daemon = Daemon::embedded(Config::from_toml(&text, "test").unwrap()).unwrap();
+    assert!(!path.exists());
+}
+
 /// Descriptors whose close waits for as long as their sender likes: sockets that linger over what nobody reads.
 struct Lingering {
     sockets: Vec<TcpStream>,

@@ -10,7 +10,7 @@ use crate::pump::LinkPump;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -71,16 +71,39 @@ pub fn attach(place: &RemotePlace) -> io::Result<ControlSocket> {
 /// A connection to the relay, over TLS, with the application's certificate.
 fn connect(place: &RemotePlace) -> Result<Stream, LinkError> {
     let tls = TlsClient::load(&files()?).map_err(io::Error::other)?;
+    let addresses: Vec<SocketAddr> = place.address().to_socket_addrs()?.collect();
     let until_ns = monotonic_ns() + CONNECT_NS_MAX;
-    let mut why = io::Error::other("the name stands for no address");
-    for address in place.address().to_socket_addrs()? {
-        let stream = Stream::connect(&Endpoint::Tcp(address)).and_then(|stream| connected(stream, until_ns));
-        match stream.and_then(|stream| secured(stream, &tls, place.name(), until_ns)) {
+    let stream = first_that_answers(&addresses, until_ns, |stream, until_ns| {
+        secured(stream, &tls, place.name(), until_ns)
+    })?;
+    Ok(stream)
+}
+
+/// Tries addresses one after the other. One that does not answer leaves the others their parts of the time.
+fn first_that_answers(
+    addresses: &[SocketAddr],
+    until_ns: u64,
+    secured: impl Fn(Stream, u64) -> io::Result<Stream>,
+) -> io::Result<Stream> {
+    let mut whys = Vec::new();
+    for (index, address) in addresses.iter().enumerate() {
+        let now_ns = monotonic_ns();
+        let until_ns = now_ns + until_ns.saturating_sub(now_ns) / (addresses.len() - index) as u64;
+        let stream = Stream::connect(&Endpoint::Tcp(*address)).and_then(|stream| connected(stream, until_ns));
+        match stream.and_then(|stream| secured(stream, until_ns)) {
             Ok(stream) => return Ok(stream),
-            Err(error) => why = error,
+            Err(error) => whys.push((address, error)),
         }
     }
-    Err(why.into())
+    match whys.pop() {
+        None => Err(io::Error::other("the name stands for no address")),
+        Some((_, why)) if whys.is_empty() => Err(why),
+        Some(last) => {
+            whys.push(last);
+            let whys: Vec<_> = whys.iter().map(|(address, why)| format!("{address}: {why}")).collect();
+            Err(io::Error::other(whys.join("; ")))
+        }
+    }
 }
 
 fn files() -> io::Result<ClientFiles> {
@@ -320,5 +343,43 @@ impl SessionEnd for AppSide {
             (_, reply::Kind::Moved(moved)) => self.moved(&moved, heap, packet, control),
             (_, reply::Kind::Bound(_) | reply::Kind::Detached(_)) => Ok(control.send(packet, &[])?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that an address where nobody answers takes no time from the others of a name.
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, listen, socket};
+    use std::net::TcpListener;
+
+    /// An address whose listener takes nobody any more: its queue is full, and a SYN is dropped there.
+    fn silent() -> (SocketAddr, Vec<rustix::fd::OwnedFd>) {
+        let tcp = || socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let listener = tcp();
+        bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listen(&listener, 0).unwrap();
+        let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+        let first = tcp();
+        connect(&first, &address).unwrap();
+        (address, vec![listener, first])
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_the_next_its_time() {
+        let (silent, _held) = silent();
+        let good = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = [silent, good.local_addr().unwrap()];
+        let until_ns = monotonic_ns() + 2_000_000_000;
+        let had = |stream: Stream, until_ns: u64| {
+            assert!(until_ns > monotonic_ns(), "there is time for what comes then");
+            Ok(stream)
+        };
+        let stream = first_that_answers(&addresses, until_ns, had).unwrap();
+        assert_eq!(stream.peer_address().unwrap(), Some(addresses[1]));
+        let why = first_that_answers(&addresses[..1], monotonic_ns(), had).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut);
+        let all = first_that_answers(&[silent, silent], monotonic_ns(), had).unwrap_err().to_string();
+        assert_eq!(all.matches(&silent.to_string()).count(), 2, "{all}");
     }
 }

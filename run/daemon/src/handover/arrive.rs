@@ -3,6 +3,7 @@
 use super::kept_counts::KeptCounts;
 use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
 use crate::config::Debug;
+use crate::keys::{KeySource, TlsKeys};
 use crate::schemas::SchemaCache;
 use rustix::fd::OwnedFd;
 use serde_bytes::ByteBuf;
@@ -71,6 +72,10 @@ pub(crate) type SentSchema = (Arc<BoundSchema>, Option<Arc<str>>);
 
 /// Everything that was handed over.
 pub(crate) struct Inherited {
+    /// The process that hands it over.
+    pub from: u32,
+    /// Loaded before it stood still.
+    pub keys: Option<(KeySource, TlsKeys)>,
     pub listener: Option<ControlListener>,
     pub sessions: u64,
     pub clients: Vec<InheritedClient>,
@@ -162,7 +167,7 @@ impl Arrival {
         let (prepares, counts, tells_apart) = (true, true, records);
         let able = Word::Able { build: build.to_owned(), prepares, counts, records, tells_apart };
         self.channel.send(&able, &[])?;
-        let mut inherited = Inherited::of_shards(self.shards);
+        let mut inherited = Inherited { from: self.from, ..Inherited::of_shards(self.shards) };
         loop {
             let (word, fds) = self.channel.next()?;
             match word {
@@ -200,6 +205,8 @@ impl Inherited {
     /// Nothing yet, of so many shards.
     pub fn of_shards(count: usize) -> Self {
         Self {
+            from: std::process::id(),
+            keys: None,
             listener: None,
             sessions: 0,
             clients: Vec::new(),

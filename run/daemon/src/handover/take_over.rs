@@ -9,11 +9,15 @@ use crate::control::Control;
 use crate::endpoints::Endpoints;
 use crate::group::Group;
 use crate::handle::{Daemon, Prepared, TakenOver};
+use crate::keys::KeySource;
+use crate::listening::{raise_descriptor_limit, settle_mode};
 use crate::shard::Shard;
 use crate::shard_threads::THREAD_NAME;
 use crate::start_error::StartError;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use trunkline_net::Endpoint;
 use trunkline_shm::monotonic_ns;
 use trunkline_telemetry::Ask;
 
@@ -34,8 +38,11 @@ pub(crate) fn take_over(
     arrival: &Arrival,
     build: &str,
 ) -> Result<(Daemon, TakenOver, KeptCounts), StartError> {
+    raise_descriptor_limit();
     let bound = Endpoints::bind_new(&config, arrival.listening.as_deref())?;
+    let keys = KeySource::of_successor(config.tls.clone())?;
     let mut inherited = arrival.receive(build, &config.debug)?;
+    inherited.keys = Some(keys);
     let counts = std::mem::take(&mut inherited.counts);
     let listener = inherited.listener.take();
     let path = listener.as_ref().map(|listener| listener.path().to_owned());
@@ -89,8 +96,18 @@ impl Begun {
     /// Everything is this daemon's from here on, with the files that go with it. Nothing of this can fail.
     pub fn go(mut self, mut inherited: Inherited) -> Daemon {
         self.control.1.listener.iter_mut().for_each(|listener| listener.clear_path_at_end(true));
+        let config = Arc::clone(&self.control.1.config);
+        let control = self.control.1.listener.iter();
+        control.for_each(|listener| settle_mode(listener.path(), config.daemon.socket_mode.0));
         let shards = self.groups.iter_mut().flat_map(|(_, group)| group.shards_mut());
-        shards.flat_map(|shard| &mut shard.listening).for_each(|one| one.listener.own_file());
+        for one in shards.flat_map(|shard| &mut shard.listening) {
+            one.listener.own_file();
+            if let (Endpoint::Unix(path), Some(mode)) =
+                (one.listener.endpoint(), one.purpose.socket_mode(&config))
+            {
+                settle_mode(path, mode);
+            }
+        }
         self.take_clients(&mut inherited);
         for (give, group) in self.groups {
             let _ = give.send(group);
@@ -128,6 +145,40 @@ impl Begun {
 mod tests {
     //! Shows that a successor that is not told to go ends, with its threads.
     use super::*;
+
+    /// Until the word to go comes the sockets are the old daemon's, which may have to go on with them.
+    #[test]
+    fn sockets_have_their_permissions_of_the_new_configuration_when_it_goes() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+        let listen = |name: &str| std::os::unix::net::UnixListener::bind(at(name)).unwrap();
+        let control = trunkline_shm::ControlListener::bind(at("control"), 0o666).unwrap();
+        let mut inherited = Inherited::of_shards(1);
+        for name in ["gateway", "removed"] {
+            let endpoint = format!("unix://{}", at(name).display());
+            let socket = listen(name).into();
+            inherited.shards[0].listeners.push((format!("gateway {endpoint}"), endpoint, socket));
+        }
+        std::fs::set_permissions(at("gateway"), PermissionsExt::from_mode(0o666)).unwrap();
+        std::fs::remove_file(at("removed")).unwrap();
+        let text = format!(
+            "[daemon]\nshards = 1\nsocket_mode = \"0640\"\n[gateway]\nlisten = [\"unix:{}\", \"unix:{}\"]\n\
+             socket_mode = \"0620\"\n",
+            at("gateway").display(),
+            at("removed").display()
+        );
+        let config = Config::from_toml(&text, "test").unwrap();
+        let place = (Some(control), Some(at("control")));
+        let prepared = Daemon::prepare(config, place, Endpoints::default(), Some(&mut inherited));
+        let begun = prepared.and_then(Begun::of).map_err(|error| error.to_string());
+        let Ok(begun) = begun else { panic!("it is taken over: {:?}", begun.err()) };
+        assert_eq!((mode("control"), mode("gateway")), (0o666, 0o666), "it may not come to that");
+        let daemon = begun.go(inherited);
+        assert_eq!((mode("control"), mode("gateway")), (0o640, 0o620));
+        daemon.stop();
+    }
 
     #[test]
     fn threads_that_are_given_nothing_end() {
