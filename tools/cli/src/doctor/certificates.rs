@@ -41,6 +41,7 @@ fn of_files(config: &Config) -> Vec<Finding> {
     ];
     let named = named.into_iter().filter(|(_, path)| !path.as_os_str().is_empty());
     let of_file = |(key, path): (&str, &PathBuf)| match Validity::of_file(path) {
+        Ok(validities) if key.ends_with("ca") => judge_roots(key, path, &validities, now_s),
         Ok(validities) => judge(key, path, &validities, now_s),
         // Said with the configuration.
         Err(error) => Finding::problem(AREA, format!("{key}: {error}"), "see configuration"),
@@ -96,6 +97,26 @@ fn judge(key: &str, path: &Path, validities: &[Validity], now_s: i64) -> Finding
     Finding::good(AREA, format!("{key}: valid for {}", days(end_s - now_s)))
 }
 
+/// Each root is for itself: one of them that is out of its time, the old one of a rotation, say, disturbs nobody.
+fn judge_roots(key: &str, path: &Path, validities: &[Validity], now_s: i64) -> Finding {
+    let is_valid = |root: &&Validity| root.not_before_s <= now_s && now_s <= root.not_after_s;
+    let valid: Vec<Validity> = validities.iter().filter(is_valid).copied().collect();
+    let Some(end_s) = valid.iter().map(|root| root.not_after_s).max() else {
+        return judge(key, path, validities, now_s);
+    };
+    let expired = validities.iter().filter(|root| root.not_after_s < now_s).count();
+    if expired > 0 {
+        let found =
+            format!("{key}: {expired} of {} roots in {} have expired", validities.len(), path.display());
+        return Finding::advice(
+            AREA,
+            found,
+            "take out what has expired, if nothing is signed by it any more",
+        );
+    }
+    judge(key, path, &[Validity { not_after_s: end_s, ..valid[0] }], now_s)
+}
+
 #[cfg(test)]
 mod tests {
     //! Shows what is said of a certificate by its times.
@@ -116,6 +137,24 @@ mod tests {
             assert!(found.state == state && found.found.contains(words), "{found:?}");
         }
         assert_eq!(judge("tls.ca", Path::new("a.pem"), &[], 0).state, State::Advice);
+    }
+
+    #[test]
+    fn one_root_that_is_out_of_its_time_is_no_problem() {
+        let valid = |from, to| Validity { not_before_s: from * DAY_S, not_after_s: to * DAY_S };
+        let (old, now, later) = (valid(0, 99), valid(50, 300), valid(110, 400));
+        for (roots, state, words) in [
+            (vec![old, now], State::Advice, "1 of 2 roots in a.pem have expired"),
+            (vec![now, later], State::Good, "valid for 200 days"),
+            (vec![valid(0, 110), now], State::Good, "valid for 200 days"),
+            (vec![valid(0, 110)], State::Advice, "expires in 10 days"),
+            (vec![old], State::Problem, "has expired 1 day ago"),
+            (vec![later], State::Problem, "is valid only in 10 days"),
+            (vec![], State::Advice, "does not say"),
+        ] {
+            let found = judge_roots("tls.client_ca", Path::new("a.pem"), &roots, 100 * DAY_S);
+            assert!(found.state == state && found.found.contains(words), "{found:?}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ const MEMORY_ENOUGH: u64 = 128 * MIB;
 /// What limits a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
+    /// The largest number is any number; `None` if nobody knows.
     descriptors: Option<u64>,
     memory_bytes: Option<u64>,
     /// Hundredths of a processor.
@@ -63,7 +64,17 @@ fn judge(seen: &Seen, config: &Config) -> Vec<Finding> {
 
 fn judge_descriptors(most: Option<u64>, config: &Config) -> Finding {
     let remedy = |least: u64| format!("set LimitNOFILE={least} in the unit, or raise `ulimit -Hn`");
-    let Some(most) = most else { return Finding::good(AREA, "descriptors: any number") };
+    let Some(most) = most else {
+        // The daemon says its number in its own process id namespace, and /proc may hide it.
+        return Finding::advice(
+            AREA,
+            "how many descriptors the daemon's process may have is not known: its /proc/PID/limits cannot be read",
+            "look as its user or as root, in its container if it is in one",
+        );
+    };
+    if most == u64::MAX {
+        return Finding::good(AREA, "descriptors: any number");
+    }
     let connections = config.daemon.connections_max as u64;
     if connections > most {
         let found =
@@ -83,7 +94,10 @@ fn judge_descriptors(most: Option<u64>, config: &Config) -> Finding {
 /// The hard limit: the daemon raises the soft one itself (proc(5), limits).
 fn descriptors(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+    match line.split_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        most => most.parse().ok(),
+    }
 }
 
 /// Where the files of its cgroup are (version 2).
@@ -109,7 +123,8 @@ mod tests {
     fn limits_are_read_as_the_kernel_writes_them() {
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files   1024   524288   files\n";
         assert_eq!(descriptors(limits), Some(524_288));
-        assert_eq!(descriptors("Max open files unlimited unlimited files"), None);
+        assert_eq!(descriptors("Max open files unlimited unlimited files"), Some(u64::MAX));
+        assert_eq!(descriptors(""), None, "hidden, or gone");
         assert_eq!(
             group_folder("1:name=x:/\n0::/system.slice/a.service\n"),
             Some("/sys/fs/cgroup/system.slice/a.service".into())
@@ -123,12 +138,13 @@ mod tests {
         let with = |descriptors| Seen { descriptors, ..Seen::default() };
         let state = |seen: &Seen, config: &Config| judge(seen, config).last().unwrap().state;
         assert_eq!(state(&with(Some(524_288)), &config), State::Good);
-        assert_eq!(state(&with(None), &config), State::Good);
+        assert_eq!(state(&with(Some(u64::MAX)), &config), State::Good);
+        assert_eq!(state(&with(None), &config), State::Advice, "nobody knows");
         assert_eq!(state(&with(Some(4096)), &Config::default()), State::Advice);
         assert_eq!(state(&with(Some(19_999)), &config), State::Problem);
-        let little = Seen { memory_bytes: Some(64 * MIB), ..with(None) };
+        let little = Seen { memory_bytes: Some(64 * MIB), ..with(Some(u64::MAX)) };
         assert_eq!(state(&little, &config), State::Advice);
-        let rationed = Seen { processor_percent: Some(50), ..with(None) };
+        let rationed = Seen { processor_percent: Some(50), ..with(Some(u64::MAX)) };
         assert!(judge(&rationed, &config)[1].remedy.contains("waiting.patience_us_max = 0"));
         let asleep = Config::from_toml("[waiting]\npatience_us_max = 0", "d").unwrap();
         assert_eq!(judge(&rationed, &asleep).len(), 1);
