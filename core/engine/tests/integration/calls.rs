@@ -446,12 +446,15 @@ fn an_unreachable_endpoint_fails_the_call_and_is_left_alone_for_a_while() {
     unary(&mut world, &mut client, &mut server, b"again");
 }
 
-/// What the calls a host has made are counted under.
+/// What the calls a host has made are counted under, by all its shards.
 fn peers_in_reports(world: &mut World, host: usize) -> Vec<(String, u64)> {
-    let now = world.now;
-    let series = world.hosts[host].engine.telemetry().snapshot(now, &Ask::default()).series;
-    let made = series.into_iter().filter(|one| one.side == Side::Made);
-    made.map(|one| (one.peer, one.series.calls())).collect()
+    let (now, shards) = (world.now, world.shards[host].clone());
+    let mut of_shard = |shard: usize| {
+        let series = world.hosts[shard].engine.telemetry().snapshot(now, &Ask::default()).series;
+        let made = series.into_iter().filter(|one| one.side == Side::Made);
+        made.map(|one| (one.peer, one.series.calls())).collect::<Vec<_>>()
+    };
+    shards.into_iter().flat_map(&mut of_shard).collect()
 }
 
 #[test]
