@@ -3,14 +3,15 @@
 //!
 //! [`AdmissionOfCall`](crate::admission_of_call::AdmissionOfCall) asks them. What policies have read of a message is
 //! lent to its item, so that this goes on with it before anything else is read. Those that only refuse have a shorter
-//! way (`start.rs`, `permit.rs`).
+//! way (`permit.rs`).
 
 use crate::CallKey;
 use crate::admission::{CallPolicies, Denied, Inspection};
 use crate::call::{Direction, Item};
 use crate::engine::Engine;
+use crate::item::ItemWay;
 use crate::mirrors::{copy_for_mirrors, send_copies};
-use crate::permit::{admit_as_sent, deny};
+use crate::permit;
 use crate::turn::Turn;
 use trunkline_call::Fault;
 use trunkline_policy::Admission;
@@ -25,13 +26,6 @@ pub(crate) fn judge_opening(
     policies: Box<CallPolicies>,
     opening: &mut Item<'_>,
 ) {
-    let policies = match policies.only_refuse() {
-        true => match admit_as_sent(engine, turn, key, policies, opening) {
-            Some(policies) => policies,
-            None => return,
-        },
-        false => policies,
-    };
     let mut admission = Admission::default();
     if !policies.reads_messages() {
         let judged = judge(engine, turn, key, policies, opening, None, &mut admission);
@@ -77,6 +71,13 @@ fn go_on_judged(
         }
         Err(denied) => deny(engine, turn, key, denied, opening),
     }
+}
+
+fn deny(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, denied: Denied, item: &mut Item<'_>) {
+    let Engine { calls, owners } = engine;
+    let Some(call) = calls.find_mut(key) else { return owners.drop_item(item) };
+    let onward = permit::deny(owners, call, denied, item);
+    engine.go_onward(turn, ItemWay { key, direction: Direction::Request }, item, onward);
 }
 
 /// Asks the policies about a later message.

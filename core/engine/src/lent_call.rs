@@ -22,6 +22,12 @@ impl<'c> LentCall<'c> {
         Some(Self { key, call, of: of.map(|of| &*of) })
     }
 
+    /// Lends a call that somebody has at hand, and that is no attempt.
+    #[inline(always)]
+    pub fn alone(key: CallKey, call: &'c mut Call) -> Self {
+        Self { key, call, of: None }
+    }
+
     /// The call that somebody makes: an attempt is made for another, which may be gone.
     #[inline]
     pub fn made_for(&self) -> Option<&Call> {

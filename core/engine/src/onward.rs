@@ -44,6 +44,18 @@ pub(crate) enum Onward {
     Changes(Reshaping),
 }
 
+impl Onward {
+    /// Whether whoever goes on needs the item for it: else it waits, is handed over, or thrown away.
+    pub fn goes_on_with_item(&self) -> bool {
+        match self {
+            Self::Handed(HandedItem::ToAttempts | HandedItem::OfAttempt(_)) => true,
+            Self::Handed(_) | Self::InLine(_) | Self::Rests | Self::Fails(_) => false,
+            Self::IsPart | Self::IsJudged | Self::IsOpened(_) | Self::IsAwaited(_) => true,
+            Self::IsUnserved(..) | Self::Changes(_) => true,
+        }
+    }
+}
+
 /// Sends an item along its call, once the policies that look at it have.
 #[inline(always)]
 pub(crate) fn pass(

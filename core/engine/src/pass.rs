@@ -22,6 +22,7 @@ use crate::lent_call::LentCall;
 use crate::nested::Nested;
 use crate::onward::{self, Onward};
 use crate::owners::Owners;
+use crate::permit::permit;
 use crate::records::progress_of_attempts;
 use crate::served_later::go_on_unserved;
 use crate::shard::{self, ShardStage};
@@ -111,7 +112,7 @@ impl Engine {
         opening: &mut Item<'_>,
     ) {
         self.begin(turn, key, opening, |owners, turn, lent, opening| {
-            (start::permit(owners, turn, lent, policies, opening), None)
+            (permit(owners, turn, lent, policies, opening), None)
         });
     }
 

@@ -1,24 +1,23 @@
 //! The start of a call that somebody has at hand: is it sound, who serves it, and what do the policies say?
 //!
 //! Is it sound, and who serves it, [`StartOfCall`] answers. Policies stand between that and its hand-over
-//! (`onward.rs`): those that only refuse are asked at once, the others by `judged.rs`. If its deadline passes or its
+//! (`onward.rs`): those that only refuse are asked at once (`permit.rs`), the others by `judged.rs`. If its deadline passes or its
 //! caller goes away while it waits, its handler never hears of it.
 //!
 //! [`StartOfCall`]: crate::start_of_call::StartOfCall
 
-use crate::admission::{CallPolicies, Denied};
-use crate::call::{Call, Calls, Direction, Item};
+use crate::call::{Calls, Direction, Item};
 use crate::gather::is_whole;
 use crate::lent_call::LentCall;
 use crate::onward::{Onward, pass_on};
 use crate::owners::Owners;
+use crate::permit::{permit, refuse};
 use crate::start_of_call::CallStart;
 use crate::target::Target;
 use crate::turn::Turn;
 use crate::workers::Queued;
 use crate::{CallKey, SessionKey};
 use trunkline_call::{Execution, Fault, Instant};
-use trunkline_message::View;
 
 /// What follows for a call that begins, and the session of this host that serves it, which is to count it.
 pub(crate) type Begun = (Onward, Option<SessionKey>);
@@ -103,42 +102,6 @@ fn go_on_started(
         CallStart::Refused(fault) => (refuse(owners, opening, fault), None),
         CallStart::Unserved(fault) => (Onward::IsUnserved(target, fault), None),
     }
-}
-
-#[inline(never)]
-fn refuse(owners: &mut Owners, opening: &mut Item<'_>, fault: Fault) -> Onward {
-    owners.drop_item(opening);
-    Onward::Fails(fault)
-}
-
-// LIFE: 7 | judged by the policies of both sides that are this host's: let through, held, or refused; copied where a
-// policy mirrors | a private copy, if a policy looks at the message |
-/// Asks the policies about a call that begins, if they only refuse and look at no message, and sends it on its way if
-/// they let it.
-#[inline(never)]
-pub(crate) fn permit(
-    owners: &mut Owners,
-    turn: &mut Turn<'_>,
-    lent: &mut LentCall<'_>,
-    policies: Box<CallPolicies>,
-    opening: &mut Item<'_>,
-) -> Onward {
-    if !policies.only_refuse() || policies.reads_messages() {
-        return Onward::IsOpened(policies);
-    }
-    match owners.admission.permit(turn.now, policies, opening, View::EMPTY) {
-        Ok(()) => pass_on(owners, turn, lent, Direction::Request, opening),
-        Err(denied) => deny(owners, lent.call, denied, opening),
-    }
-}
-
-/// Policies have said no.
-pub(crate) fn deny(owners: &mut Owners, call: &mut Call, denied: Denied, item: &mut Item<'_>) -> Onward {
-    // A call that is refused is logged as others are: its end finds what says so with it.
-    if denied.log {
-        call.policies = Some(Box::new(CallPolicies::refused(true)));
-    }
-    refuse(owners, item, denied.fault)
 }
 
 /// Admits a call of a peer whose first message, of so many bytes, is still to come, and gives it its server end.

@@ -83,7 +83,8 @@ pub(super) fn serve_as_it_came(
 ) {
     let ServedBy { session, types, route, method, message } = server;
     let ShardOpening { call: number, logged, choice, deadline, .. } = *opening;
-    let (key, call) = engine.calls.renew();
+    let Engine { calls, owners } = &mut *engine;
+    let (key, call) = calls.renew();
     let (sent, origin) = (opening.types.take(), Arc::clone(&opening.origin));
     call.begin(method, ClientEnd::Shard { shard: from, call: number, types: sent, origin, logged }, deadline);
     (call.server, call.served_as) = (ServerEnd::Session { session, types: Arc::clone(&types) }, Some(route));
@@ -91,15 +92,14 @@ pub(super) fn serve_as_it_came(
     // Its own shard has admitted it.
     (call.admitted, call.request.ended) = (true, true);
     (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
-    engine.owners.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
-    engine.owners.sessions.note_served(&engine.calls, key, session);
-    let Engine { calls, owners } = engine;
+    owners.steps.note(&mut call.last_step, Step { at: turn.now, back: false, message: true });
     owners.shards.enter(from, number, key);
     let metadata = std::mem::take(&mut opening.metadata);
     owners.shards.spent_opening(from, opening);
     let (handler, message) = (SessionHandler { session, types: &types }, Body::Crossed(message));
-    let Some(mut lent) = LentCall::of(calls, key) else { return };
+    let mut lent = LentCall::alone(key, call);
     let delivered = handler.deliver_whole(owners, turn, &mut lent, route, (&metadata, &message));
+    owners.sessions.note_served(calls, key, session);
     match (delivered, message) {
         (Ok(()), Body::Crossed(message)) => engine.owners.shards.used_up(message),
         (Ok(()), _) => {}
