@@ -16,8 +16,8 @@ use trunkline_message::View;
 
 // LIFE: 7 | judged by the policies of both sides that are this host's: let through, held, or refused; copied where a
 // policy mirrors | a private copy, if a policy looks at the message |
-/// Asks the policies about a call that begins, if they [only refuse](CallPolicies::only_refuse), and sends it on its way
-/// if they let it.
+/// Asks the policies about a call that begins, if they [only refuse](CallPolicies::only_refuse), and sends it on its
+/// way if they let it.
 #[inline(never)]
 pub(crate) fn permit(
     owners: &mut Owners,

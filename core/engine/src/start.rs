@@ -1,8 +1,8 @@
 //! The start of a call that somebody has at hand: is it sound, who serves it, and what do the policies say?
 //!
 //! Is it sound, and who serves it, [`StartOfCall`] answers. Policies stand between that and its hand-over
-//! (`onward.rs`): those that only refuse are asked at once (`permit.rs`), the others by `judged.rs`. If its deadline passes or its
-//! caller goes away while it waits, its handler never hears of it.
+//! (`onward.rs`): those that only refuse are asked at once (`permit.rs`), the others by `judged.rs`. If its deadline
+//! passes or its caller goes away while it waits, its handler never hears of it.
 //!
 //! [`StartOfCall`]: crate::start_of_call::StartOfCall
 
