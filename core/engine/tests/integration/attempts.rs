@@ -7,6 +7,7 @@ use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, TraceParent};
 use trunkline_engine::{Limits, export_state};
 use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_policy::{Chain, Definition};
 use trunkline_telemetry::{Ask, Component, FlightRow, Side};
 use world::fleet::*;
 use world::{PROTO, World, finish, release};
@@ -179,6 +180,23 @@ fn what_a_server_has_not_seen_is_sent_again_whatever_the_policy_once() {
     // It goes elsewhere if there is an elsewhere.
     let (fleet, ended) = one(vec![always(refused()), always(after(MS, Code::Ok))], &policy);
     assert_eq!((ended.code, fleet.seen[..] == [1, 1] || fleet.seen[..] == [0, 1]), (Code::Ok, true));
+}
+
+/// What policies have read is what every attempt sends, and its block goes back once.
+#[test]
+fn a_message_that_policies_have_read_takes_several_attempts() {
+    for (deny, expected) in [
+        ("request.data == b'other'", (Code::Ok, 2)),
+        ("request.data != b'other'", (Code::PermissionDenied, 0)),
+    ] {
+        let mut fleet = Fleet::with_limits(script(vec![failing()]), &retries(3), generous());
+        let side = trunkline_policy::Side::Client;
+        let no = Definition { name: "no".into(), side, deny: Some(deny.into()), ..Definition::default() };
+        fleet.world.hosts[0].engine.apply_policies(Chain::build(&[no]).unwrap()).unwrap();
+        fleet.calls(1, MS);
+        assert_eq!((fleet.ended[0].code, fleet.seen[0]), expected, "{deny}");
+        assert_eq!(fleet.world.leftovers(), (0, 0), "{deny}");
+    }
 }
 
 #[test]
