@@ -30,8 +30,10 @@ use trunkline_message::Message;
 #[must_use = "a call is made when something is sent or received"]
 pub struct Bidirectional<Q, R> {
     opening: Arc<Opening<Outgoing<Q>>>,
-    sender: Sender<Q>,
+    /// Before the sender, since fields are dropped in this order: the other way round the server would be told that all
+    /// has been said, and take a part for the whole before it is told that the call is given up.
     receiver: Receiver<R>,
+    sender: Sender<Q>,
 }
 
 impl<Q: Message, R: Message> Bidirectional<Q, R> {
@@ -75,7 +77,8 @@ impl<Q: Message, R: Message> Bidirectional<Q, R> {
     }
 
     /// The two halves. The call lives as long as one of them: dropping the sender says that nothing follows, dropping
-    /// the receiver cancels.
+    /// the receiver cancels. Who gives the call up drops the receiver first, else its server may take what came for
+    /// all there is.
     pub fn split(self) -> (Sender<Q>, Receiver<R>) {
         (self.sender, self.receiver)
     }

@@ -99,6 +99,10 @@ impl Made {
         });
     }
 
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     /// Gives the call up while its handle lives on.
     pub(crate) fn abandon(&self) {
         self.over.store(true, Ordering::Relaxed);
@@ -169,6 +173,16 @@ impl OpenStream {
         self.made.abandon();
     }
 
+    /// What sends is dropped: nothing follows. While a panic unwinds that is not what its owner meant to say, and the
+    /// call ends.
+    pub(crate) fn drop_sender(&self) {
+        if std::thread::panicking() && !self.made.is_closed() {
+            self.fail(&given_up_in_panic());
+        } else {
+            self.made.half_close();
+        }
+    }
+
     /// Why nothing comes any more, though no end was taken.
     pub(crate) fn given_up(&self) -> Status {
         match self.ended() {
@@ -196,6 +210,10 @@ impl Deref for OpenStream {
     fn deref(&self) -> &Made {
         &self.made
     }
+}
+
+fn given_up_in_panic() -> Status {
+    Status::cancelled("the sending half of the stream was dropped in a panic")
 }
 
 fn next(books: &mut Books, call: CallId, asker: Asker<'_>, effects: &mut Effects) -> Poll<Option<Arrival>> {

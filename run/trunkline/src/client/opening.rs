@@ -182,6 +182,20 @@ impl<B> Opening<B> {
         }
     }
 
+    /// As [`OpenStream::drop_sender`].
+    pub(crate) fn drop_sender(&self) {
+        let open = {
+            let state = self.state.lock();
+            let ends = std::thread::panicking() && !state.closed;
+            state.open().ok_or(ends)
+        };
+        match open {
+            Ok(stream) => stream.drop_sender(),
+            Err(true) => self.abandon(),
+            Err(false) => self.close(),
+        }
+    }
+
     /// The attempt is over. What was said meanwhile is made true of the call.
     fn settle(&self, made: Result<Made, Status>) -> Result<Arc<OpenStream>, Status> {
         let settled = made.map(|made| Arc::new(OpenStream::new(made)));
@@ -313,5 +327,6 @@ impl Wake for Both {
 
 /// The status of a call that was not made because nobody would have received its answer.
 fn abandoned() -> Status {
-    Status::cancelled("the receiving half of the stream was dropped").with_execution(Execution::NotExecuted)
+    Status::cancelled("the stream was dropped before its call was made")
+        .with_execution(Execution::NotExecuted)
 }

@@ -149,7 +149,8 @@ impl fmt::Debug for Call {
     }
 }
 
-/// The sending half of a call. Dropping it says that nothing follows.
+/// The sending half of a call. Dropping it says that nothing follows; while a panic unwinds it cancels the call. To
+/// give a call up, drop its [`Answers`] first.
 #[derive(Debug)]
 pub struct Requests {
     made: Arc<OpenStream>,
@@ -179,7 +180,7 @@ impl Requests {
 
 impl Drop for Requests {
     fn drop(&mut self) {
-        self.made.half_close();
+        self.made.drop_sender();
     }
 }
 

@@ -155,21 +155,24 @@ impl Delivered {
     }
 
     fn incoming<Q: Message>(mut self) -> (Answer, Result<Incoming<Q>, Status>) {
-        let metadata = self.take_metadata();
         let call = self.answer.call().clone();
-        let Some(payload) = self.payload.take() else {
-            return (self.answer, Err(Status::internal("the call came without its request")));
-        };
-        let received = session::Received::message(call.session(), call.id(), payload, Encoding::Linear);
+        // Before interceptors run: one that panics drops it, and so returns its block.
+        let received = self
+            .payload
+            .take()
+            .map(|payload| session::Received::message(call.session(), call.id(), payload, Encoding::Linear));
+        let metadata = self.take_metadata();
+        let received = received.unwrap_or_else(|| Err(Status::internal("the call came without its request")));
         let incoming =
             received.and_then(|block| Ok(Incoming::delivered(Received::new(block), metadata?, call)));
         (self.answer, incoming)
     }
 
     fn receiver<Q: Message>(mut self) -> (Answer, Result<Receiver<Q>, Status>) {
-        let metadata = self.take_metadata();
         let call = self.answer.call().clone();
+        // Before interceptors run: what is left of a call when one panics is forgotten with it.
         self.push_first();
+        let metadata = self.take_metadata();
         (self.answer, metadata.map(|said| Receiver::of_delivered(call, said)))
     }
 

@@ -12,7 +12,9 @@ use trunkline_message::Message;
 
 /// Sends messages of a stream: a client's requests, a handler's responses.
 ///
-/// Dropping a client's sender says that nothing follows. A handler's stream ends when the handler returns.
+/// Dropping a client's sender says that nothing follows; while a panic unwinds it cancels the call, so that its server
+/// does not take a part for the whole. To give a call up, drop its receiver first. A handler's stream ends when the
+/// handler returns.
 pub struct Sender<M> {
     sink: Sink<M>,
 }
@@ -88,7 +90,13 @@ impl<M: Message> Sender<M> {
     }
 
     /// In a client: says that nothing follows, as dropping does.
-    pub fn close(self) {}
+    pub fn close(self) {
+        match &self.sink {
+            Sink::Opening(opening) => opening.close(),
+            Sink::Made(made) => made.half_close(),
+            Sink::Delivered(_) => {}
+        }
+    }
 
     pub(crate) fn of_opening(opening: Arc<Opening<Outgoing<M>>>) -> Self {
         Self { sink: Sink::Opening(opening) }
@@ -107,19 +115,13 @@ impl<M: Message> Sender<M> {
     }
 }
 
-impl<M> Sender<M> {
-    fn end(&self) {
-        match &self.sink {
-            Sink::Opening(opening) => opening.close(),
-            Sink::Made(made) => made.half_close(),
-            Sink::Delivered(_) => {}
-        }
-    }
-}
-
 impl<M> Drop for Sender<M> {
     fn drop(&mut self) {
-        self.end();
+        match &self.sink {
+            Sink::Opening(opening) => opening.drop_sender(),
+            Sink::Made(made) => made.drop_sender(),
+            Sink::Delivered(_) => {}
+        }
     }
 }
 

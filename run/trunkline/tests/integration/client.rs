@@ -472,6 +472,62 @@ fn dropping_a_receiver_cancels_its_call() {
     });
 }
 
+/// Its server would take a part for the whole, and may have stored it before it hears that the call was given up.
+#[test]
+fn a_call_that_is_dropped_whole_does_not_say_that_nothing_follows() {
+    watched(|| {
+        let place = Place::new();
+        let (client, mut peer) = attached(&place);
+        for sends in [true, false] {
+            let mut call = client.chat();
+            match sends {
+                true => foreign(call.send(Text::new("a part"))).unwrap(),
+                false => foreign(call.start()).unwrap(),
+            }
+            let entry = peer.next_call();
+            drop(call);
+            assert_eq!(peer.next(), Submission::Cancel { call: entry.call });
+        }
+        let (_call, entry) = submitted(&client, &mut peer, "nothing is said of it after that");
+        peer.finish(entry.call, Code::Ok, Some("x"));
+    });
+}
+
+#[test]
+fn a_sender_that_a_panic_drops_cancels_its_call() {
+    watched(|| {
+        let place = Place::new();
+        let (client, mut peer) = attached(&place);
+        let panics_with = |tx: trunkline::Sender<Text>| {
+            let panicking = std::panic::AssertUnwindSafe(move || {
+                let _tx = tx;
+                std::panic::resume_unwind(Box::new("the caller's own fault"));
+            });
+            std::panic::catch_unwind(panicking).unwrap_err();
+        };
+        let (mut tx, mut rx) = client.chat().split();
+        foreign(tx.send(Text::new("a part"))).unwrap();
+        let entry = peer.next_call();
+        panics_with(tx);
+        assert_eq!(peer.next(), Submission::Cancel { call: entry.call });
+        let status = foreign(rx.recv()).unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::Cancelled, Execution::Unknown));
+
+        let (tx, mut rx) = client.chat().split();
+        panics_with(tx);
+        let status = foreign(rx.recv()).unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::Cancelled, Execution::NotExecuted));
+
+        let (mut tx, rx) = client.chat().split();
+        foreign(tx.send(Text::new("all of it"))).unwrap();
+        let entry = peer.next_call();
+        tx.close();
+        assert_eq!(peer.next(), Submission::HalfClose { call: entry.call });
+        drop(rx);
+        assert_eq!(peer.next(), Submission::Cancel { call: entry.call });
+    });
+}
+
 #[test]
 fn a_daemon_that_breaks_the_protocol_ends_its_session_only() {
     watched(|| {

@@ -10,7 +10,9 @@ use support::peer::finish;
 use support::text::{Echo, EchoServer, Parrot};
 use support::{EchoClient, Peer, Place, Text, channel, foreign, watched};
 use trunkline::codegen::{Incoming, Receiver, Sender};
-use trunkline::{Channel, Code, Execution, Request, Response, Server, ServerHandle, Status, Wait};
+use trunkline::{
+    Channel, Code, Execution, Request, Response, Server, ServerCall, ServerHandle, Status, Wait,
+};
 use trunkline_call::entry::{Call, Completion, Finish, Span, Submission};
 use trunkline_call::{CallId, Deadline, Instant};
 
@@ -74,6 +76,34 @@ fn an_unknown_route_is_unimplemented() {
         peer.paths.push("/test.Echo/Nothing".into());
         deliver(&mut peer, 1, "/test.Echo/Nothing", Some("hello"));
         assert_eq!(next_finish(&mut peer).code, Code::Unimplemented);
+    });
+}
+
+/// A block of the receive heap that is not returned is gone for as long as the session lives.
+#[test]
+fn the_request_of_a_call_whose_interceptor_panics_returns() {
+    watched(|| {
+        let place = Place::new();
+        let server = Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot));
+        let panics = |_: &mut ServerCall<'_>| -> Result<(), Status> { panic!("an interceptor's own fault") };
+        let _server = server.with_interceptor(panics).spawn().unwrap();
+        let mut peer = place.accept();
+        peer.answer_control_until_bound();
+        for (id, method) in (1..).zip(["Say", "Repeat", "Collect", "Chat"]) {
+            let call = deliver(&mut peer, id, &format!("/test.Echo/{method}"), Some("hello"));
+            let (mut returned, mut answer) = (false, None);
+            while !returned || answer.is_none() {
+                match peer.next() {
+                    Submission::Release { block, metadata, .. } => {
+                        returned |= block.len > 0;
+                        peer.take_back(block, metadata);
+                    }
+                    Submission::Finish(finish) => answer = Some((finish.call, finish.code)),
+                    other => panic!("{method}: {other:?}"),
+                }
+            }
+            assert_eq!(answer, Some((call, Code::Internal)), "{method}");
+        }
     });
 }
 
