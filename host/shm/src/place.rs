@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, mkdir, stat};
+use rustix::fs::{Mode, lstat, mkdir, stat};
 use rustix::io::Errno;
 use rustix::process::getuid;
 
@@ -18,7 +18,7 @@ use crate::listener::ControlListener;
 pub const SOCKET_VARIABLE: &str = "TRUNKLINE_SOCKET";
 
 /// Places for the socket, the preferred first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Places {
     /// The user named one; no other is tried.
     Named(PathBuf),
@@ -50,8 +50,8 @@ impl Places {
     ///
     /// # Errors
     /// The first that says that a daemon may be there and cannot be reached ([`ControlError::Denied`] when this process
-    /// may not connect), else that of the last place tried: [`ControlError::System`] with `ENOENT` or `ECONNREFUSED`
-    /// when no daemon runs, [`ControlError::Untrusted`] when a directory belongs to somebody else.
+    /// may not connect) or was there (`ECONNREFUSED`), else that of the last place tried: [`ControlError::System`] with
+    /// `ENOENT` when no daemon runs, [`ControlError::Untrusted`] when a directory belongs to somebody else.
     pub fn connect(&self) -> Result<ControlSocket, ControlError> {
         match self {
             Places::Named(path) => ControlSocket::connect(path),
@@ -59,6 +59,21 @@ impl Places {
                 trusted_directory(path)?;
                 ControlSocket::connect(path)
             }),
+        }
+    }
+
+    /// The first place at which a daemon is meant to be, whether or not one answers there: the one that was named, or a
+    /// default at which something lies. The socket of a daemon that died does, and so does a link to the socket of one
+    /// that has not started yet. A directory in which others could have put it counts for nothing.
+    #[must_use]
+    pub fn meant(&self) -> Option<&Path> {
+        match self {
+            Places::Named(path) => Some(path),
+            Places::Default(paths) => {
+                let is_meant =
+                    |path: &&PathBuf| trusted_directory(path).is_ok() && lstat(path.as_path()).is_ok();
+                paths.iter().find(is_meant).map(PathBuf::as_path)
+            }
         }
     }
 
@@ -78,18 +93,27 @@ impl Places {
 }
 
 /// The first success. A served place ends the search: a second daemon beside it is never what was meant. Of errors the
-/// last, unless one says that somebody may be there.
+/// last, unless one says that somebody may be there, or was.
 fn first<T>(paths: &[PathBuf], open: impl Fn(&Path) -> Result<T, ControlError>) -> Result<T, ControlError> {
     let mut told = ControlError::System { what: "no place for a socket", errno: Errno::NOENT };
     for path in paths {
         match open(path) {
             Err(ControlError::Served { path }) => return Err(ControlError::Served { path }),
-            Err(error) if !told.is_unreachable() => told = error,
+            Err(error) if rank(&error) > rank(&told) || rank(&told) == 0 => told = error,
             Err(_) => {}
             opened => return opened,
         }
     }
     Err(told)
+}
+
+/// How much an error says of a daemon: more than 0 if one may be there, or was.
+fn rank(error: &ControlError) -> u8 {
+    match error {
+        error if error.is_unreachable() => 2,
+        ControlError::System { errno: Errno::CONNREFUSED, .. } => 1,
+        _ => 0,
+    }
 }
 
 /// Makes the socket's directory, ours alone, when it is the one below `/tmp`.
@@ -159,6 +183,27 @@ mod tests {
             assert!(matches!(first(&paths, open), Err(ControlError::Denied { uid: 7, .. })), "{at}");
         }
         assert!(!first(&paths, |_| Err::<(), _>(absent())).unwrap_err().is_unreachable());
+        let refused = || ControlError::System { what: "connect", errno: Errno::CONNREFUSED };
+        let open = |path: &Path| Err::<(), _>(if path == paths[0] { refused() } else { absent() });
+        assert_eq!(first(&paths, open).unwrap_err().to_string(), refused().to_string());
+        let open = |path: &Path| Err::<(), _>(if path == paths[0] { refused() } else { denied() });
+        assert!(first(&paths, open).unwrap_err().is_unreachable());
+    }
+
+    /// A daemon is meant where something lies that it left or that leads to it, if nobody else could put it there.
+    #[test]
+    fn a_daemon_is_meant_where_something_lies() {
+        let directory = tempfile::tempdir().unwrap();
+        rustix::fs::chmod(directory.path(), Mode::RWXU).unwrap();
+        let [absent, link] =
+            ["missing/trunkline.sock", "trunkline.sock"].map(|name| directory.path().join(name));
+        let places = Places::Default(vec![absent.clone(), link.clone()]);
+        assert_eq!(places.meant(), None);
+        std::os::unix::fs::symlink("elsewhere/trunkline.sock", &link).unwrap();
+        assert_eq!(places.meant(), Some(&*link));
+        rustix::fs::chmod(directory.path(), Mode::from_raw_mode(0o777)).unwrap();
+        assert_eq!(places.meant(), None);
+        assert_eq!(Places::Named(absent.clone()).meant(), Some(&*absent));
     }
 
     /// The first place that works is served, found again, and served once.

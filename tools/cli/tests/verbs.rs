@@ -460,6 +460,14 @@ fn time_is_explained_where_it_was_planted() {
     assert_eq!(table.code, Some(0), "{table:?}");
     for component in trunkline_telemetry::Component::ALL {
         assert!(table.out.contains(component.name()), "{}", table.out);
+    assert!(called.err.contains("no daemon on this host"), "{called:?}");
+
+    // One that was named, or that left its socket, is meant: its policies are not to be passed by.
+    let named = end(trunkline(&arguments).env("TRUNKLINE_SOCKET", "/nonexistent/d.sock"), "");
+    assert!(named.code == Some(1) && named.err.contains("no daemon at /nonexistent/d.sock"), "{named:?}");
+    drop(std::os::unix::net::UnixListener::bind(folder.path().join("trunkline.sock")).unwrap());
+    let died = end(trunkline(&arguments).env("XDG_RUNTIME_DIR", folder.path()), "");
+    assert!(died.code == Some(1) && died.err.contains("Connection refused"), "{died:?}");
     }
     let explained = json(&host.verb(&["explain", "search.v1.Search/Query", "--json"], "").out);
     let mean_ns = |at: usize| explained[0]["components"][at]["spread"]["mean_ns"].as_u64().unwrap();

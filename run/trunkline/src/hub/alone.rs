@@ -14,6 +14,14 @@ pub(super) fn of_server(name: &str, why: &str) -> String {
     )
 }
 
+/// What is logged of a program that calls. It is told more by a call that fails.
+pub(super) fn of_caller(name: &str, why: &str) -> String {
+    format!(
+        "{name} carries its own calls, and reaches nothing that other programs of this host serve: {why}; {REMEDY} \
+         (TRUNKLINE_EMBEDDED=1 says that this is meant)"
+    )
+}
+
 /// Says it: to whoever collects the program's logs, else on standard error, since a program in its first ten minutes
 /// has no subscriber.
 pub(crate) fn say(line: &str) {
@@ -93,6 +101,12 @@ mod tests {
         assert!(line.contains("no daemon at any of /nonexistent/trunkline.sock: "), "{line}");
         assert!(line.contains("start `trunkline daemon`") && !line.contains('\n'), "{line}");
         assert!(Daemon::Embedded.dial().unwrap().alone.is_none());
+        let line = of_caller("asks", why.message());
+        assert!(
+            line.starts_with("asks carries its own calls, and reaches nothing that other programs"),
+            "{line}"
+        );
+        assert!(line.contains(why.message()) && line.contains("start `trunkline daemon`"), "{line}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::refusals::unavailable;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use trunkline_call::Status;
 use trunkline_shm::{ControlSocket, Places};
@@ -18,7 +19,7 @@ pub(crate) enum Daemon {
     Embedded,
     /// The one that gives these connections.
     Given(Connector),
-    /// At one of these sockets if a daemon answers there when first asked, else in this process.
+    /// At one of these sockets if a daemon answers there or is meant to, else in this process.
     Either(Places),
 }
 
@@ -38,7 +39,9 @@ pub(crate) struct Dialled {
 }
 
 impl Daemon {
-    /// Connects; from the first success on, to that daemon and no other, so that all of a process's calls meet.
+    /// Connects; from the first success on, to that daemon and no other, so that all of a process's calls meet. The
+    /// daemon in this process, for want of another, only where nothing says that there is one on this host: a program
+    /// that starts while the daemon does, or may not connect to it, is not to live on an island for good.
     ///
     /// # Errors
     /// UNAVAILABLE, not executed, with the place and the reason.
@@ -49,8 +52,15 @@ impl Daemon {
             Self::Given(connector) => return Ok(Dialled { socket: connector.connect()?, alone: None }),
             Self::Embedded => return Ok(Dialled { socket: embedded()?, alone: None }),
             Self::Either(places) => match connect(places) {
-                Ok(socket) => (socket, Self::Attached(places.clone()), None),
-                Err(why) => (embedded()?, Self::Embedded, Some(why)),
+                Ok(socket) => {
+                    met::remember(places);
+                    (socket, Self::Attached(places.clone()), None)
+                }
+                Err(why) if met::is_known(places) => return Err(why),
+                Err(why) => match places.meant() {
+                    Some(path) => return Err(not_there(&why, path)),
+                    None => (embedded()?, Self::Embedded, Some(why)),
+                },
             },
         };
         *self = settled;
@@ -95,6 +105,40 @@ fn connect(places: &Places) -> Result<ControlSocket, Status> {
     })
 }
 
+/// No daemon answers, though something says that there is one.
+fn not_there(why: &Status, path: &Path) -> Status {
+    unavailable(&format!(
+        "{}; something lies at {}, so one is meant to run: start it, or say TRUNKLINE_EMBEDDED=1 to do without",
+        why.message(),
+        path.display()
+    ))
+}
+
+/// Where this process, or one that it was forked from, has been attached to a daemon when it looked at the default
+/// places. A child's hubs begin anew, and one that is forked while the daemon is away is to wait for it as its siblings
+/// do. No lock: a child may have been forked while another thread held it.
+mod met {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use trunkline_shm::Places;
+
+    static MET: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn remember(places: &Places) {
+        MET.store(key(places), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_known(places: &Places) -> bool {
+        MET.load(Ordering::Relaxed) == key(places)
+    }
+
+    fn key(places: &Places) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        places.hash(&mut hasher);
+        hasher.finish() | 1
+    }
+}
+
 #[cfg(feature = "remote")]
 fn remote(place: &str) -> Result<ControlSocket, Status> {
     let place: trunkline_relay::RemotePlace =
@@ -115,4 +159,65 @@ fn embedded() -> Result<ControlSocket, Status> {
 #[cfg(not(feature = "embedded"))]
 fn embedded() -> Result<ControlSocket, Status> {
     Err(unavailable("no daemon is running, and this build has no embedded one (cargo feature `embedded`)"))
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    //! Shows when a program that names no daemon runs one inside itself, and when it waits for the host's.
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    use trunkline_shm::ControlListener;
+
+    /// Default places of a host of its own, and the path of the second.
+    fn host() -> (tempfile::TempDir, Daemon, std::path::PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        let path = directory.path().join("trunkline.sock");
+        let places = Places::Default(vec![directory.path().join("missing/trunkline.sock"), path.clone()]);
+        (directory, Daemon::Either(places), path)
+    }
+
+    fn refused(daemon: &mut Daemon) -> String {
+        let status = daemon.dial().unwrap_err();
+        assert!(matches!(daemon, Daemon::Either(_)), "it looks again");
+        status.message().to_owned()
+    }
+
+    #[test]
+    fn a_daemon_that_died_or_has_not_started_is_waited_for() {
+        let (_host, mut daemon, path) = host();
+        drop(UnixListener::bind(&path).unwrap());
+        let why = refused(&mut daemon);
+        assert!(why.contains("Connection refused") && why.contains("TRUNKLINE_EMBEDDED=1"), "{why}");
+        let _listener = ControlListener::bind(&path, 0o600).unwrap();
+        assert!(daemon.dial().unwrap().alone.is_none());
+
+        let (host, mut daemon, path) = host();
+        symlink("later.sock", &path).unwrap();
+        let why = refused(&mut daemon);
+        assert!(why.contains(&path.display().to_string()), "{why}");
+        let _listener = ControlListener::bind(host.path().join("later.sock"), 0o600).unwrap();
+        assert!(daemon.dial().unwrap().alone.is_none());
+    }
+
+    #[test]
+    fn who_has_met_the_daemon_waits_for_it() {
+        let (_host, daemon, path) = host();
+        let listener = ControlListener::bind(&path, 0o600).unwrap();
+        assert!(daemon.clone().dial().unwrap().alone.is_none());
+        drop(listener);
+        assert!(!path.exists());
+        let mut in_a_child = daemon;
+        let why = refused(&mut in_a_child);
+        assert!(why.starts_with("no daemon at any of "), "{why}");
+    }
+
+    #[test]
+    fn where_nothing_says_that_there_is_a_daemon_a_program_runs_alone() {
+        let (_host, mut daemon, _path) = host();
+        let why = daemon.dial().unwrap().alone.unwrap();
+        assert!(why.message().starts_with("no daemon at any of "), "{why}");
+        assert_eq!(daemon, Daemon::Embedded);
+    }
 }

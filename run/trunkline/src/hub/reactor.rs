@@ -241,6 +241,9 @@ impl Reactor {
     fn attach(&mut self, lane: Arc<Lane>) {
         let dialled = self.daemon.dial().map(|dialled| {
             if let Some(why) = dialled.alone {
+                if lane.worker().is_none() {
+                    tracing::warn!("{}", alone::of_caller(lane.name(), why.message()));
+                }
                 self.alone = true;
                 self.unsaid = Some(why);
             }

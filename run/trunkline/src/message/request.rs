@@ -72,7 +72,9 @@ impl<M: Message> Request<M> {
     }
 
     /// Waits for a daemon, and for a connection to the target, instead of failing when there is none; until the time
-    /// limit, if there is one.
+    /// limit, if there is one. Where nothing says that there is a daemon on this host, the engine inside the program
+    /// needs no waiting for: a program that is to wait for one that may be installed later says
+    /// [`embedded(false)`](crate::ChannelBuilder::embedded) or `TRUNKLINE_EMBEDDED=0`.
     pub fn wait_for_ready(mut self) -> Self {
         self.patience = Patience::UntilReady;
         self

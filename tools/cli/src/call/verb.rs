@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use trunkline_call::{Instant, Metadata, Status, printable};
 use trunkline_daemon::{Config, Daemon};
+use trunkline_shm::Places;
 
 /// What the command line says.
 pub struct CallOrder {
@@ -195,7 +196,8 @@ fn keep(pool: &DescriptorPool, path: Option<&Path>) -> Result<(), CallError> {
     written.map_err(|error| CallError::File { path: path.to_owned(), error })
 }
 
-/// The daemon's session; without a daemon but with a target, one with an engine inside this process.
+/// The daemon's session; with a target, and where no socket was named and nothing says that there is a daemon on this
+/// host, one with an engine inside this process: it has neither the policies nor the identity of a daemon's.
 ///
 /// # Errors
 /// [`CallError`] if there is neither.
@@ -204,7 +206,9 @@ pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, 
     let patience = way.timeout.map_or(PATIENCE, |timeout| timeout.max(PATIENCE));
     match Attachment::open(way.socket.as_deref(), "trunkline call", patience) {
         Err(AttachError::NoDaemon(_) | AttachError::Unreachable(_))
-            if way.socket.is_none() && !way.target.is_empty() =>
+            if way.socket.is_none()
+                && !way.target.is_empty()
+                && Places::of_this_process().meant().is_none() =>
         {
             let failed = |error: io::Error| CallError::Engine(error.to_string());
             let engine =
