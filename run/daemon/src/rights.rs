@@ -187,7 +187,16 @@ impl From<BindError> for Refused {
     fn from(error: BindError) -> Self {
         let code = match error {
             BindError::Owned { .. } => Code::PermissionDenied,
-            _ => Code::FailedPrecondition,
+            // Others may let go of what they have.
+            BindError::Routes(_)
+            | BindError::RoutesOfUser { .. }
+            | BindError::Endpoints(_)
+            | BindError::EndpointsOfUser { .. } => Code::ResourceExhausted,
+            BindError::NoService(_)
+            | BindError::NoMethod(_)
+            | BindError::Path(_)
+            | BindError::Service(_)
+            | BindError::Gone => Code::FailedPrecondition,
         };
         Self { code, why: error.to_string() }
     }
@@ -205,8 +214,24 @@ fn denied(why: String) -> Refused {
 
 #[cfg(test)]
 mod tests {
-    //! Shows who counts as the daemon's own process.
+    //! Shows who counts as the daemon's own process, and which refusals may be over later.
     use super::*;
+
+    #[test]
+    fn a_limit_is_no_word_for_good() {
+        let user = || "uid:7".to_owned();
+        for (error, code) in [
+            (BindError::Owned { service: "a.B".into(), owner: user() }, Code::PermissionDenied),
+            (BindError::Routes(1), Code::ResourceExhausted),
+            (BindError::RoutesOfUser { user: user(), limit: 1 }, Code::ResourceExhausted),
+            (BindError::Endpoints(1), Code::ResourceExhausted),
+            (BindError::EndpointsOfUser { user: user(), limit: 1 }, Code::ResourceExhausted),
+            (BindError::NoService("a.B".into()), Code::FailedPrecondition),
+            (BindError::Path("/".into()), Code::FailedPrecondition),
+        ] {
+            assert_eq!(Refused::from(error).code, code);
+        }
+    }
 
     #[test]
     fn a_process_of_another_user_that_had_this_number_is_not_this_one() {

@@ -11,7 +11,7 @@ pub(crate) fn unavailable(why: &str) -> Status {
 /// The daemon does not take a service as it is described.
 pub(crate) fn refused(service: &str, bound: &Bound) -> Status {
     let code = match u16::try_from(bound.code).map(Code::from_number) {
-        Ok(Code::PermissionDenied) => Code::PermissionDenied,
+        Ok(code @ (Code::PermissionDenied | Code::ResourceExhausted)) => code,
         _ => Code::FailedPrecondition,
     };
     Status::new(code, format!("binding {service}: {}", bound.error)).with_execution(Execution::NotExecuted)

@@ -274,7 +274,7 @@ impl ServerBuilder {
         let kicks = kicks.map_err(|error| no_worker(&error))?;
         let interceptors = &self.interceptors;
         let services = self.services.into_iter().map(|offer| offer.after(interceptors)).collect();
-        let shared = Shared::new(services, kicks.clone());
+        let shared = Shared::new(services, kicks.clone(), self.grace);
         let handle = ServerHandle::new(Arc::clone(&shared), self.grace);
         let role = Role { stands_by: self.stands_by, tells_callers: self.tells_callers };
         let scope = self.around.scope()?;

@@ -1,7 +1,6 @@
 //! A server in the background.
 
-use super::shared::Shared;
-use crate::clock;
+use super::shared::{Shared, after};
 use crate::wait::Wait;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +11,8 @@ use trunkline_call::Status;
 pub struct ServerHandle {
     shared: Arc<Shared>,
     grace: Duration,
+    /// It runs until the process ends.
+    detached: bool,
 }
 
 impl ServerHandle {
@@ -19,7 +20,8 @@ impl ServerHandle {
     ///
     /// # Errors
     /// The server's error if it ended. PERMISSION_DENIED while the daemon refuses a service (its name is another's, or
-    /// a rule forbids it): the server goes on, and asks again each second.
+    /// a rule forbids it), RESOURCE_EXHAUSTED while it has no room for it: the server goes on, and asks again each
+    /// second.
     ///
     /// # Cancel safety
     /// Safe.
@@ -62,11 +64,11 @@ impl ServerHandle {
     /// Lets the server run until the process ends.
     pub fn detach(self) {
         let mut handle = self;
-        handle.grace = Duration::MAX;
+        handle.detached = true;
     }
 
     pub(super) fn new(shared: Arc<Shared>, grace: Duration) -> Self {
-        Self { shared, grace }
+        Self { shared, grace, detached: false }
     }
 
     fn stop(&self, limit: Duration) {
@@ -76,13 +78,12 @@ impl ServerHandle {
 
 /// Tells a server to stop and to give calls in flight until `limit`.
 pub(super) fn order_stop(shared: &Shared, limit: Duration) {
-    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    shared.order_stop(clock::now().plus_ns(limit_ns));
+    shared.order_stop(after(limit));
 }
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        if self.grace != Duration::MAX {
+        if !self.detached {
             self.stop(self.grace);
         }
     }

@@ -1,6 +1,7 @@
 //! What the workers of a server share with each other and with the server's handle.
 
 use super::routes::Offer;
+use crate::clock;
 use crate::kick::Kick;
 use crate::wakers::{self, WakerPlace, Wakers};
 use parking_lot::Mutex;
@@ -8,12 +9,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 use trunkline_call::{Instant, Status};
 use trunkline_shm::ForkGuard;
 
 /// A server's state.
 pub(super) struct Shared {
     pub(super) services: Vec<Offer>,
+    /// How long calls in flight may take when one worker cannot serve.
+    grace: Duration,
     /// Whether `State::stop` is set: workers ask every turn, and are not to fight for the lock.
     stopping: AtomicBool,
     state: Mutex<State>,
@@ -49,7 +53,7 @@ impl Stop {
 }
 
 impl Shared {
-    pub(super) fn new(services: Vec<Offer>, kicks: Vec<Arc<Kick>>) -> Arc<Self> {
+    pub(super) fn new(services: Vec<Offer>, kicks: Vec<Arc<Kick>>, grace: Duration) -> Arc<Self> {
         let running = kicks.len();
         let state = State {
             stop: None,
@@ -63,6 +67,7 @@ impl Shared {
         };
         Arc::new(Self {
             services,
+            grace,
             stopping: AtomicBool::new(false),
             state: Mutex::new(state),
             guard: ForkGuard::new(),
@@ -140,12 +145,14 @@ impl Shared {
         self.change(|state| state.running -= 1);
     }
 
-    /// A worker cannot serve. The first error is the server's, and stops the other workers.
+    /// A worker cannot serve. The first error is the server's, and stops the other workers, gracefully: the calls they
+    /// handle are no worse for it.
     pub(super) fn fail(&self, why: Status) {
+        let until = after(self.grace);
         self.change(|state| {
             if state.outcome.is_ok() {
                 state.outcome = Err(why);
-                state.stop.get_or_insert(Stop { until: Instant(0) });
+                state.stop.get_or_insert(Stop { until });
             }
         });
     }
@@ -176,6 +183,11 @@ impl Shared {
         })
         .await
     }
+}
+
+/// When so much time has passed from now.
+pub(super) fn after(time: Duration) -> Instant {
+    clock::now().plus_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Somebody who waits for a change, until it is dropped.

@@ -35,6 +35,10 @@ const LEAVE_NS: u64 = 100_000_000;
 /// How long a worker waits after the daemon has refused a service, before it asks again.
 const REFUSED_REST_NS: u64 = 1_000_000_000;
 
+/// How long it waits when the session was lost before its services were bound: longer each time, up to the above. Each
+/// attach costs the daemon two heaps.
+const LOST_REST_NS_MIN: u64 = 10_000_000;
+
 /// A worker's thread.
 pub(super) struct Worker {
     shared: Arc<Shared>,
@@ -52,6 +56,11 @@ enum Left {
     Lost,
     /// The server stops.
     Stopped,
+}
+
+/// Whether the daemon refuses what it may take later.
+fn is_for_now(status: &Status) -> bool {
+    matches!(status.code(), Code::PermissionDenied | Code::ResourceExhausted)
 }
 
 /// The end of a handler nobody waits for.
@@ -94,32 +103,38 @@ impl Worker {
     /// # Errors
     /// FAILED_PRECONDITION when the daemon does not take a service as it is described: trying again would not help.
     pub(super) fn run(mut self) -> Result<(), Status> {
+        let mut pause_ns = LOST_REST_NS_MIN;
         while let Some(session) = self.attach() {
             let bound = self.unless_stopped(Routes::bind(&session, &self.shared.services));
             let routes = match bound {
                 None => break,
                 Some(Ok(routes)) => routes,
-                // Whose a name is, and what rules say, may change while this server waits.
-                Some(Err(status)) if status.code() == Code::PermissionDenied => {
+                // Whose a name is, what rules say and how much room others leave may change while this server waits.
+                Some(Err(status)) if is_for_now(&status) => {
                     session.lose(status.message());
                     self.tell_refused(status);
-                    if self.rest().is_none() {
+                    if self.rest(REFUSED_REST_NS).is_none() {
                         break;
                     }
                     continue;
                 }
                 // Anything but the daemon's own refusal is the session's end, noticed here before the reactor
-                // noticed it.
-                Some(Err(status)) if status.code() != Code::FailedPrecondition => {
+                // noticed it. It may be found again each time: this process has no memory or descriptor to bind with,
+                // or the daemon cannot read what it is asked.
+                Some(Err(status)) if status.code() != Code::FailedPrecondition || session.is_lost() => {
                     session.lose(status.message());
+                    if self.rest(pause_ns).is_none() {
+                        break;
+                    }
+                    pause_ns = (pause_ns * 2).min(REFUSED_REST_NS);
                     continue;
                 }
-                Some(Err(_)) if session.is_lost() => continue,
                 Some(Err(status)) => {
                     self.lane.close();
                     return Err(status);
                 }
             };
+            pause_ns = LOST_REST_NS_MIN;
             self.tell_left_out(&routes);
             self.shared.worker_is_ready();
             context::serve(Some(Arc::clone(&session)));
@@ -144,8 +159,8 @@ impl Worker {
     }
 
     /// Waits before the daemon is asked again; `None` when the server stops first.
-    fn rest(&self) -> Option<()> {
-        self.unless_stopped(Sleep::until(&self.reactor, clock::now().plus_ns(REFUSED_REST_NS)))
+    fn rest(&self, pause_ns: u64) -> Option<()> {
+        self.unless_stopped(Sleep::until(&self.reactor, clock::now().plus_ns(pause_ns)))
     }
 
     /// Said once, and not again each second: a program without a subscriber would write nothing else.

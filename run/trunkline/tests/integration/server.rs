@@ -403,6 +403,90 @@ fn a_service_the_daemon_refuses_for_now_is_told_to_who_waits() {
     });
 }
 
+/// Other programs have the room that is wanted, and may let go of it.
+#[test]
+fn a_worker_the_daemon_has_no_room_for_asks_again_and_disturbs_no_other() {
+    watched(|| {
+        let place = Place::new();
+        let server = Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot)).workers(2);
+        let server = server.spawn().unwrap();
+        let mut one = place.accept();
+        one.answer_control_until_bound();
+        let mut other = place.accept();
+        other.refuse_bind(Code::ResourceExhausted, "too many routes");
+        assert_eq!(server.ready().wait().unwrap_err().code(), Code::ResourceExhausted);
+        deliver(&mut one, 1, "/test.Echo/Say", Some("served"));
+        assert_eq!(next_finish(&mut one).code, Code::Ok);
+        drop(other);
+        let mut other = place.accept();
+        other.answer_control_until_bound();
+        while server.ready().wait().is_err() {
+            thread::yield_now();
+        }
+        server.shutdown(Duration::ZERO).wait().unwrap();
+    });
+}
+
+#[test]
+fn a_worker_that_cannot_serve_stops_the_others_gracefully() {
+    watched(|| {
+        let place = Place::new();
+        let server = Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot)).workers(2);
+        let server = server.grace(support::WATCHDOG).spawn().unwrap();
+        let mut one = place.accept();
+        one.answer_control_until_bound();
+        let call = deliver(&mut one, 1, "/test.Echo/Collect", None);
+        let mut other = place.accept();
+        other.refuse_bind(Code::FailedPrecondition, "no such type");
+        assert_eq!(one.next_but_release(), Submission::Drain { answer: true });
+        one.complete(&Completion::HalfClose { call });
+        let answer = next_finish(&mut one);
+        assert_eq!((answer.call, answer.code), (call, Code::Ok));
+        one.complete(&Completion::Drained);
+        assert_eq!(server.wait().unwrap_err().code(), Code::FailedPrecondition);
+    });
+}
+
+/// Each attach costs the daemon two heaps, and its thread is everybody's.
+#[test]
+fn a_server_whose_sessions_end_at_their_bind_attaches_after_longer_and_longer_pauses() {
+    watched(|| {
+        let place = Place::new();
+        let server =
+            Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot)).spawn().unwrap();
+        let asked = |peer: &Peer| {
+            let ready = support::WATCHDOG.as_nanos() as u64;
+            trunkline_shm::sleep_on(&[rustix::fd::AsFd::as_fd(&peer.control)], Some(ready)).unwrap();
+        };
+        let began = std::time::Instant::now();
+        for _ in 0..5 {
+            let peer = place.accept();
+            asked(&peer);
+        }
+        let mut peer = place.accept();
+        let pauses = Duration::from_millis(10 + 20 + 40 + 80 + 160);
+        assert!(began.elapsed() >= pauses, "{:?}", began.elapsed());
+        peer.answer_control_until_bound();
+        server.ready().wait().unwrap();
+    });
+}
+
+/// The longest grace there is does not mean that the server is never told to stop.
+#[test]
+fn a_server_with_grace_without_end_stops_when_its_handle_is_dropped() {
+    watched(|| {
+        let place = Place::new();
+        let server = Server::builder().socket(place.path()).add_service(EchoServer::new(Parrot));
+        let server = server.grace(Duration::MAX).spawn().unwrap();
+        let mut peer = place.accept();
+        peer.answer_control_until_bound();
+        drop(server);
+        assert_eq!(peer.next(), Submission::Drain { answer: true });
+        peer.complete(&Completion::Drained);
+        peer.settle();
+    });
+}
+
 #[test]
 fn a_service_the_daemon_refuses_ends_the_server_with_the_reason() {
     watched(|| {
