@@ -12,13 +12,20 @@ use crate::refusals::unavailable;
 use crate::wakers::{self, WakerPlace};
 use bytes::Bytes;
 use prost::Message;
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use trunkline_call::Status;
+use trunkline_call::{Code, Execution, Status};
 use trunkline_control::{Bind, Bound, CallMethod, Request, request};
-use trunkline_shm::{ControlError, create_blob};
+use trunkline_shm::{ControlError, PACKET_BYTES_MAX, create_blob};
+
+/// Bytes of a packet for the methods in it: the rest is for tags, lengths and numbers around them.
+const CALLS_BYTES_MAX: usize = PACKET_BYTES_MAX - 64;
+
+/// Bytes that a method's tag and length take at most.
+const CALL_FRAME_BYTES: usize = 8;
 
 /// What is to be agreed on.
 #[derive(Debug)]
@@ -85,13 +92,7 @@ impl Session {
         self.link.answered();
         let answered = self.replies.lock().arrived(tag, &bound);
         match answered {
-            ReplyOwner::Agreement(asked) => {
-                let outcome = asked.routes(bound).map(|routes| {
-                    self.with(|books, _| books.set_routes(asked.binding(), routes));
-                });
-                self.replies.lock().forget(tag);
-                asked.settle(outcome);
-            }
+            ReplyOwner::Agreement(asked) => self.agreed(tag, &asked, bound),
             ReplyOwner::Task(waker) => waker.into_iter().for_each(wakers::wake),
             ReplyOwner::Nobody => {}
         }
@@ -141,7 +142,7 @@ impl Session {
         if self.is_lost() {
             return Ok(None); // there may be another session by now
         }
-        let (asked, agreement) = {
+        let (asked, tag) = {
             let mut replies = self.replies.lock();
             // Under this lock: whoever books an answer does so before it forgets the question.
             if self.has_routes(binding) {
@@ -150,17 +151,41 @@ impl Session {
             if let Some(asked) = replies.asked(binding) {
                 return Ok(Some(Arc::clone(asked)));
             }
-            let agreement = propose();
-            let asked = Asked::new(binding, Arc::clone(&agreement.name), agreement.calls.len());
+            let Agreement { name, calls, set } = propose();
+            let asked = Asked::new(binding, name, set, packets(calls)?);
             let tag = replies.expect_agreement(&asked)?;
-            (asked, (tag, agreement))
+            (asked, tag)
         };
-        let (tag, Agreement { calls, set, .. }) = agreement;
-        if let Err(status) = self.send_bind(tag, Vec::new(), calls, set.as_deref()) {
-            self.replies.lock().forget(tag);
+        if let Err(status) = self.ask_packet(tag, &asked) {
             asked.settle(Err(status));
         }
         Ok(Some(asked))
+    }
+
+    /// Asks the daemon about the methods of one packet.
+    fn ask_packet(&self, tag: u64, asked: &Asked) -> Result<(), Status> {
+        self.send_bind(tag, Vec::new(), asked.next_packet(), asked.set())
+            .inspect_err(|_| self.replies.lock().forget(tag))
+    }
+
+    /// Books what the daemon answers about a packet, and asks about the next if there is one.
+    fn agreed(&self, tag: u64, asked: &Arc<Asked>, bound: Bound) {
+        let outcome = match asked.routes(bound) {
+            Ok(None) => {
+                let next = self.replies.lock().go_on(tag, asked);
+                match next.and_then(|next| self.ask_packet(next, asked)) {
+                    Ok(()) => return,
+                    Err(status) => Err(status),
+                }
+            }
+            Ok(Some(routes)) => {
+                self.with(|books, _| books.set_routes(asked.binding(), routes));
+                Ok(())
+            }
+            Err(status) => Err(status),
+        };
+        self.replies.lock().forget(tag);
+        asked.settle(outcome);
     }
 
     fn has_routes(&self, binding: BindingId) -> bool {
@@ -187,6 +212,31 @@ impl Session {
         let done = self.with(|books, _| books.held.done_with(&numbers));
         self.link.heaps.forget(&done.unwrap_or_default());
     }
+}
+
+/// The methods, by packets that hold them: each says its target, which may be long.
+///
+/// # Errors
+/// FAILED_PRECONDITION, not executed, of a target that no packet holds.
+fn packets(calls: Vec<CallMethod>) -> Result<VecDeque<Vec<CallMethod>>, Status> {
+    let (mut packets, mut packet, mut bytes_left) = (VecDeque::new(), Vec::new(), CALLS_BYTES_MAX);
+    for call in calls {
+        let bytes = call.encoded_len() + CALL_FRAME_BYTES;
+        if bytes > CALLS_BYTES_MAX {
+            let (path, target_bytes) = (&call.path, call.target.len());
+            let why =
+                format!("{path} cannot be bound: its target has {target_bytes} bytes, {CALLS_BYTES_MAX} fit");
+            return Err(Status::new(Code::FailedPrecondition, why).with_execution(Execution::NotExecuted));
+        }
+        if bytes > bytes_left {
+            packets.push_back(std::mem::take(&mut packet));
+            bytes_left = CALLS_BYTES_MAX;
+        }
+        bytes_left -= bytes;
+        packet.push(call);
+    }
+    packets.push_back(packet);
+    Ok(packets)
 }
 
 impl Future for BoundReply {

@@ -4,11 +4,13 @@ use super::ids::IdMap;
 use super::order::BindingId;
 use crate::refusals::{refused, unavailable};
 use crate::wakers::{self, WakerPlace, Wakers};
+use bytes::Bytes;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use trunkline_call::{RouteIndex, Status};
-use trunkline_control::Bound;
+use trunkline_control::{Bound, CallMethod};
 
 /// Replies awaited, and those that came and were not fetched.
 #[derive(Debug, Default)]
@@ -43,12 +45,18 @@ pub(super) enum ReplyOwner {
 pub(super) struct Asked {
     binding: BindingId,
     name: Arc<str>,
-    methods: usize,
+    set: Option<Bytes>,
     state: Mutex<AskedState>,
 }
 
 #[derive(Debug, Default)]
 struct AskedState {
+    /// Methods that no packet had room for yet, by packet: one is asked about when the one before is answered.
+    rest: VecDeque<Vec<CallMethod>>,
+    /// Methods of the packet under way.
+    methods: usize,
+    /// What was answered before.
+    routes: Vec<RouteIndex>,
     outcome: Option<Result<(), Status>>,
     waiting: Wakers,
 }
@@ -70,6 +78,15 @@ impl Replies {
         let tag = self.add(Awaited::Agreement(Arc::clone(asked)))?;
         self.asked.insert(asked.binding, tag);
         Ok(tag)
+    }
+
+    /// An answer was not the last of its question: the tag of the next packet, for the same who wait.
+    ///
+    /// # Errors
+    /// As [`Replies::expect`].
+    pub(super) fn go_on(&mut self, tag: u64, asked: &Arc<Asked>) -> Result<u64, Status> {
+        self.awaited.remove(&tag);
+        self.expect_agreement(asked)
     }
 
     /// Who has asked about a service, if the answer has not come.
@@ -141,24 +158,46 @@ impl Replies {
 }
 
 impl Asked {
-    pub(super) fn new(binding: BindingId, name: Arc<str>, methods: usize) -> Arc<Self> {
-        Arc::new(Self { binding, name, methods, state: Mutex::default() })
+    /// A question about the methods of `packets`, by packet.
+    pub(super) fn new(
+        binding: BindingId,
+        name: Arc<str>,
+        set: Option<Bytes>,
+        packets: VecDeque<Vec<CallMethod>>,
+    ) -> Arc<Self> {
+        let state = AskedState { rest: packets, ..AskedState::default() };
+        Arc::new(Self { binding, name, set, state: Mutex::new(state) })
+    }
+
+    /// What to ask next.
+    pub(super) fn next_packet(&self) -> Vec<CallMethod> {
+        let mut state = self.state.lock();
+        let calls = state.rest.pop_front().unwrap_or_default();
+        state.methods = calls.len();
+        calls
+    }
+
+    /// The descriptors, which come with each packet.
+    pub(super) fn set(&self) -> Option<&[u8]> {
+        self.set.as_deref()
     }
 
     pub(super) fn binding(&self) -> BindingId {
         self.binding
     }
 
-    /// The routes the daemon gave.
-    pub(super) fn routes(&self, bound: Bound) -> Result<Arc<[RouteIndex]>, Status> {
+    /// The routes the daemon gave; `None` if there is more to ask.
+    pub(super) fn routes(&self, bound: Bound) -> Result<Option<Arc<[RouteIndex]>>, Status> {
         if !bound.error.is_empty() {
             return Err(refused(&self.name, &bound));
         }
-        if bound.calls.len() != self.methods {
+        let mut state = self.state.lock();
+        if bound.calls.len() != state.methods {
             let error = "the daemon numbered another count of methods".to_owned();
             return Err(refused(&self.name, &Bound { error, ..Bound::default() }));
         }
-        Ok(bound.calls.into_iter().map(RouteIndex).collect())
+        state.routes.extend(bound.calls.into_iter().map(RouteIndex));
+        Ok(state.rest.is_empty().then(|| std::mem::take(&mut state.routes).into()))
     }
 
     /// Tells everybody.

@@ -570,6 +570,36 @@ fn many_bindings_at_once_wait_for_a_daemon_that_reads_late() {
     });
 }
 
+/// Each method of a service is bound with its target.
+#[test]
+fn a_service_whose_target_is_long_is_bound_by_several_packets() {
+    watched(|| {
+        let place = Place::new();
+        let target = vec!["tcp://10.0.0.1:7878"; 1500].join(",");
+        let to = |target: &str| {
+            EchoClient::new(
+                Channel::builder().socket(place.path()).target(target).name("test").connect_lazy(),
+            )
+        };
+        let calling = call_in_thread(&to(&target), "far");
+        let mut peer = place.accept();
+        let call = peer.next_call();
+        assert_eq!(Some(call.route), peer.route_of("/test.Echo/Say"));
+        assert_eq!(peer.paths, ["Say", "Repeat", "Collect", "Chat"].map(|name| format!("/test.Echo/{name}")));
+        peer.finish(call.call, Code::Ok, Some("near"));
+        assert_eq!(calling.join().unwrap().unwrap().view().text(), "near");
+
+        let calling = call_in_thread(&to(&vec![&*target; 3].join(",")), "never");
+        while !calling.is_finished() {
+            assert!(peer.answer_control(), "the session goes on");
+            peer.doze();
+        }
+        let status = calling.join().unwrap().unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::FailedPrecondition, Execution::NotExecuted));
+        assert!(status.message().contains("target has "), "{status}");
+    });
+}
+
 #[test]
 fn a_binding_the_daemon_refuses_fails_its_calls() {
     watched(|| {
