@@ -416,6 +416,22 @@ fn failures_have_codes_and_say_what_is_known() {
         assert!(failed.err.contains(part), "{}", failed.err);
     }
 
+    // One request of many would look as if all had been sent.
+    let file = host.socket().with_file_name("requests.json");
+    std::fs::write(&file, "{\"query\": \"ring\"}\n{\"query\": \"ring\"}\n").unwrap();
+    let from_file = format!("@{}", file.display());
+    for (arguments, input) in [
+        (&["Search/Query"][..], "{}\n{}\n"),
+        (&["Search/Query", "-"], "{}{}"),
+        (&["-d", &from_file, "Search/Query"], ""),
+    ] {
+        let failed = call(&host, arguments, input);
+        assert_eq!((failed.code, &*failed.out), (Some(1), ""), "{failed:?}");
+        assert!(failed.err.contains("search.v1.Search.Query takes one request, and more"), "{failed:?}");
+    }
+    let rest = call(&host, &["Search/Query"], "{} {");
+    assert!(rest.code == Some(1) && rest.err.contains("request 2 is not JSON"), "{rest:?}");
+
     for verb in [&["list"][..], &["call", "list"], &["bench", "a.v1.B/C"]] {
         let nobody = end(&mut trunkline(&[&["--socket", "/nonexistent/d.sock"], verb].concat()), "");
         assert_eq!(nobody.code, Some(1), "{nobody:?}");
@@ -444,6 +460,14 @@ fn an_engine_of_its_own_makes_calls_where_no_daemon_runs() {
     let called = end(trunkline(&arguments).env("XDG_RUNTIME_DIR", folder.path()), "");
     assert_eq!(called.code, Some(0), "{called:?}");
     assert_eq!(json(&called.out)["hits"][0]["name"], "b");
+    assert!(called.err.contains("no daemon on this host"), "{called:?}");
+
+    // One that was named, or that left its socket, is meant: its policies are not to be passed by.
+    let named = end(trunkline(&arguments).env("TRUNKLINE_SOCKET", "/nonexistent/d.sock"), "");
+    assert!(named.code == Some(1) && named.err.contains("no daemon at /nonexistent/d.sock"), "{named:?}");
+    drop(std::os::unix::net::UnixListener::bind(folder.path().join("trunkline.sock")).unwrap());
+    let died = end(trunkline(&arguments).env("XDG_RUNTIME_DIR", folder.path()), "");
+    assert!(died.code == Some(1) && died.err.contains("Connection refused"), "{died:?}");
 }
 
 #[test]
@@ -460,14 +484,6 @@ fn time_is_explained_where_it_was_planted() {
     assert_eq!(table.code, Some(0), "{table:?}");
     for component in trunkline_telemetry::Component::ALL {
         assert!(table.out.contains(component.name()), "{}", table.out);
-    assert!(called.err.contains("no daemon on this host"), "{called:?}");
-
-    // One that was named, or that left its socket, is meant: its policies are not to be passed by.
-    let named = end(trunkline(&arguments).env("TRUNKLINE_SOCKET", "/nonexistent/d.sock"), "");
-    assert!(named.code == Some(1) && named.err.contains("no daemon at /nonexistent/d.sock"), "{named:?}");
-    drop(std::os::unix::net::UnixListener::bind(folder.path().join("trunkline.sock")).unwrap());
-    let died = end(trunkline(&arguments).env("XDG_RUNTIME_DIR", folder.path()), "");
-    assert!(died.code == Some(1) && died.err.contains("Connection refused"), "{died:?}");
     }
     let explained = json(&host.verb(&["explain", "search.v1.Search/Query", "--json"], "").out);
     let mean_ns = |at: usize| explained[0]["components"][at]["spread"]["mean_ns"].as_u64().unwrap();

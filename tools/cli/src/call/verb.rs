@@ -185,7 +185,12 @@ fn make(
     let count = Arc::clone(&printing.requests);
     let (exchange, feeder) =
         Exchange::new(&mut attachment, Order { route, streams, metadata, timeout, entered })?;
-    std::thread::spawn(move || feed(requests, streams, &feeder, &count));
+    let takes = match streams {
+        true => Takes::Any,
+        false if is_typed(&order.input) => Takes::First,
+        false => Takes::One(method.full_name().to_owned()),
+    };
+    std::thread::spawn(move || feed(requests, &takes, &feeder, &count));
     print(exchange, &responses, &printing)
 }
 
@@ -210,6 +215,7 @@ pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, 
                 && !way.target.is_empty()
                 && Places::of_this_process().meant().is_none() =>
         {
+            eprintln!("there is no daemon on this host: called from this process, by no daemon's policies");
             let failed = |error: io::Error| CallError::Engine(error.to_string());
             let engine =
                 Daemon::embedded(Config::default()).map_err(|error| CallError::Engine(error.to_string()))?;
@@ -218,6 +224,25 @@ pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, 
         }
         attached => Ok(attached?),
     }
+}
+
+/// Requests that a method takes.
+enum Takes {
+    Any,
+    /// One, and more than one is a mistake: the method, for people.
+    One(String),
+    /// The first: somebody types them, and waits for the response to one before the input ends.
+    First,
+}
+
+/// Whether somebody types the requests.
+fn is_typed(given: &Input) -> bool {
+    let from_input = match (given.data.as_deref(), &given.requests[..]) {
+        (None, []) | (Some("@" | "@-" | "-"), _) => true,
+        (None, [only]) => only == "-",
+        _ => false,
+    };
+    from_input && io::stdin().is_terminal()
 }
 
 /// Requests of the command line are checked before anything is sent; those of files and standard input as they come.
@@ -258,19 +283,28 @@ fn opened(path: &str) -> Result<io::BufReader<std::fs::File>, CallError> {
 }
 
 /// Runs on a thread of its own, because reading standard input blocks; ends with the input, the call or the process.
-fn feed(requests: Requests<Box<dyn Read + Send>>, streams: bool, feeder: &Feeder, count: &AtomicUsize) {
+fn feed(requests: Requests<Box<dyn Read + Send>>, takes: &Takes, feeder: &Feeder, count: &AtomicUsize) {
     let counted = |request: Result<_, _>| {
         count.fetch_add(1, Ordering::Relaxed);
         request
     };
     let mut requests = requests.map(|request| counted(request.map_err(|error| error.to_string())));
-    if streams {
+    if matches!(takes, Takes::Any) {
         // `false` ends it: the call is over.
         requests.all(|request| feeder.feed(request));
-    } else {
-        // No request at all is the empty one: many methods take nothing.
-        feeder.feed(requests.next().unwrap_or_else(|| counted(Ok(Vec::new()))));
+        return;
     }
+    let only = match (requests.next(), takes) {
+        // Before it is sent: what is not sent is not to look as if it had been.
+        (Some(Ok(only)), Takes::One(method)) => match requests.next() {
+            None => Ok(only),
+            Some(more) => more.and(Err(format!("{method} takes one request, and more were given"))),
+        },
+        (Some(first), _) => first,
+        // No request at all is the empty one: many methods take nothing.
+        (None, _) => counted(Ok(Vec::new())),
+    };
+    feeder.feed(only);
 }
 
 struct Printing {
