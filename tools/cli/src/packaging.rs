@@ -101,6 +101,48 @@ fn configurations_are_good_and_speak_of_one_socket() {
     );
 }
 
+/// What follows `key:` in a line of YAML.
+fn values<'a>(yaml: &'a str, key: &str) -> Vec<&'a str> {
+    yaml.lines().filter_map(|line| line.trim().strip_prefix(key)?.strip_prefix(": ")).collect()
+}
+
+/// What applications and peers can make the daemon hold is less than its container may have: else the kernel ends it,
+/// and all calls of the node.
+#[test]
+fn the_daemon_set_leaves_memory_for_what_its_configuration_allows() {
+    const MIB: u64 = 1 << 20;
+    let config = block(DAEMON_SET, "daemon.toml");
+    let number = |key: &str| {
+        let line = config.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        let text = line.unwrap_or_else(|| panic!("{key} in the configuration")).trim_matches('"');
+        let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+        number.parse::<u64>().unwrap() * if unit == "MiB" { MIB } else { 1 }
+    };
+    let heaps = number("count_max") * (number("heap_bytes") + number("heap_bytes_max"));
+    let most = heaps + number("descriptor_bytes_max") + number("held_bytes");
+    let limit =
+        values(DAEMON_SET, "memory").last().unwrap().strip_suffix("Mi").unwrap().parse::<u64>().unwrap();
+    assert!(most <= limit * MIB * 3 / 4, "{} MiB of {limit}", most / MIB);
+}
+
+/// A container that may write in the folder could take the socket's place, and one that fills the daemon's sessions is
+/// not to have it ended.
+#[test]
+fn applications_of_the_cluster_cannot_end_or_replace_the_daemon() {
+    let (_, mount) = APPLICATION.split_once("mountPath: /run/trunkline\n").unwrap();
+    assert_eq!(mount.lines().next().map(str::trim), Some("readOnly: true"));
+    let commands = values(DAEMON_SET, "command");
+    let probes: Vec<_> = commands.into_iter().filter(|command| command.contains("\"list\"")).collect();
+    assert_eq!(probes.len(), 2, "{probes:?}");
+    for probe in probes {
+        let line = probe.trim_matches(['[', ']']).replace(['"', ','], "");
+        let args = Trunkline::try_parse_from(line.split_whitespace()).unwrap();
+        let socket = args.admin_socket.unwrap();
+        assert!(block(DAEMON_SET, "daemon.toml").contains(&format!("unix:{}", socket.display())), "{line}");
+        assert!(!socket.starts_with("/run/trunkline"), "applications have that folder mounted");
+    }
+}
+
 #[test]
 fn what_the_container_copies_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
