@@ -51,6 +51,9 @@ pub struct ChannelBuilder {
 impl Channel {
     /// A channel to whoever serves the called service: an application on this host, else what the daemon's
     /// configuration says. Does nothing until the first call.
+    ///
+    /// # Panics
+    /// If this process has no descriptor left for what attaches its channels; the first of a daemon takes one.
     pub fn local() -> Self {
         Self::builder().connect_lazy()
     }
@@ -181,6 +184,9 @@ impl ChannelBuilder {
     }
 
     /// The channel; the first call attaches.
+    ///
+    /// # Panics
+    /// As [`Channel::local`].
     pub fn connect_lazy(self) -> Channel {
         let hub = Hub::of(self.settings.daemon(), &self.settings.name());
         let patience = if self.wait_for_ready { Patience::UntilReady } else { Patience::FailFast };

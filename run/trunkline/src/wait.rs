@@ -23,6 +23,9 @@ use std::task::{Context, Poll};
 /// ```
 pub trait Wait: IntoFuture + Sized {
     /// Blocks until the future is ready.
+    ///
+    /// # Panics
+    /// If this process has no descriptor left for what the thread sleeps on; each thread takes one when it first waits.
     fn wait(self) -> Self::Output {
         block_on(self.into_future())
     }

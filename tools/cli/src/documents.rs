@@ -68,6 +68,23 @@ fn words(command: &str) -> Vec<OsString> {
     words
 }
 
+/// A feature that is not in the table is one that nobody finds.
+#[test]
+fn the_table_of_features_has_those_of_the_library() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+    let manifest = read("run/trunkline/Cargo.toml");
+    let (_, features) = manifest.split_once("[features]\n").unwrap();
+    let features = features.lines().take_while(|line| !line.starts_with('['));
+    let features = features.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+    let features: BTreeSet<_> =
+        features.filter(|name| *name != "default" && !name.starts_with('#')).collect();
+    let page = read("docs/install.md");
+    let (_, table) = page.split_once("| feature of `trunkline` |").unwrap();
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let rows: BTreeSet<_> = rows.filter_map(|line| line.strip_prefix("| `")?.split_once('`')).collect();
+    assert_eq!(rows.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), features);
+}
+
 #[test]
 fn every_command_is_one() {
     let mut seen = 0;

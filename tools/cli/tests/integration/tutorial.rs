@@ -57,7 +57,7 @@ fn the_tutorial_works() {
             match command {
                 // The host is there already, at a socket of its own, and the greeter is served from here.
                 _ if command.starts_with("trunkline daemon ") || command.starts_with("export ") => {}
-                "greeter-server &" => {
+                "cargo run -p trunkline-example-greeter --bin greeter-server &" => {
                     let builder = Server::builder().name("greeter").socket(host.socket());
                     let greeter = builder.add_service(GreeterServer::new(MyGreeter)).spawn().unwrap();
                     greeter.ready().wait().unwrap();
