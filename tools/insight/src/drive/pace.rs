@@ -11,8 +11,8 @@ const LONG_PART: u32 = 4;
 /// And calls that take a smaller part of it than this begin last.
 const SHORT_PART: u32 = 1000;
 /// About what a call costs beside its handler's work, with both daemons; and one below it.
-const CALL_COST: Duration = Duration::from_micros(150);
-const BELOW_COST: Duration = Duration::from_micros(20);
+const CALL_COST: Duration = Duration::from_micros(600);
+const BELOW_COST: Duration = Duration::from_micros(40);
 
 /// The long calls, then all others as if drawn, the short ones last: those have few calls below, and wait for nothing
 /// that takes the processors' time meanwhile.
