@@ -170,15 +170,34 @@ impl Fleet {
     }
 
     /// What tells of handlers' processor time, each handler once, whatever became of the call it was for: where it was
-    /// served, and where the call was made if the handler was on that host, or on none of those recorded. Over R2P2 a
-    /// caller may know the address of a router and not that of the server: there it is as [`Self::each_once`] has it.
+    /// served, and where the call was made if the handler was on that host, or on one that tells of no call of the
+    /// method that it served. Over R2P2 a caller may know the address of a router and not that of the server: there it
+    /// is as [`Self::each_once`] has it.
     pub fn handlers(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        let recorded = self.recorded_peers();
+        let (recorded, servers) = (self.recorded_peers(), self.servers());
         self.calls.iter().filter(move |call| match call.row.side {
-            Side::Made => call.row.components.coverage == Coverage::OneHost || !recorded.by_name(call),
+            Side::Made => call.row.components.coverage == Coverage::OneHost || !servers.tell_of(call),
             Side::Served => !recorded.by_address(call),
             Side::Attempt => false,
         })
+    }
+
+    /// Which hosts tell of calls that they served, by method.
+    fn servers(&self) -> RecordedServers {
+        let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+        for head in &self.heads {
+            let next = numbers.len() as u32;
+            numbers.entry(head.host.as_str()).or_insert(next);
+        }
+        let host_of = |name: &str| numbers.get(name).copied();
+        let peers_of = |head: &BlockHead| {
+            head.peers.iter().filter_map(|(peer, name)| Some((*peer, host_of(name)?))).collect()
+        };
+        let told = self.calls.iter().filter(|call| call.row.side == Side::Served).filter_map(|call| {
+            let head = self.heads.get(call.block as usize)?;
+            Some((host_of(&head.host)?, call.method))
+        });
+        RecordedServers { peers: self.heads.iter().map(peers_of).collect(), told: Rc::new(told.collect()) }
     }
 
     /// Which other hosts are among those recorded. Over R2P2 they are known by their addresses.
@@ -402,6 +421,23 @@ fn has(peers: &[BTreeSet<u32>], call: &FleetCall) -> bool {
     peers.get(call.block as usize).is_some_and(|peers| peers.contains(&call.row.peer.0))
 }
 
+/// The hosts that tell of calls they served.
+#[derive(Clone)]
+struct RecordedServers {
+    /// By block: which host another is.
+    peers: Rc<[BTreeMap<u32, u32>]>,
+    /// The host, and the method.
+    told: Rc<BTreeSet<(u32, u32)>>,
+}
+
+impl RecordedServers {
+    /// Whether the host that served a call is one that tells of calls of its method.
+    fn tell_of(&self, call: &FleetCall) -> bool {
+        let host = self.peers.get(call.block as usize).and_then(|peers| peers.get(&call.row.peer.0));
+        host.is_some_and(|host| self.told.contains(&(*host, call.method)))
+    }
+}
+
 /// The side whose calls stand for more: made, or served.
 pub(crate) fn heavier_side([made, served]: [f64; 2]) -> Side {
     if made >= served { Side::Made } else { Side::Served }
@@ -463,6 +499,24 @@ mod tests {
         let mut served = Fleet::default();
         served.add(b);
         assert_eq!((served.sides().as_str(), served.weight()), ("served", 20.0));
+    }
+
+    /// Several daemons of one machine have one name, and a file may hold only what was made: what was served is told
+    /// by nobody else then.
+    #[test]
+    fn a_handler_counts_where_its_call_was_made_if_nobody_tells_of_serving_it() {
+        let mut made = block("a", 20);
+        made.head.peers.iter_mut().for_each(|(_, name)| "a".clone_into(name));
+        let mut served = made.clone();
+        served.rows.iter_mut().for_each(|call| {
+            (call.row.side, call.row.components.coverage) = (Side::Served, Coverage::ServerOnly);
+        });
+        let mut fleet = Fleet::default();
+        fleet.add(made);
+        assert_eq!(fleet.handlers().count(), 20);
+        fleet.add(served);
+        assert_eq!(fleet.handlers().filter(|call| call.row.side == Side::Served).count(), 20);
+        assert_eq!(fleet.handlers().count(), 20);
     }
 
     #[test]
