@@ -335,9 +335,15 @@ impl Engine {
             }
             EndEvent::LaneLeft { remote, lane, peer } => {
                 self.lane_lost(turn, (remote, lane, peer), "peer is draining", false);
+                for call in self.peer_events().take_unsent(peer) {
+                    self.unblock(turn, call, Direction::Request);
+                }
             }
             EndEvent::WantsAnother(peer) => self.owners.reach().redial(turn.now, peer),
-            EndEvent::PeerClosed { peer, why } => self.lose_peer(turn, peer, &why, false),
+            EndEvent::PeerClosed { peer, why } => {
+                self.lose_peer(turn, peer, &why, false);
+                self.owners.peers.has_ended(peer, why);
+            }
             EndEvent::PoolReady { remote, peer } => {
                 self.owners.reach().pooled_ready(&self.calls, remote, peer)
             }
@@ -495,16 +501,6 @@ impl Engine {
         }
         if let Some(at) = self.owners.peers.settle(&mut self.owners.held, turn.now, key) {
             self.owners.timers.insert(at, Due::Peer(key));
-        }
-    }
-
-    /// The instant matters to nobody else: a connection's timers are kept in the engine's table.
-    pub(crate) fn peer_timeout(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
-        let Some(peer) = self.owners.peers.find_mut(key) else { return };
-        peer.timer_at = None;
-        match peer.connection.handle_timeout(turn.now) {
-            Err(error) => self.peer_lost(turn, key, &error.to_string()),
-            Ok(()) => self.settle_peer(turn, key),
         }
     }
 

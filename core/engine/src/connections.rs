@@ -13,7 +13,7 @@ use crate::r2p2::R2p2;
 use crate::r2p2_settings::R2p2Port;
 use crate::reach::EndpointReach;
 use crate::remote::LaneIndex;
-use crate::{GrpcKey, Heaps, PeerKey};
+use crate::{GrpcKey, Heaps, PeerKey, UnwantedPeer};
 use trunkline_call::Instant;
 use trunkline_grpc::Command;
 use trunkline_r2p2::Transmit;
@@ -94,9 +94,9 @@ impl<'e> NativeConnections<'e> {
         self.peers.poll_transmit(now, key, bytes_max)
     }
 
-    /// A connection to be closed: nobody calls there any more. The host closes it and says so by
-    /// [`Engine::peer_lost`](crate::Engine::peer_lost).
-    pub fn poll_unwanted(self) -> Option<PeerKey> {
+    /// A connection to be closed: nobody calls there any more, its peer keeps silent or has said that it leaves, or its
+    /// time is over. The host closes it and says so by [`Engine::peer_lost`](crate::Engine::peer_lost).
+    pub fn poll_unwanted(self) -> Option<UnwantedPeer> {
         self.peers.poll_unwanted()
     }
 

@@ -200,7 +200,7 @@ pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::StateParts;
 pub use operator::{DeniedChange, Operator};
-pub use peer::PeerFault;
+pub use peer::{PeerFault, UnwantedPeer};
 pub use peers::{Piece, SentCall};
 pub use plant::Plant;
 pub use r2p2_settings::{R2p2Port, R2p2Settings};

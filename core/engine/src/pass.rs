@@ -411,7 +411,9 @@ impl Engine {
     /// The deadline of a call passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>, key: CallKey) {
         let Self { calls, owners } = self;
-        let Some(executed) = calls.find(key).map(|call| execution_so_far(calls, call)) else { return };
+        let Some(executed) = calls.find(key).map(|call| execution_so_far(calls, &owners.peers, call)) else {
+            return;
+        };
         let Some(call) = calls.find_mut(key) else { return };
         call.timer = None;
         if let ServerEnd::Shard { stage: ShardStage::Opened | ShardStage::Accepted, late, .. } =
@@ -539,7 +541,7 @@ impl Engine {
         for _ in 0..Nested::PER_STEP_MAX {
             let Some((child, code)) = self.owners.nested.next() else { return };
             let Some(call) = self.calls.find(child) else { continue };
-            let executed = execution_so_far(&self.calls, call);
+            let executed = execution_so_far(&self.calls, &self.owners.peers, call);
             let fault = match code {
                 Code::DeadlineExceeded => Fault::DeadlinePassed { executed },
                 _ => Fault::Cancelled { executed },

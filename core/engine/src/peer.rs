@@ -12,6 +12,7 @@ use crate::snapshot::{PeerRow, Protocol};
 use crate::unproven::Unproven;
 use crate::vouching::{CallersHeard, CallersSaid, PeerRule};
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
+use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
 use trunkline_call::{Execution, Fault, Instant, KeyedMap, Status};
@@ -123,6 +124,24 @@ pub(crate) struct Offered {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PeerFault(pub String);
+
+/// A connection that the host is to close.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnwantedPeer {
+    /// Which.
+    pub key: PeerKey,
+    /// Why, for the log.
+    pub why: Cow<'static, str>,
+    /// What is queued for the peer says it: it is written first, as far as the socket takes it at once.
+    pub is_told: bool,
+}
+
+impl UnwantedPeer {
+    /// No calls go over it.
+    pub(crate) fn uncalled(key: PeerKey) -> Self {
+        Self { key, why: "nobody here calls over it any more".into(), is_told: false }
+    }
+}
 
 /// A send-heap range a connection reads from.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]

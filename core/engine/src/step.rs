@@ -338,6 +338,17 @@ impl Engine {
         }
     }
 
+    /// The instant matters to nobody else: a connection's timers are kept in the engine's table.
+    pub(crate) fn peer_timeout(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let Some(peer) = self.owners.peers.find_mut(key) else { return };
+        peer.timer_at = None;
+        match peer.connection.handle_timeout(turn.now) {
+            // Its calls end when the host has closed it.
+            Err(error) => self.owners.peers.give_up(key, error.to_string()),
+            Ok(()) => self.settle_peer(turn, key),
+        }
+    }
+
     /// A call that waited and was in nobody's queue begins again, unless it has ended meanwhile.
     pub(crate) fn begin_again(&mut self, turn: &mut Turn<'_>, key: CallKey) {
         let Some(call) = self.calls.find_mut(key) else { return };

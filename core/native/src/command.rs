@@ -9,7 +9,7 @@ use crate::frame_type::{FrameType, flag};
 use crate::head::Head;
 use crate::hello::Peer;
 use crate::methods::Fingerprints;
-use crate::stream::{CallEnd, State, Stream};
+use crate::stream::{State, Stream};
 use crate::{Body, CallerNumber, Features, MethodIndex, Refused, StreamId};
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Encoding, Execution, Instant, VouchedCaller};
@@ -216,12 +216,18 @@ impl Connection {
         if !found.is_made() {
             return Err(Refused::OutOfPlace);
         }
-        let is_whole = found.call_end != CallEnd::Waiting || found.is_answered();
+        let is_unsent = found.is_unsent();
         let mut head = Head::new(FrameType::Cancel, stream.0);
         head.code = code.number();
         self.outgoing.dispatch_last(now, found, &head);
         self.forget(stream);
-        Ok(if is_whole { Execution::Unknown } else { Execution::NotExecuted })
+        Ok(if is_unsent { Execution::NotExecuted } else { Execution::Unknown })
+    }
+
+    /// Whether a call's first message has not left this connection's queues for the socket's: the peer has not begun
+    /// it, and never will if it is [given up](Connection::cancel) now.
+    pub fn is_unsent(&self, stream: StreamId) -> bool {
+        self.streams.find(stream).is_some_and(Stream::is_unsent)
     }
 
     /// Sets the owner's name for a stream the peer opened.

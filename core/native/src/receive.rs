@@ -149,6 +149,10 @@ impl Connection {
     /// A new stream: its id, its method. `false` if it is not taken (too many, or leaving).
     fn admit_call(&mut self, header: &Header, caller: u32) -> Result<bool, ProtocolError> {
         self.streams.ids.check_new(header)?;
+        // Ids that have come round may be those of streams that are open since.
+        if self.streams.find(StreamId(header.stream)).is_some() {
+            return Err(out_of_place(header, "the stream is still open"));
+        }
         if self.taken.methods.find(header.code).is_none() {
             return Err(field(header, "method index", header.code.into(), "one announced by SCHEMA"));
         }

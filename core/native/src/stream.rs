@@ -322,6 +322,11 @@ impl Stream {
         self.partial.is_some_and(|partial| partial.then == Then::Outcome)
     }
 
+    /// Whether this side opened it, and some of its first message is not in a lane yet.
+    pub fn is_unsent(&self) -> bool {
+        self.is_made() && self.call_end == CallEnd::Waiting && !self.is_answered()
+    }
+
     /// Whether this side opened it.
     pub fn is_made(&self) -> bool {
         matches!(self.state, State::Sending | State::Sent)

@@ -6,11 +6,12 @@ use crate::purpose::identity_of_daemon;
 use crate::socket_work::SocketWork;
 use crate::token::Token;
 use crate::unidentified::UnidentifiedKey;
+use std::borrow::Cow;
 use std::io::IoSlice;
 use std::time::Duration;
 use trunkline_call::entry::Span;
 use trunkline_call::{Instant, KeyedMap};
-use trunkline_engine::{Engine, Heaps, PeerKey, Piece, SentCall, Turn};
+use trunkline_engine::{Engine, Heaps, PeerKey, Piece, SentCall, Turn, UnwantedPeer};
 use trunkline_net::{Interest, LingeringClose, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 use trunkline_telemetry::{TaxStage, tax_stage};
@@ -36,6 +37,8 @@ pub(crate) struct NativeSockets {
 pub(crate) struct Socket {
     stream: Stream,
     state: State,
+    /// Why it is closing.
+    closes_for: Cow<'static, str>,
     /// It is among the unread.
     is_unread: bool,
     /// There was more to read than its share of a turn when it was last looked at.
@@ -52,7 +55,7 @@ enum State {
     Open,
     /// The kernel's buffer is full: decided when it becomes writable.
     Full,
-    /// The peer broke the protocol: what is queued tells it why, then it is closed.
+    /// What is queued tells the peer why, then it is closed.
     Closing,
 }
 
@@ -74,6 +77,7 @@ impl NativeSockets {
             Socket {
                 stream,
                 state: State::Open,
+                closes_for: Cow::Borrowed(""),
                 is_unread: false,
                 is_long: false,
                 asked: None,
@@ -261,8 +265,14 @@ impl NativeSockets {
 
     /// Lets out what connections have queued.
     pub fn transmit(&mut self, lent: &mut SocketWork<'_>) {
-        while let Some(key) = lent.engine.native().poll_unwanted() {
-            self.lose(lent, key, "nobody here calls over it any more");
+        while let Some(UnwantedPeer { key, why, is_told }) = lent.engine.native().poll_unwanted() {
+            match self.open.get_mut(&key) {
+                Some(socket) if is_told && socket.state != State::Full => {
+                    (socket.state, socket.closes_for) = (State::Closing, why);
+                    lent.engine.native().transmit(key);
+                }
+                _ => self.lose(lent, key, &why),
+            }
         }
         let (mut bulk, mut later) = (Vec::new(), Vec::new());
         while let Some(key) = lent.engine.native().poll_transmitting() {
@@ -404,7 +414,7 @@ impl NativeSockets {
         if let Err(fault) = &handled {
             tracing::warn!(peer = ?key, %fault, "peer broke the protocol");
             if let Some(socket) = self.open.get_mut(&key) {
-                socket.state = State::Closing;
+                (socket.state, socket.closes_for) = (State::Closing, "peer broke the protocol".into());
             }
         }
         handled.is_ok()
@@ -460,7 +470,7 @@ impl NativeSockets {
                 }
                 Ok(Transfer::NotReady | Transfer::Ended) => {
                     if socket.state == State::Closing {
-                        return Visit::Over("peer broke the protocol and reads nothing".into());
+                        return Visit::Over(format!("{}, and reads nothing", socket.closes_for));
                     }
                     socket.state = State::Full;
                     let _ = lent.poller.set_interest(
@@ -477,7 +487,7 @@ impl NativeSockets {
             }
         }
         match self.open.get(&key) {
-            Some(socket) if socket.state == State::Closing => Visit::Over("peer broke the protocol".into()),
+            Some(socket) if socket.state == State::Closing => Visit::Over(socket.closes_for.to_string()),
             _ if left == 0 => Visit::More,
             _ => Visit::Done,
         }

@@ -35,7 +35,7 @@
 //! | streams nobody reads, halves of messages | `network.rs`, `native.rs` |
 //! | overdue answers | `network.rs` |
 //! | messages that only begin, metadata of calls that are not whole | `native.rs` |
-//! | methods without end, silence behind a hello | `native.rs` |
+//! | methods without end, silence behind a hello or a good bye | `native.rs` |
 //! | requests of strangers and forged words in datagrams | `datagrams.rs` |
 //! | a state that is large, or of which much has not come yet | `upgrade.rs` |
 //! | replacements under load and questions, all at once | `storm.rs`, `tools/cli/tests/upgrade.rs` |

@@ -9,6 +9,7 @@ const HEADER_BYTES: usize = 16;
 const HELLO: u8 = 1;
 const CALL: u8 = 2;
 const SCHEMA: u8 = 12;
+const CLOSE: u8 = 15;
 const SEGMENT: u8 = 16;
 /// Flags.
 const END: u8 = 0x01;
@@ -95,6 +96,14 @@ impl Native {
         metadata.resize(metadata.len() + usize::from(metadata_bytes), b'y');
         let block = [&(metadata.len() as u32).to_le_bytes(), &*metadata].concat();
         self.frame(CALL, METADATA, method, stream, &block)
+    }
+
+    /// Says that it leaves, and stays.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn say_close(&mut self) -> std::io::Result<()> {
+        self.frame(CLOSE, 0, 0, 0, b"good bye")
     }
 
     /// Whether the other side has closed it. What it has said meanwhile is forgotten.

@@ -5,6 +5,7 @@ use super::control::{AttemptControl, AttemptEnd, NextAttempt};
 use crate::CallKey;
 use crate::call::{Call, Calls, ClientEnd, Direction, ServerEnd};
 use crate::due::Due;
+use crate::peers::PeerEnds;
 use crate::registry::Registry;
 use crate::spans::SpanIds;
 use crate::traced::span_of_attempt;
@@ -107,8 +108,8 @@ pub(crate) fn arm_attempts(
 }
 
 /// What is known of the execution of a call that ends now, with all its attempts.
-pub(crate) fn execution_so_far(calls: &Calls, call: &Call) -> Execution {
-    let is_seen = call.handed_over || is_seen_beside(calls, call, CallKey::NOTHING);
+pub(crate) fn execution_so_far(calls: &Calls, peers: &PeerEnds, call: &Call) -> Execution {
+    let is_seen = call.handed_over && !peers.is_unsent(call) || is_seen_beside(calls, call, CallKey::NOTHING);
     if is_seen { Execution::Unknown } else { Execution::NotExecuted }
 }
 

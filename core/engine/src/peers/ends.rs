@@ -1,12 +1,13 @@
 //! Who is connected, who has something to send, and what they have announced.
 
 use crate::announcers::Announcers;
+use crate::call::{Call, ServerEnd};
 use crate::gateway_client::CallRights;
 use crate::grpc::PeerIdentity;
 use crate::heaps::Heaps;
 use crate::held::{HeldBudget, Holding, source_of_peer};
 use crate::limits::Limits;
-use crate::peer::{HostClaim, Lent, Offered, Peer, PeerFault, claim_of, reported_name};
+use crate::peer::{HostClaim, Lent, Offered, Peer, PeerFault, UnwantedPeer, claim_of, reported_name};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
 use crate::snapshot::{PeerRow, SLOTS_PER_PART, TableRows};
@@ -58,7 +59,7 @@ pub(crate) struct PeerEnds {
     /// Those with something to transmit, or to be closed.
     transmitting: VecDeque<PeerKey>,
     /// Those to be closed: nobody calls there any more.
-    unwanted: Vec<PeerKey>,
+    unwanted: Vec<UnwantedPeer>,
 }
 
 /// The settings of connections: those that carry small calls, and the bulk lanes.
@@ -273,7 +274,7 @@ impl PeerEnds {
             self.transmitting.push_back(key);
         }
         if peer.has_left() {
-            self.unwanted.push(key);
+            self.unwanted.push(UnwantedPeer::uncalled(key));
         }
         let at = peer.connection.next_timeout()?;
         let is_booked = peer.timer_at.is_some_and(|set| set <= at && set > now);
@@ -321,11 +322,21 @@ impl PeerEnds {
 
     /// Nobody calls there any more: the host is to close it.
     pub fn close(&mut self, key: PeerKey) {
-        self.unwanted.push(key);
+        self.unwanted.push(UnwantedPeer::uncalled(key));
+    }
+
+    /// A connection is at its end for this reason: the host is to write what is queued, which says so, and to close it.
+    pub fn give_up(&mut self, key: PeerKey, why: String) {
+        self.unwanted.push(UnwantedPeer { key, why: why.into(), is_told: true });
+    }
+
+    /// A connection is over for this reason: the host is to close it, if it has not.
+    pub fn has_ended(&mut self, key: PeerKey, why: String) {
+        self.unwanted.push(UnwantedPeer { key, why: why.into(), is_told: false });
     }
 
     /// The next to be closed.
-    pub fn poll_unwanted(&mut self) -> Option<PeerKey> {
+    pub fn poll_unwanted(&mut self) -> Option<UnwantedPeer> {
         self.unwanted.pop()
     }
 
@@ -334,7 +345,7 @@ impl PeerEnds {
         let Some(peer) = self.table.find_mut(key) else { return };
         peer.is_replaced = true;
         if peer.has_left() {
-            self.unwanted.push(key);
+            self.unwanted.push(UnwantedPeer::uncalled(key));
         }
     }
 
@@ -423,6 +434,12 @@ impl PeerEnds {
         let name: String = name.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect();
         let message = format!("{} (node {name})", status.message());
         Status::new(status.code(), message).with_execution(status.execution())
+    }
+
+    /// Whether a call has a place on a connection, and is still in its queue.
+    pub fn is_unsent(&self, call: &Call) -> bool {
+        let ServerEnd::Peer { peer, stream } = call.server else { return false };
+        self.find(peer).is_some_and(|peer| peer.connection.is_unsent(stream))
     }
 
     /// Closes a connection over which no calls go.

@@ -390,7 +390,6 @@ impl PeerEvents<'_> {
             sessions.give_up(invariants, &assembly);
         }
         held.leave(std::mem::take(&mut peer.holding));
-        let is_unsent = |call: &Call| !call.handed_over && !matches!(call.server, ServerEnd::Peer { .. });
         let (mut unsent, mut begun) = (Vec::new(), Vec::new());
         for (key, direction) in peer.blocked.take() {
             let call = calls.find(key);
@@ -401,6 +400,18 @@ impl PeerEvents<'_> {
             }
         }
         Some(LostPeer { unsent, begun, number: peer.telemetry })
+    }
+
+    /// Takes the calls out of a connection's line that were not opened there: its peer takes none any more.
+    pub fn take_unsent(&mut self, key: PeerKey) -> Vec<CallKey> {
+        let Self { peers, calls, .. } = self;
+        let Some(peer) = peers.find_mut(key) else { return Vec::new() };
+        let is_unsent = |&(key, direction): &(CallKey, Direction)| {
+            direction == Direction::Request && calls.find(key).is_some_and(is_unsent)
+        };
+        let (unsent, others): (Vec<_>, Vec<_>) = peer.blocked.take().into_iter().partition(is_unsent);
+        others.into_iter().for_each(|other| peer.blocked.push(other, |_| true));
+        unsent.into_iter().map(|(key, _)| key).collect()
     }
 
     /// Has somebody look in a while whether the large messages of a connection go on.
@@ -417,6 +428,11 @@ impl PeerEvents<'_> {
         self.look_at_messages_in_time(now, key);
         stalled
     }
+}
+
+/// Whether nothing of a call has been sent, so that it may go elsewhere.
+fn is_unsent(call: &Call) -> bool {
+    !call.handed_over && !matches!(call.server, ServerEnd::Peer { .. })
 }
 
 /// What follows from a call that has begun, with its message or the beginning of one: small ones go on at once, large

@@ -143,7 +143,7 @@ fn the_connection_to_a_target_goes_with_the_last_session_that_has_it() {
     world.detach(&client);
     let (engine, now) = (&mut world.hosts[0].engine, world.now);
     assert_eq!(engine.snapshot().remotes.len(), 1, "while the connection is there");
-    let peer = engine.native().poll_unwanted().expect("it is to be closed");
+    let peer = engine.native().poll_unwanted().expect("it is to be closed").key;
     let Host { engine, heaps } = &mut world.hosts[0];
     engine.peer_lost(&mut Turn { now, heaps }, peer, "nobody calls over it");
     assert_eq!(engine.snapshot().remotes.len(), 0);

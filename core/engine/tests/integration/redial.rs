@@ -5,7 +5,7 @@ use crate::world;
 
 use trunkline_call::entry::{Completion, Finish, Submission};
 use trunkline_call::{CallId, Code, Instant};
-use trunkline_engine::{Limits, take_crossing_peer};
+use trunkline_engine::{Engine, Limits, PeerKey, Piece, Turn, take_crossing_peer};
 use world::*;
 
 /// The first shard of the far host, which has the connection, and the second, where the server sits.
@@ -21,7 +21,11 @@ struct Scene {
 impl Scene {
     /// Two hosts of two shards; one call has crossed from the connection to the server.
     fn new() -> Self {
-        let mut world = World::with_shards(Limits::default(), 2);
+        Self::with_limits(Limits::default())
+    }
+
+    fn with_limits(limits: Limits) -> Self {
+        let mut world = World::with_shards(limits, 2);
         world.placed = Some(SERVING);
         let server = world.attach(1, PROTO, None, true);
         world.placed = Some(0);
@@ -238,4 +242,92 @@ fn made_up_methods_leave_numbers_to_others() {
     let mut client = caller_of(&mut world, "uid:1", "world.Echo", 0..500);
     assert_eq!(call_each(&mut world, &mut client, &mut server, 500), vec![Code::Ok; 500]);
     assert_eq!(world.dials, 1);
+}
+
+/// Those for whom it has no stream have sent nothing: they do not wait until it is closed, which is as late as its
+/// last stream ends.
+#[test]
+fn who_waits_for_a_stream_goes_elsewhere_when_its_peer_says_that_it_leaves() {
+    const STREAMS_MAX: usize = 4096;
+    const WAITING: usize = 10;
+    let limits =
+        Limits { calls_made_per_session: 5_000, calls_delivered_per_session: 5_000, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    for _ in 0..STREAMS_MAX + WAITING {
+        let payload = scene.world.blob(&mut scene.client, b"stays open");
+        let call = scene.client.call(3, Some(payload), false);
+        scene.world.submit(&scene.client, Submission::Call(call)).unwrap();
+    }
+    scene.settle();
+    let mut delivered: Vec<CallId> = scene.server.take().into_iter().filter_map(called).collect();
+    assert_eq!((delivered.len(), scene.world.dials), (STREAMS_MAX, 1));
+    scene.world.accepts = SERVING;
+    scene.world.hosts[ACCEPTOR].engine.drain(scene.world.now);
+    scene.settle();
+    let others: Vec<CallId> = scene.server.take().into_iter().filter_map(called).collect();
+    assert_eq!((others.len(), scene.world.dials, scene.ups()), (WAITING, 2, vec![true, true]));
+    delivered.extend(others);
+    for call in delivered {
+        scene.world.submit(&scene.server, Submission::Finish(finish(call, Code::Ok, None))).unwrap();
+    }
+    scene.settle();
+    let ends = scene.client.take().into_iter().filter(|one| matches!(one, Completion::Finish(_))).count();
+    assert_eq!(ends, STREAMS_MAX + WAITING);
+}
+
+fn called(completion: Completion) -> Option<CallId> {
+    match completion {
+        Completion::Call(call) => Some(call.call),
+        _ => None,
+    }
+}
+
+/// Its peer is silent, as a host that is frozen: the host is to tell it, and to close it.
+#[test]
+fn a_connection_whose_peer_is_silent_is_told_and_closed() {
+    let mut scene = Scene::new();
+    let _stream = scene.open(3, b"open", false);
+    let near = scene.world.links[0].ends[0];
+    for _ in 0..2 {
+        assert_eq!(scene.world.hosts[0].engine.native().poll_unwanted(), None);
+        scene.world.advance(31 * 1_000_000_000);
+    }
+    let engine = &mut scene.world.hosts[0].engine;
+    let unwanted = engine.native().poll_unwanted().expect("its host hears of it");
+    assert_eq!((unwanted.key, unwanted.is_told), (near, true));
+    let queued = bytes_queued(engine, scene.world.now, near);
+    let says = String::from_utf8_lossy(&queued).into_owned();
+    assert!(says.contains(&*unwanted.why), "{says:?} has not {:?}", unwanted.why);
+    scene.world.cut(0);
+    scene.settle();
+    assert_eq!(scene.take_finish().code, Code::Unavailable);
+}
+
+/// What it said is heard, and then its socket is of no use.
+#[test]
+fn a_connection_whose_peer_has_closed_it_is_closed_here() {
+    let mut scene = Scene::new();
+    let [near, far] = scene.world.links[0].ends;
+    let World { hosts, now, .. } = &mut scene.world;
+    for _ in 0..2 {
+        *now = now.plus_ns(31 * 1_000_000_000);
+        let Host { engine, heaps } = &mut hosts[ACCEPTOR];
+        engine.handle_timeout(&mut Turn { now: *now, heaps });
+    }
+    let close = bytes_queued(&mut hosts[ACCEPTOR].engine, *now, far);
+    let Host { engine, heaps } = &mut hosts[0];
+    engine.handle_input(&mut Turn { now: *now, heaps }, near, *now, &close).unwrap();
+    let unwanted = engine.native().poll_unwanted().expect("its host hears of it");
+    assert_eq!((unwanted.key, unwanted.is_told), (near, false));
+    assert!(unwanted.why.starts_with("peer closed: "), "{}", unwanted.why);
+}
+
+/// What an engine has for a connection to write.
+fn bytes_queued(engine: &mut Engine, now: Instant, peer: PeerKey) -> Vec<u8> {
+    let pieces = engine.native().poll_transmit(now, peer, 1 << 20);
+    let own = pieces.filter_map(|piece| match piece {
+        Piece::Bytes(bytes) => Some(bytes.to_vec()),
+        Piece::Shared { .. } => None,
+    });
+    own.flatten().collect()
 }

@@ -548,7 +548,8 @@ impl World {
     fn close_unwanted(&mut self) -> bool {
         let mut closed = false;
         for host in 0..self.hosts.len() {
-            while let Some(end) = self.hosts[host].engine.native().poll_unwanted() {
+            while let Some(unwanted) = self.hosts[host].engine.native().poll_unwanted() {
+                let end = unwanted.key;
                 let of_link =
                     |link: &Link| link.up && link.hosts.iter().zip(link.ends).any(|one| one == (&host, end));
                 if let Some(link) = self.links.iter().position(of_link) {

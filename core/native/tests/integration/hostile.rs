@@ -82,6 +82,8 @@ fn every_violation_is_named() {
         (call(0), "the id's parity is this side's"),
         ([call(3), call(1)].concat(), "ids of new streams must rise"),
         ([call(3), call(3)].concat(), "ids of new streams must rise"),
+        // Each is ahead of the one before, the last as the first: they have come round.
+        ([call(1), call(0x7fff_ffff), call(0xffff_fffd), call(1)].concat(), "the stream is still open"),
         (raw(Call, 0, 9, 1, b""), "CALL frame on stream 1: method index is 9"),
         (raw(Call, 0, 0, 1, b"x"), "body length is 1, must be 0 without MESSAGE"),
         (raw(Call, TOTAL, 0, 1, &wide(9)), "must be 0 without MESSAGE"),

@@ -74,6 +74,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("idle", sharing::idle),
     ("answered", sharing::answered),
     ("greeted", native::greeted),
+    ("leaving", native::leaving),
     ("stay", native::stay),
     ("native_unread", native::unread),
     ("native_begun", native::begun),

@@ -31,6 +31,16 @@ pub(super) fn greeted(attacker: &mut Attacker, times: usize) -> Result<String, S
     Ok(format!("{} connections", attacker.natives.len()))
 }
 
+/// Connections that say that they leave, and stay.
+pub(super) fn leaving(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    for _ in 0..times {
+        let mut native = begin(attacker)?;
+        native.say_close().map_err(|error| error.to_string())?;
+        attacker.natives.push(native);
+    }
+    Ok(format!("{times} connections"))
+}
+
 /// How many of its connections the daemon has not closed.
 pub(super) fn stay(attacker: &mut Attacker, _: usize) -> Result<String, String> {
     attacker.natives.retain_mut(|native| !native.is_closed());

@@ -22,6 +22,17 @@ fn who_greets_and_is_silent_has_its_source_s_places_and_no_more() {
     stage.end(32 * MIB);
 }
 
+/// Its socket takes a place and a descriptor: whoever has said that it leaves is not waited for.
+#[test]
+fn who_says_that_it_leaves_and_stays_is_closed() {
+    let Some(mut stage) = Stage::set("leaving", "connections_max = 40\n", "") else { return };
+    assert_eq!(stage.attack("leaving 20"), "done: 20 connections");
+    until("they are closed", || (stage.attack("stay") == "done: 0").then_some(()));
+    // There is a place for as many again.
+    assert_eq!(stage.attack("leaving 20"), "done: 20 connections");
+    stage.end(32 * MIB);
+}
+
 #[test]
 fn streams_that_a_daemon_does_not_read_cost_their_own_budget() {
     let Some(mut stage) = Stage::set("native unread", "", "") else { return };
