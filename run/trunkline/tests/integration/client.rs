@@ -589,7 +589,7 @@ fn a_service_whose_target_is_long_is_bound_by_several_packets() {
         peer.finish(call.call, Code::Ok, Some("near"));
         assert_eq!(calling.join().unwrap().unwrap().view().text(), "near");
 
-        let calling = call_in_thread(&to(&vec![&*target; 3].join(",")), "never");
+        let calling = call_in_thread(&to(&[&*target; 3].join(",")), "never");
         while !calling.is_finished() {
             assert!(peer.answer_control(), "the session goes on");
             peer.doze();
