@@ -42,7 +42,38 @@ impl Echo for Held {
 /// Not a test of its own: what the server's process does.
 #[test]
 fn serves() {
-    let Some(stops) = std::env::var_os(SERVES) else { return };
+    let Some(how) = std::env::var_os(SERVES) else { return };
+    if how == "forked" {
+        let parents = Server::builder().embedded(true).add_service(EchoServer::new(Held));
+        std::thread::spawn(move || parents.run());
+        while !listens_for_signals() {
+            std::thread::yield_now();
+        }
+        match fork::fork().unwrap() {
+            fork::Fork::Child => {
+                println!("child {}", std::process::id());
+                serve(true);
+                std::process::exit(0);
+            }
+            fork::Fork::Parent(pid) => {
+                let waited =
+                    rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::empty());
+                std::process::exit(waited.unwrap().unwrap().1.exit_status().unwrap_or(-1));
+            }
+        }
+    }
+    serve(how == "yes");
+}
+
+/// Whether the library's thread for signals runs, which it does once the handlers are there.
+fn listens_for_signals() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|name| name.starts_with("trunkline-signa"))
+}
+
+/// Serves one call, which this process makes.
+fn serve(stops: bool) {
     let caller = std::thread::spawn(|| {
         let client = EchoClient::new(Channel::builder().embedded(true).connect_lazy());
         loop {
@@ -58,32 +89,38 @@ fn serves() {
     });
     let server =
         Server::builder().embedded(true).grace(Duration::from_secs(600)).add_service(EchoServer::new(Held));
-    let outcome = server.stop_on_signals(stops == "yes").run();
+    let outcome = server.stop_on_signals(stops).run();
     caller.join().unwrap();
     println!("served {outcome:?}");
 }
 
 /// A server that has been called, and what it says.
 fn called(stops: &str) -> (Child, BufReader<ChildStdout>) {
-    let mut server = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "serves", "--nocapture"])
-        .env(SERVES, stops)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut says = BufReader::new(server.stdout.take().unwrap());
+    let (server, mut says) = started(stops);
     until(&mut says, "called");
     (server, says)
 }
 
-/// Reads lines until one has `words`.
-fn until(says: &mut impl BufRead, words: &str) {
+fn started(how: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut server = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serves", "--nocapture"])
+        .env(SERVES, how)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let says = BufReader::new(server.stdout.take().unwrap());
+    (server, says)
+}
+
+/// Reads lines until one has `words`: that one.
+fn until(says: &mut impl BufRead, words: &str) -> String {
     let mut line = String::new();
     while !line.contains(words) {
         line.clear();
         assert!(says.read_line(&mut line).unwrap() > 0, "the server ended before it said {words:?}");
     }
+    line
 }
 
 fn send(signal: Signal, server: &Child) {
@@ -97,6 +134,22 @@ fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (signal.as_raw() - 1) != 0
+}
+
+/// The handlers it has from its parent are the library's, and its own server is told.
+#[test]
+fn a_forked_childs_server_answers_first_too() {
+    watched(|| {
+        let (mut parent, mut says) = started("forked");
+        let line = until(&mut says, "child ");
+        let child = line.rsplit(' ').next().unwrap().trim().parse().unwrap();
+        until(&mut says, "called");
+        kill_process(Pid::from_raw(child).unwrap(), Signal::TERM).unwrap();
+        parent.stdin.take().unwrap().write_all(b"\n").unwrap();
+        until(&mut says, "answered hello");
+        until(&mut says, "served Ok(())");
+        assert!(parent.wait().unwrap().success());
+    });
 }
 
 #[test]

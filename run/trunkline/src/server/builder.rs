@@ -237,8 +237,9 @@ impl ServerBuilder {
     /// A signal that the program catches or ignores before this is called is left to it, and so are both after
     /// [`stop_on_signals(false)`](ServerBuilder::stop_on_signals) or without the cargo feature `signals` (on by
     /// default). Handlers installed later run beside this one, if they call the one they find, as those of signal-hook
-    /// and tokio do. A child forked meanwhile has this handler until it executes another program: the first of these
-    /// signals that it gets stops neither it nor its parent's server, and the second ends it.
+    /// and tokio do. A child forked meanwhile has this handler until it executes another program. If it runs a server
+    /// itself, the first of these signals stops that; else the first that it gets stops neither it nor its parent's
+    /// server, and the second ends it.
     ///
     /// # Errors
     /// As [`ServerBuilder::serve`].

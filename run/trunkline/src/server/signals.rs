@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::c_int;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use trunkline_shm::PerProcess;
 
@@ -22,6 +22,10 @@ const SIGNALS: [(c_int, &str); 2] = [(SIGTERM, "SIGTERM"), (SIGINT, "SIGINT")];
 /// One listener per process, made when the first server runs and there for good: a handler once installed cannot be
 /// taken out so that the kernel's default is back.
 static LISTENER: PerProcess<Mutex<Option<Arc<Listener>>>> = PerProcess::new();
+
+/// The signals whose handlers are ours, and [`Listener::at_once`] of them. A forked child has both from its parent:
+/// there the handlers are not somebody else's, and are not installed again.
+static INSTALLED: OnceLock<(Vec<c_int>, Arc<AtomicBool>)> = OnceLock::new();
 
 /// The servers to tell, and whether a signal ends the process.
 struct Listener {
@@ -68,18 +72,12 @@ impl Drop for Told {
 }
 
 fn listen() -> io::Result<Option<Arc<Listener>>> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ours: Vec<c_int> =
-        SIGNALS.iter().map(|(signal, _)| *signal).filter(|signal| is_default(&status, *signal)).collect();
+    let (ours, at_once) = match INSTALLED.get() {
+        Some((ours, at_once)) => (ours.clone(), Arc::clone(at_once)),
+        None => install()?,
+    };
     if ours.is_empty() {
         return Ok(None);
-    }
-    // Until a server is there that could be told.
-    let at_once = Arc::new(AtomicBool::new(true));
-    for signal in &ours {
-        // In this order: what was so before the signal decides what it does.
-        flag::register_conditional_default(*signal, Arc::clone(&at_once))?;
-        flag::register(*signal, Arc::clone(&at_once))?;
     }
     let listener = Arc::new(Listener { servers: Mutex::default(), at_once });
     let mut signals = Signals::new(ours)?;
@@ -87,6 +85,24 @@ fn listen() -> io::Result<Option<Arc<Listener>>> {
     let hear = move || signals.forever().for_each(|signal| told.stop_all(signal));
     std::thread::Builder::new().name("trunkline-signals".into()).spawn(hear)?;
     Ok(Some(listener))
+}
+
+/// Has the signals that nobody else sees to end the process at once unless they are told otherwise.
+fn install() -> io::Result<(Vec<c_int>, Arc<AtomicBool>)> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ours: Vec<c_int> =
+        SIGNALS.iter().map(|(signal, _)| *signal).filter(|signal| is_default(&status, *signal)).collect();
+    // Until a server is there that could be told.
+    let at_once = Arc::new(AtomicBool::new(true));
+    for signal in &ours {
+        // In this order: what was so before the signal decides what it does.
+        flag::register_conditional_default(*signal, Arc::clone(&at_once))?;
+        flag::register(*signal, Arc::clone(&at_once))?;
+    }
+    if !ours.is_empty() {
+        let _ = INSTALLED.set((ours.clone(), Arc::clone(&at_once)));
+    }
+    Ok((ours, at_once))
 }
 
 impl Listener {
