@@ -94,14 +94,15 @@ impl Gateway {
     /// Whether a chain fits every method the operator has told the types of.
     ///
     /// # Errors
-    /// The first policy that does not.
-    pub fn check(&self, chain: &mut Chain) -> Result<(), PolicyError> {
+    /// The first policy that does not, of those whose places are `news`.
+    pub fn check(&self, chain: &mut Chain, news: &[bool]) -> Result<(), PolicyError> {
         let services = self.settings.schemas.iter().flat_map(|schema| schema.schema.services());
         for method in services.flat_map(|service| &service.methods) {
             let Some((pattern, message)) = self.settings.method(&method.path) else { continue };
             let types = MethodTypes { pattern, ..MethodTypes::opaque(&method.path, false) };
-            let (_, misfit) = APPLICANT.plan_by(chain, &types, Some(&message), &method.path);
-            misfit.map_or(Ok(()), Err)?;
+            let (plan, _) = APPLICANT.plan_by(chain, &types, Some(&message), &method.path);
+            let is_new = |index: usize| news.get(index).copied().unwrap_or(true);
+            plan.and_then(|plan| plan.misfit_among(&method.path, is_new)).map_or(Ok(()), Err)?;
         }
         Ok(())
     }

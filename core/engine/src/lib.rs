@@ -185,7 +185,7 @@ mod waiting_line;
 mod worker_places;
 mod workers;
 
-pub use admission::AccessRecord;
+pub use admission::{AccessRecord, ChainFit};
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use connections::{HttpConnections, NativeConnections, OutgoingDatagrams};
 pub use engine::Engine;

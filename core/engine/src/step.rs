@@ -1,7 +1,7 @@
 //! The step: what follows from an event, until nothing follows any more; what time brings; and what follows for all
 //! when somebody leaves, or serves something else, or policies are exchanged.
 
-use crate::admission::{CallPolicies, ChainExchange, Denied};
+use crate::admission::{CallPolicies, ChainExchange, ChainFit, Denied, ExchangedChain};
 use crate::attempts::attempt_due;
 use crate::bind::{BindError, BindRequest, Binder, Binding, Entered};
 use crate::books::{audit, entries_in_line};
@@ -120,26 +120,33 @@ impl Engine {
         Ok(binding)
     }
 
-    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
-    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
-    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
+    /// Puts a chain in the place of the one at work, for all calls from now on. Calls in flight keep what they were
+    /// admitted by; policies that keep name and kind keep their state, and modules hand theirs to their next version.
+    /// Returns which modules were upgraded, in words.
     ///
     /// # Errors
-    /// [`PolicyError`] if the chain does not fit a method as anybody here has bound it, names a method that a service
-    /// bound here does not have, or a module does not take over from the one at work; nothing has changed then. If it
-    /// fits the method as some have it, it refuses the calls of the others, and the host is told.
-    pub fn exchange_policies(
+    /// [`PolicyError`] if a policy that was not at work does not fit a method as anybody here has bound it, or names a
+    /// method that a service bound here does not have, or a module does not take over from the one at work; nothing has
+    /// changed then. If it fits the method as some have it, it refuses the calls of the others, and the host is told.
+    pub fn exchange_policies(&mut self, chain: Chain, modules: Modules) -> Result<Vec<String>, PolicyError> {
+        self.exchange_chain(chain, modules, ChainExchange::IfFits).map(|(upgraded, _)| upgraded)
+    }
+
+    /// Says which modules the exchange would upgrade, and what fits of the policies that are new. Nothing changes.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a module would not take over from the one at work.
+    pub fn try_policies(
         &mut self,
         chain: Chain,
         modules: Modules,
-        dry_run: bool,
-    ) -> Result<Vec<String>, PolicyError> {
-        let how = if dry_run { ChainExchange::Trial } else { ChainExchange::IfFits };
-        self.exchange_chain(chain, modules, how)
+    ) -> Result<(Vec<String>, ChainFit), PolicyError> {
+        self.exchange_chain(chain, modules, ChainExchange::Trial)
     }
 
-    /// The same for a chain that every shard of the host has found to do: what was bound since does not keep this one
-    /// from it, or their chains would differ. Calls it does not fit are refused, and the host is told.
+    /// Exchanges policies for a chain that the shards of the host have found to do, or that was at work in another
+    /// process: what was bound since does not keep this one from it, or their chains would differ. Calls it does not
+    /// fit are refused, and the host is told.
     ///
     /// # Errors
     /// [`PolicyError`] if a module does not take over from the one at work.
@@ -148,7 +155,7 @@ impl Engine {
         chain: Chain,
         modules: Modules,
     ) -> Result<Vec<String>, PolicyError> {
-        self.exchange_chain(chain, modules, ChainExchange::Found)
+        self.exchange_chain(chain, modules, ChainExchange::Found).map(|(upgraded, _)| upgraded)
     }
 
     /// Exchanges policies for a chain without modules.
@@ -156,15 +163,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::exchange_policies`].
     pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
-        self.exchange_policies(chain, Modules::default(), false).map(drop)
-    }
-
-    /// Whether a chain without modules would be applied.
-    ///
-    /// # Errors
-    /// As [`Engine::exchange_policies`].
-    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
-        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
+        self.exchange_policies(chain, Modules::default()).map(drop)
     }
 
     /// Takes no new calls from here on, but for those of the host's own services: an operator looks until the end.
@@ -548,19 +547,21 @@ impl Engine {
         chain: Chain,
         modules: Modules,
         how: ChainExchange,
-    ) -> Result<Vec<String>, PolicyError> {
+    ) -> Result<(Vec<String>, ChainFit), PolicyError> {
         let Owners { admission, sessions, registry, gateway, .. } = &mut self.owners;
         let bound = bound_methods(sessions, registry, gateway);
-        let fits_told = |chain: &mut Chain| gateway.check(chain);
-        let (upgraded, plans) = admission.exchange(chain, modules, how, &bound, fits_told)?;
-        if let Some(plans) = plans {
-            put_plans(sessions, registry, plans);
-            // Plans of methods that are forwarded are made when they are called.
-            gateway.forget_plans();
-            self.reserve_workers();
-            self.rebalance();
-        }
-        Ok(upgraded)
+        let fits_told = |chain: &mut Chain, news: &[bool]| gateway.check(chain, news);
+        let (upgraded, made) = admission.exchange(chain, modules, how, &bound, fits_told)?;
+        let plans = match made {
+            ExchangedChain::Tried(fit) => return Ok((upgraded, fit)),
+            ExchangedChain::Made(plans) => plans,
+        };
+        put_plans(sessions, registry, plans);
+        // Plans of methods that are forwarded are made when they are called.
+        gateway.forget_plans();
+        self.reserve_workers();
+        self.rebalance();
+        Ok((upgraded, ChainFit::default()))
     }
 }
 

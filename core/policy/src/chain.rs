@@ -2,15 +2,16 @@
 
 use crate::definition::{Definition, Side};
 use crate::expr::{Expression, Wanted, did_you_mean};
-use crate::module::{self, MODULE_FIELDS_MAX, Module, ModuleLoader, Modules};
+use crate::module::{self, MODULE_FIELDS_MAX, Module, ModuleError, ModuleLoader, Modules};
 use crate::plan::{POLICIES_MAX, Plan, Plans, Subject};
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, ModuleInput, Rule};
+use crate::setting::SettingValue;
 use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_balance::Settings;
 use trunkline_call::WorkerChoice;
-use trunkline_schema::Schema;
+use trunkline_schema::Service;
 
 /// A chain that was found sound as far as it can be without schemas.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,15 @@ pub struct Chain {
     sides: [bool; 2],
     /// What was compiled of it and is in use.
     plans: Plans,
+}
+
+/// Policies that name a method, as far as its service is known. By their places in the chain.
+#[derive(Debug, Default)]
+pub struct MethodsNamed {
+    /// Those whose method is there.
+    pub known: Vec<usize>,
+    /// Those whose method is not.
+    pub misnamed: Vec<PolicyError>,
 }
 
 impl Chain {
@@ -54,30 +64,27 @@ impl Chain {
         self.rules.iter().map(|rule| &rule.definition)
     }
 
-    /// A policy for a method that cannot exist: some of the schemas have its service, and none has the method there.
-    /// It would judge nothing, and nobody would know.
-    pub fn misnamed(&self, schemas: &[&Schema]) -> Option<PolicyError> {
-        let mut rules = self.rules.iter().enumerate();
-        rules.find_map(|(index, rule)| {
+    /// Which policies name a method that is there, and which one that cannot be: its service is among these, and has it
+    /// in none of them. Such a policy would judge nothing, and nobody would know. Several may describe one service.
+    pub fn methods_named(&self, services: &[&Service]) -> MethodsNamed {
+        let mut found = MethodsNamed::default();
+        for (index, rule) in self.rules.iter().enumerate() {
             let of = &rule.definition;
-            let (service, method) = (of.service.as_deref()?, of.method.as_deref()?);
-            let known = schemas.iter().filter_map(|schema| schema.service_named(service));
-            let mut methods =
-                known.flat_map(|service| &service.methods).map(|known| known.name.as_str()).peekable();
-            methods.peek()?;
-            // Several schemas may describe one service.
+            let (Some(service), Some(method)) = (of.service.as_deref(), of.method.as_deref()) else {
+                continue;
+            };
+            let known = services.iter().filter(|known| known.full_name == service);
+            let methods = known.flat_map(|service| &service.methods).map(|known| known.name.as_str());
             let mut methods: Vec<_> = methods.collect();
-            methods.sort_unstable();
-            methods.dedup();
             if methods.contains(&method) {
-                return None;
+                found.known.push(index);
+            } else if !methods.is_empty() {
+                methods.sort_unstable();
+                methods.dedup();
+                found.misnamed.push(misnamed(service, method, &methods).of_policy(index, &of.name));
             }
-            let advice = did_you_mean(method, methods.iter().copied());
-            let advice = advice
-                .unwrap_or_else(|| format!("its methods: {}", methods[..methods.len().min(12)].join(", ")));
-            let wrong = Wrong::new("method", format!("{service} has no method {method:?}"), advice);
-            Some(wrong.of_policy(index, &of.name))
-        })
+        }
+        found
     }
 
     /// What is said about the endpoints of a service: by the first policy that names it, else by one for all services.
@@ -114,13 +121,53 @@ impl Chain {
     /// # Errors
     /// [`PolicyError`]: the file is no module, or refuses its settings, or asks for what nobody can show it.
     pub fn load_modules(&mut self, loader: &dyn ModuleLoader) -> Result<Modules, PolicyError> {
+        self.load_some(loader, &|_| true)
+    }
+
+    /// The same of those that are `wanted`. Others [stay](crate::Policies::stage) as they are.
+    ///
+    /// # Errors
+    /// As [`Chain::load_modules`].
+    pub fn load_some(
+        &mut self,
+        loader: &dyn ModuleLoader,
+        wanted: &dyn Fn(&Definition) -> bool,
+    ) -> Result<Modules, PolicyError> {
+        self.load_by(|definition, path, settings| {
+            wanted(definition).then(|| loader.load(&definition.name, path, settings))
+        })
+    }
+
+    /// Makes instances of the modules that are `loaded`, by policy and digest, whatever has become of their files.
+    ///
+    /// # Errors
+    /// As [`Chain::load_modules`].
+    pub fn load_again(
+        &mut self,
+        loader: &dyn ModuleLoader,
+        loaded: &[(String, [u8; 32])],
+    ) -> Result<Modules, PolicyError> {
+        self.load_by(|definition, _, settings| {
+            let (name, digest) = loaded.iter().find(|(name, _)| *name == definition.name)?;
+            loader.load_again(name, digest, settings)
+        })
+    }
+
+    fn load_by(
+        &mut self,
+        load: impl Fn(
+            &Definition,
+            &str,
+            &[(String, SettingValue)],
+        ) -> Option<Result<Box<dyn Module>, ModuleError>>,
+    ) -> Result<Modules, PolicyError> {
         let mut modules = Modules::default();
         for (index, rule) in self.rules_mut().iter_mut().enumerate() {
             let Action::Module { on_fault, .. } = rule.action else { continue };
             let definition = &rule.definition;
             let wrong = |wrong: Wrong| wrong.of_policy(index, &definition.name);
             let (path, settings) = module::source(definition).map_err(wrong)?;
-            let loaded = loader.load(&definition.name, path, &settings);
+            let Some(loaded) = load(definition, path, &settings) else { continue };
             let module = loaded.map_err(|error| wrong(error.wrong()))?;
             let fields = inputs(&*module).map_err(wrong)?;
             modules.insert(&definition.name, module);
@@ -175,6 +222,13 @@ impl Chain {
         let problem = format!("can never be reached: {:?} refuses all of its calls", wall.definition.name);
         Err(Wrong::new("", problem, "put it before that one, or take one of the two out"))
     }
+}
+
+/// What is said about a method that a service does not have.
+fn misnamed(service: &str, method: &str, methods: &[&str]) -> Wrong {
+    let listed = || format!("its methods: {}", methods[..methods.len().min(12)].join(", "));
+    let advice = did_you_mean(method, methods.iter().copied()).unwrap_or_else(listed);
+    Wrong::new("method", format!("{service} has no method {method:?}"), advice)
 }
 
 /// What a module wants to see, as far as it can be checked without a schema.

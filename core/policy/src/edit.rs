@@ -43,6 +43,15 @@ pub struct Difference {
 }
 
 impl Edit {
+    /// Names of the policies that are written with it.
+    pub fn written(&self) -> Vec<String> {
+        let names = |of: &[Definition]| of.iter().map(|definition| definition.name.clone()).collect();
+        match self {
+            Self::Apply(new) | Self::Add(new, _) | Self::Set(new) => names(new),
+            Self::Remove(_) => Vec::new(),
+        }
+    }
+
     /// The list after the change.
     ///
     /// # Errors

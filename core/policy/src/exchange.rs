@@ -17,6 +17,8 @@ use trunkline_call::Instant;
 #[derive(Debug)]
 pub struct Staged {
     chain: Chain,
+    /// Whether the policy at this place is other than one at work: new, changed, or with another module.
+    news: Vec<bool>,
     added: Vec<Slot>,
     /// Instances that hold the state already.
     fresh: Vec<(Slot, Box<dyn Module>)>,
@@ -25,7 +27,8 @@ pub struct Staged {
 
 impl Policies {
     /// Readies a chain: policies that keep name and kind keep their state, and modules whose file or settings are
-    /// others now have taken over the state of those at work. Nothing changes for calls until [`Policies::commit`],
+    /// others now have taken over the state of those at work. A policy that is as it was, and for which there is no
+    /// module, keeps the one it has. Nothing changes for calls until [`Policies::commit`],
     /// before which none may be asked about: what is handed over would be old.
     ///
     /// # Errors
@@ -36,16 +39,26 @@ impl Policies {
             let same = |old: &&Arc<Rule>| {
                 old.definition.name == rule.definition.name && old.definition.kind == rule.definition.kind
             };
-            let kept = self.chain.rules.iter().find(same).map(|old| old.slot);
-            let slot = kept.unwrap_or_else(|| {
+            let kept = self.chain.rules.iter().find(same);
+            let slot = kept.map(|old| old.slot).unwrap_or_else(|| {
                 added.extend([self.states.add()]);
                 added.last().copied().unwrap_or(Slot::NONE)
             });
+            if let Some(old) = kept.filter(|old| old.definition == rule.definition)
+                && matches!(rule.action, Action::Module { .. })
+                && !modules.has(&rule.definition.name)
+            {
+                // Of a module nobody has loaded anew, which stays at work: what it wants to see.
+                Arc::make_mut(rule).action = old.action.clone();
+            }
             Arc::make_mut(rule).slot = slot;
         }
-        let mut staged = Staged { chain, added, fresh: Vec::new(), upgraded: Vec::new() };
+        let mut staged = Staged { chain, news: Vec::new(), added, fresh: Vec::new(), upgraded: Vec::new() };
         match self.hand_over(&mut staged, &mut modules) {
-            Ok(()) => Ok(staged),
+            Ok(()) => {
+                staged.news = staged.chain.rules.iter().map(|rule| self.is_new(rule, &staged)).collect();
+                Ok(staged)
+            }
             Err(error) => {
                 self.abandon(staged);
                 Err(error)
@@ -156,6 +169,12 @@ impl Policies {
         errors
     }
 
+    /// Whether a policy of a staged chain is other than the one at work.
+    fn is_new(&self, rule: &Rule, staged: &Staged) -> bool {
+        let is_at_work = self.chain.definitions().any(|old| *old == rule.definition);
+        !is_at_work || staged.fresh.iter().any(|(slot, _)| *slot == rule.slot)
+    }
+
     fn hand_over(&mut self, staged: &mut Staged, modules: &mut Modules) -> Result<(), PolicyError> {
         for (index, rule) in staged.chain.rules.iter().enumerate() {
             if !matches!(rule.action, Action::Module { .. }) {
@@ -163,10 +182,14 @@ impl Policies {
             }
             let definition = &rule.definition;
             let wrong = |wrong: Wrong| wrong.of_policy(index, &definition.name);
-            let Some(mut fresh) = modules.take(&definition.name) else {
-                return Err(wrong(Wrong::new("path", "its module is not loaded", "")));
-            };
             let running = self.states.look(rule.slot).and_then(|state| state.module.as_ref());
+            let Some(mut fresh) = modules.take(&definition.name) else {
+                if running.is_some() && self.chain.definitions().any(|old| old == definition) {
+                    continue;
+                }
+                let advice = "put the chain to work as a whole (`trunkline policy apply`)";
+                return Err(wrong(Wrong::new("path", "its module is not loaded", advice)));
+            };
             if running.is_some_and(|running| running.is(definition, &*fresh)) {
                 self.retired.push(fresh);
                 continue;
@@ -202,6 +225,11 @@ impl Staged {
     /// The chain, to be compiled for methods.
     pub fn chain_mut(&mut self) -> &mut Chain {
         &mut self.chain
+    }
+
+    /// Whether the policy at each place is new, has changed, or has another module.
+    pub fn news(&self) -> &[bool] {
+        &self.news
     }
 
     /// Which modules are upgraded with it, in words.

@@ -59,7 +59,7 @@ mod state;
 
 pub use admission::{Admission, Mirror, Permits, Rejection, Ticket, Verdict};
 pub use bundle::{BundleError, ExportedModule, MODULE_STATE_BYTES_MAX, decode_modules, encode_modules};
-pub use chain::Chain;
+pub use chain::{Chain, MethodsNamed};
 pub use definition::{ClassName, CodeName, Definition, EncodingName, Kind, OnFault, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;

@@ -58,6 +58,15 @@ pub trait ModuleLoader {
         path: &str,
         settings: &[(String, SettingValue)],
     ) -> Result<Box<dyn Module>, ModuleError>;
+
+    /// Makes another instance of a module that is loaded, by the digest of its file, whatever has become of that;
+    /// `None` if it is not loaded.
+    fn load_again(
+        &self,
+        policy: &str,
+        digest: &[u8; 32],
+        settings: &[(String, SettingValue)],
+    ) -> Option<Result<Box<dyn Module>, ModuleError>>;
 }
 
 /// What a module is, and what it asks for.
@@ -174,6 +183,8 @@ pub struct ModuleRow {
     pub name: String,
     /// Its version.
     pub version: String,
+    /// Digest of the file it came from.
+    pub digest: [u8; 32],
     /// Times another version took over.
     pub upgrades: u64,
     /// Why it was ejected, if it was.
@@ -184,6 +195,15 @@ impl Modules {
     /// Takes an instance for a policy in.
     pub fn insert(&mut self, policy: &str, module: Box<dyn Module>) {
         self.fresh.push((policy.to_owned(), module));
+    }
+
+    pub(crate) fn has(&self, policy: &str) -> bool {
+        self.fresh.iter().any(|(name, _)| name == policy)
+    }
+
+    /// Of which policies they are, and from which files: a name and a digest each.
+    pub fn files(&self) -> Vec<(String, [u8; 32])> {
+        self.fresh.iter().map(|(name, module)| (name.clone(), module.about().digest)).collect()
     }
 
     pub(crate) fn take(&mut self, policy: &str) -> Option<Box<dyn Module>> {

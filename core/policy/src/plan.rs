@@ -197,7 +197,13 @@ impl Plan {
 
     /// The first policy that does not fit the method at this path.
     pub(crate) fn misfit(&self, path: &str) -> Option<PolicyError> {
-        let misfit = self.steps.iter().find_map(|step| step.broken.as_deref())?;
+        self.misfit_among(path, |_| true)
+    }
+
+    /// The same of those whose places in the chain count.
+    pub fn misfit_among(&self, path: &str, counts: impl Fn(usize) -> bool) -> Option<PolicyError> {
+        let mut misfits = self.steps.iter().filter_map(|step| step.broken.as_deref());
+        let misfit = misfits.find(|misfit| counts(misfit.index))?;
         Some(PolicyError { problem: format!("{} (for {path})", misfit.problem), ..misfit.clone() })
     }
 

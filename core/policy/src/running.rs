@@ -109,6 +109,7 @@ impl Running {
         ModuleRow {
             name: self.about.name.clone(),
             version: self.about.version.clone(),
+            digest: self.about.digest,
             upgrades: self.upgrades,
             fault: self.fault.clone(),
         }

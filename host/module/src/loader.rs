@@ -45,4 +45,15 @@ impl ModuleLoader for Loader {
     ) -> Result<Box<dyn Module>, ModuleError> {
         Ok(Box::new(Instance::create(self.library(path)?, policy, settings)?))
     }
+
+    fn load_again(
+        &self,
+        policy: &str,
+        digest: &[u8; 32],
+        settings: &[(String, SettingValue)],
+    ) -> Option<Result<Box<dyn Module>, ModuleError>> {
+        let loaded =
+            self.libraries.lock().iter().filter_map(Weak::upgrade).find(|known| known.digest == *digest)?;
+        Some(Instance::create(loaded, policy, settings).map(|instance| Box::new(instance) as Box<dyn Module>))
+    }
 }

@@ -15,8 +15,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{
-    AccessRecord, BindError, Binding, BoundSchema, DeniedChange, GrpcLeft, PeerKey, ServiceState, SessionKey,
-    Snapshot, Stays,
+    AccessRecord, BindError, Binding, BoundSchema, ChainFit, DeniedChange, GrpcLeft, PeerKey, ServiceState,
+    SessionKey, Snapshot, Stays,
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
@@ -61,14 +61,8 @@ pub(crate) enum Command {
     ConfigureCalls { service: String, config: ServiceConfig },
     /// What a name stands for by now.
     LookedUp { name: Arc<str>, found: LookedUp },
-    /// Put this chain to work, or only say whether it would do. One that is `checked` every shard has found to do.
-    ApplyPolicies {
-        chain: Box<Chain>,
-        modules: Modules,
-        dry_run: bool,
-        checked: bool,
-        reply: Sender<Exchanged>,
-    },
+    /// Put this chain to work, or only say what of it fits.
+    ApplyPolicies { chain: Box<Chain>, modules: Modules, how: Applying, reply: Sender<Exchanged> },
     /// Tell the states of modules, for another daemon.
     ExportModules { reply: Sender<(Vec<ExportedModule>, Vec<PolicyError>)> },
     /// Have modules go on with these states; tell which did not.
@@ -111,10 +105,21 @@ pub(crate) enum Command {
 /// Endpoints a name stands for, or why that is not known.
 pub(crate) type LookedUp = Result<Vec<String>, String>;
 
+/// How a chain is put to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applying {
+    /// Not at all: it is tried.
+    Try,
+    /// If it fits what is bound here.
+    IfFits,
+    /// In any case: it was tried on every shard.
+    Tried,
+}
+
 /// What came of a new chain.
 pub(crate) struct Exchanged {
-    /// Which modules were upgraded, in words.
-    pub result: Result<Vec<String>, PolicyError>,
+    /// Which modules were upgraded, in words, and what of a chain that was tried fits.
+    pub result: Result<(Vec<String>, ChainFit), PolicyError>,
     /// Those nobody needs any more: whoever asked takes them apart, and not the shard.
     pub retired: Vec<Box<dyn Module>>,
 }

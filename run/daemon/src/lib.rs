@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod bound_sets;
+mod chain_change;
 mod changes;
 mod check;
 mod clients;

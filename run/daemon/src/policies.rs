@@ -1,6 +1,7 @@
 //! The chain of policies of a running daemon: exchanged, kept, listed, handed over. And which changes were denied.
 
-use crate::command::{Command, ControlMessage, Exchanged, ShardSender};
+use crate::chain_change::ChainChange;
+use crate::command::{Command, ControlMessage, ShardSender};
 use crate::config::settle_targets;
 use crate::handle::Daemon;
 use crate::policies_file::{ChangeError, PoliciesKept};
@@ -39,13 +40,36 @@ impl Daemon {
         definitions: &[Definition],
         dry_run: bool,
     ) -> Result<Vec<String>, ChangeError> {
+        self.change_policies(definitions, &|_| true, dry_run)
+    }
+
+    /// The same of a chain in which nothing but policies of these names was written anew. Modules of the others stay as
+    /// they are, whatever has become of their files.
+    ///
+    /// # Errors
+    /// As [`Daemon::apply_policies`].
+    pub fn edit_policies(
+        &self,
+        definitions: &[Definition],
+        written: &[String],
+        dry_run: bool,
+    ) -> Result<Vec<String>, ChangeError> {
+        self.change_policies(definitions, &|policy| written.contains(&policy.name), dry_run)
+    }
+
+    fn change_policies(
+        &self,
+        definitions: &[Definition],
+        is_written: &dyn Fn(&Definition) -> bool,
+        dry_run: bool,
+    ) -> Result<Vec<String>, ChangeError> {
         let mut definitions = definitions.to_vec();
         settle_targets(&mut definitions)?;
         let chain = Chain::build(&definitions)?;
         if dry_run {
-            return Ok(self.exchange_policies(&chain, true)?);
+            return Ok(self.exchange_policies(&chain, is_written, true)?);
         }
-        self.kept.change(&definitions, |dry_run| self.exchange_policies(&chain, dry_run))
+        self.kept.change(&definitions, |dry_run| self.exchange_policies(&chain, is_written, dry_run))
     }
 
     /// Puts the chain to work that this daemon begins with: the one that was kept, else the configuration's. They were
@@ -53,37 +77,21 @@ impl Daemon {
     /// everything through.
     pub(crate) fn begin_with_policies(&self) -> Result<(), StartError> {
         let chain = Chain::build(&self.kept.first());
-        let begun = chain.and_then(|chain| self.exchange_policies(&chain, false));
+        let begun = chain.and_then(|chain| self.exchange_policies(&chain, &|_| true, false));
         begun.map(drop).map_err(|error| match self.kept.blame(error) {
             ChangeError::Policy(error) => StartError::Policies(error),
             ChangeError::File(error) => StartError::PoliciesFile(error),
         })
     }
 
-    fn exchange_policies(&self, chain: &Chain, dry_run: bool) -> Result<Vec<String>, PolicyError> {
-        let ask = |dry_run, checked| {
-            let mut upgraded = Vec::new();
-            for shard in self.shards() {
-                let mut chain = Box::new(chain.clone());
-                let modules = chain.load_modules(&self.modules)?;
-                let answer =
-                    shard.ask(|reply| Command::ApplyPolicies { chain, modules, dry_run, checked, reply });
-                upgraded = answer.map_or(Ok(Vec::new()), |Exchanged { result, retired }| {
-                    drop(retired);
-                    result
-                })?;
-            }
-            Ok(upgraded)
-        };
-        // Every shard is asked before any is changed; then all are.
-        let has_several = self.shards().len() > 1;
-        if dry_run || has_several {
-            let possible = ask(true, false);
-            if dry_run || possible.is_err() {
-                return possible;
-            }
-        }
-        ask(false, has_several)
+    fn exchange_policies(
+        &self,
+        chain: &Chain,
+        is_written: &dyn Fn(&Definition) -> bool,
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
+        let change = ChainChange { loader: &self.modules, chain, is_written };
+        if dry_run { change.try_on(self.shards()) } else { change.make_on(self.shards()) }
     }
 
     /// What becomes of this chain, the one at work, when the daemon ends.
@@ -124,8 +132,9 @@ impl Daemon {
                 rows = more;
                 continue;
             }
-            for (row, other) in rows.iter_mut().zip(more) {
-                row.figures.add(other.figures);
+            for other in more {
+                let same = rows.iter_mut().find(|row| row.definition.name == other.definition.name);
+                same.into_iter().for_each(|row| row.figures.add(other.figures));
             }
         }
         rows

@@ -2,7 +2,7 @@
 
 use crate::changes::Changes;
 use crate::clock::now;
-use crate::command::{Bind, Command, ControlMessage, Exchanged, Notice, Services, ShardReceiver};
+use crate::command::{Applying, Bind, Command, ControlMessage, Exchanged, Notice, Services, ShardReceiver};
 use crate::config::TenantCandidate;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{
-    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, PeerKey, SessionKey, ShardIndex,
-    Stays, Turn, adopt_session, ask_to_redial, hold_own_services, leave_grpc, release_session,
+    BindError, BindRequest, Binding, Bound, BoundSchema, ChainFit, Engine, GrpcLeft, PeerKey, SessionKey,
+    ShardIndex, Stays, Turn, adopt_session, ask_to_redial, hold_own_services, leave_grpc, release_session,
     schemas_in_use, stay_with_grpc, take_crossing_peer, take_partner,
 };
 use trunkline_net::{Buffers, Interest, Poller, Ready};
@@ -185,8 +185,8 @@ impl Shard {
                 let found = found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
                 self.engine.handle_looked_up(&mut turn, &name, found);
             }
-            Command::ApplyPolicies { chain, modules, dry_run, checked, reply } => {
-                let _ = reply.send(self.exchange_policies(*chain, modules, (dry_run, checked)));
+            Command::ApplyPolicies { chain, modules, how, reply } => {
+                let _ = reply.send(self.exchange_policies(*chain, modules, how));
             }
             Command::ExportModules { reply } => drop(reply.send(self.engine.export_modules())),
             Command::ImportModules { exported, reply } => {
@@ -248,15 +248,12 @@ impl Shard {
     }
 
     /// Puts a chain to work, and lets calls that wait go on by it.
-    fn exchange_policies(
-        &mut self,
-        chain: Chain,
-        modules: Modules,
-        (dry_run, checked): (bool, bool),
-    ) -> Exchanged {
-        let result = match checked {
-            true => self.engine.exchange_checked_policies(chain, modules),
-            false => self.engine.exchange_policies(chain, modules, dry_run),
+    fn exchange_policies(&mut self, chain: Chain, modules: Modules, how: Applying) -> Exchanged {
+        let made = |upgraded| (upgraded, ChainFit::default());
+        let result = match how {
+            Applying::Try => self.engine.try_policies(chain, modules),
+            Applying::IfFits => self.engine.exchange_policies(chain, modules).map(made),
+            Applying::Tried => self.engine.exchange_checked_policies(chain, modules).map(made),
         };
         self.engine.serve_waiting(&mut Turn { now: now(), heaps: &mut self.heaps });
         Exchanged { result, retired: self.engine.take_retired_modules() }

@@ -1,11 +1,11 @@
 //! Plans for everything that is bound, made as a whole when the chain is exchanged.
 
 use super::plans::Applicant;
-use crate::registry::{Form, MethodTypes};
+use crate::registry::{Form, MethodTypes, service_of};
 use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_policy::{Chain, Plan, PolicyError, Side};
-use trunkline_schema::Schema;
+use trunkline_schema::{Schema, Service};
 
 /// A method as somebody here has it.
 #[derive(Clone, Copy, Debug)]
@@ -44,21 +44,28 @@ pub(crate) struct BoundPlans {
 /// How a chain is put in the place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainExchange {
-    /// Not at all: it is only said whether it would do.
+    /// Not at all: it is only said what of it fits.
     Trial,
     /// If it fits what is bound.
     IfFits,
-    /// In any case, because every shard of the host has found it to do before.
+    /// In any case, because the shards of the host have found it to do before, or it is at work.
     Found,
 }
 
-/// Which methods a chain fits as some application has them, and which not as another has them.
+/// What of a chain's new policies fits the methods that are bound, on one shard or on several. Those that were at work
+/// before count for nothing: whatever was bound since must not keep the operator from changing others.
 #[derive(Debug, Default)]
-pub(super) struct Fitting {
+pub struct ChainFit {
+    /// Methods that they fit as some application has them.
     fitting: HashSet<(Side, Arc<str>)>,
-    unfit: HashSet<(Side, Arc<str>)>,
-    /// One of each that is unfit, in the order in which they were found.
-    misfits: Vec<((Side, Arc<str>), PolicyError)>,
+    /// Methods that they do not fit as some application has them, in the order in which they were found.
+    unfit: Vec<((Side, Arc<str>), PolicyError)>,
+    /// Places of policies that name a method which somebody has.
+    known: HashSet<usize>,
+    /// Policies that name a method which those who have its service do not have.
+    misnamed: Vec<PolicyError>,
+    /// What does not fit a type that the operator has told.
+    told: Option<PolicyError>,
 }
 
 impl MethodSubject<'_> {
@@ -67,63 +74,85 @@ impl MethodSubject<'_> {
         let application = self.holder.map_or("", |holder| holder.application);
         Applicant { side: self.side, application }.plan(chain, self.types, &self.types.path)
     }
+
+    /// What does not fit, in words that say who has it so.
+    fn held(&self, mut misfit: PolicyError) -> PolicyError {
+        if let Some(MethodHolder { application, identity }) = self.holder {
+            misfit.problem += &format!(", as {application:?} ({identity}) has it");
+        }
+        misfit
+    }
 }
 
 impl BoundMethods<'_> {
-    /// What of a chain applies to each, and what it fits.
-    pub(super) fn plan(&self, chain: &mut Chain) -> (BoundPlans, Fitting) {
-        let mut found = Fitting::default();
+    /// What of a chain applies to each, policies that do not fit a method (once for each method), and what of those
+    /// that are `news` fits.
+    pub(super) fn plan(&self, chain: &mut Chain, news: &[bool]) -> (BoundPlans, Vec<PolicyError>, ChainFit) {
+        let is_new = |index: usize| news.get(index).copied().unwrap_or(true);
+        let (mut fit, mut misfits) = (ChainFit::default(), Vec::new());
+        let (mut seen, mut seen_new) = (HashSet::new(), HashSet::new());
         let mut plan = |method: &MethodSubject<'_>| {
             let (plan, misfit) = method.plan(chain);
-            if plan.is_some() {
-                found.note(method, misfit);
+            let name = || (method.side, Arc::clone(&method.types.path));
+            if let Some(misfit) = misfit
+                && seen.insert(name())
+            {
+                misfits.push(method.held(misfit));
+            }
+            match plan.as_ref().map(|plan| plan.misfit_among(&method.types.path, is_new)) {
+                Some(Some(misfit)) if seen_new.insert(name()) => {
+                    fit.unfit.push((name(), method.held(misfit)));
+                }
+                Some(None) => drop(fit.fitting.insert(name())),
+                _ => {}
             }
             plan
         };
         let called = self.called.iter().map(&mut plan).collect();
         let served = self.served.iter().map(&mut plan).collect();
-        (BoundPlans { called, served }, found)
+        let named = chain.methods_named(&self.services());
+        fit.known.extend(named.known);
+        fit.misnamed.extend(named.misnamed.into_iter().filter(|misnamed| is_new(misnamed.index)));
+        (BoundPlans { called, served }, misfits, fit)
     }
 
-    /// Every schema that something was bound with, once.
-    pub(super) fn schemas(&self) -> Vec<&Schema> {
+    /// Every service of which somebody has bound a method, as those describe it, each description once; and those that
+    /// the operator has told. That a descriptor set has a service says nothing: whoever wants may send one.
+    fn services(&self) -> Vec<&Service> {
         let mut seen = HashSet::new();
         let bound = self.called.iter().chain(&self.served);
         let typed = bound.filter_map(|method| match &method.types.input {
-            Form::Typed(of) => Some(&*of.schema.schema),
+            Form::Typed(of) => of.schema.schema.service_named(service_of(&method.types.path)),
             Form::Opaque => None,
         });
-        let all = typed.chain(self.told.iter().copied());
-        all.filter(|schema| seen.insert(std::ptr::from_ref::<Schema>(schema))).collect()
+        let all = typed.chain(self.told.iter().flat_map(|schema| schema.services()));
+        all.filter(|service| seen.insert(std::ptr::from_ref::<Service>(service))).collect()
     }
 }
 
-impl Fitting {
-    /// What was found of a method that the chain applies to, as one application has it.
-    fn note(&mut self, bound: &MethodSubject<'_>, misfit: Option<PolicyError>) {
-        let method = (bound.side, Arc::clone(&bound.types.path));
-        let Some(mut misfit) = misfit else {
-            self.fitting.insert(method);
-            return;
-        };
-        if self.unfit.insert(method.clone()) {
-            if let Some(MethodHolder { application, identity }) = bound.holder {
-                misfit.problem += &format!(", as {application:?} ({identity}) has it");
-            }
-            self.misfits.push((method, misfit));
-        }
+impl ChainFit {
+    /// Adds what another shard has found, or that it does not fit what the operator has told of types.
+    pub fn join(&mut self, other: Self) {
+        let Self { fitting, unfit, known, misnamed, told } = other;
+        self.fitting.extend(fitting);
+        self.unfit.extend(unfit);
+        self.known.extend(known);
+        self.misnamed.extend(misnamed);
+        self.told = self.told.take().or(told);
+    }
+
+    pub(super) fn note_told(&mut self, fits: Result<(), PolicyError>) {
+        self.told = fits.err();
     }
 
     /// # Errors
-    /// A policy that does not fit a method as anybody has it. An application that alone has it otherwise must not keep
-    /// the operator from what fits the others.
-    pub(super) fn refuse(&self) -> Result<(), PolicyError> {
-        let mut unfit = self.misfits.iter().filter(|(method, _)| !self.fitting.contains(method));
-        unfit.next().map_or(Ok(()), |(_, misfit)| Err(misfit.clone()))
-    }
-
-    /// Policies that do not fit a method as some have it: each once.
-    pub(super) fn into_misfits(self) -> impl Iterator<Item = PolicyError> {
-        self.misfits.into_iter().map(|(_, misfit)| misfit)
+    /// A new policy that names a method which cannot exist, or does not fit a method as anybody has it. An application
+    /// that alone has it otherwise must not keep the operator from what fits the others.
+    pub fn refuse(&self) -> Result<(), PolicyError> {
+        let misnamed = self.misnamed.iter().find(|misnamed| !self.known.contains(&misnamed.index));
+        let mut unfit = self.unfit.iter().filter(|(method, _)| !self.fitting.contains(method));
+        let unfit = || unfit.next().map(|(_, misfit)| misfit);
+        let first = misnamed.or(self.told.as_ref()).or_else(unfit);
+        first.map_or(Ok(()), |misfit| Err(misfit.clone()))
     }
 }

@@ -1,7 +1,7 @@
 //! The owner of the chain of policies: judges calls, and remembers what outlives the moment.
 
 use super::access_log::{AccessLog, AccessRecord};
-use super::bound_plans::{BoundMethods, BoundPlans, ChainExchange, MethodSubject};
+use super::bound_plans::{BoundMethods, BoundPlans, ChainExchange, ChainFit, MethodSubject};
 use super::call_policies::{CallPolicies, Enqueued};
 use super::inspection::Inspection;
 use super::pacing::{Paced, Pacer};
@@ -74,6 +74,15 @@ pub(crate) struct AdmittedTerms {
     pub encoding: Option<Encoding>,
     /// Its deadline is no later than this.
     pub deadline: Deadline,
+}
+
+/// What came of a chain that was to take another's place.
+#[derive(Debug)]
+pub(crate) enum ExchangedChain {
+    /// It has, and these are the plans to be put in their places.
+    Made(BoundPlans),
+    /// It was only tried.
+    Tried(ChainFit),
 }
 
 /// A call may not go on.
@@ -161,9 +170,9 @@ impl AdmissionControl {
         self.policies.chain_mut()
     }
 
-    /// Puts a chain in the place of the one at work, if it fits all that is `bound`, and what it is asked about by
-    /// `fits_told`. Returns which modules were upgraded, in words, and the plans that are to be put in their places;
-    /// none after a trial.
+    /// Puts a chain in the place of the one at work, if its new policies fit what is `bound`, and what they are asked
+    /// about by `fits_told`; or only says what of them does. Returns which modules were upgraded, in words, and the
+    /// plans that are to be put in their places.
     ///
     /// # Errors
     /// [`PolicyError`]; nothing has changed then.
@@ -173,25 +182,20 @@ impl AdmissionControl {
         modules: Modules,
         how: ChainExchange,
         bound: &BoundMethods<'_>,
-        fits_told: impl FnOnce(&mut Chain) -> Result<(), PolicyError>,
-    ) -> Result<(Vec<String>, Option<BoundPlans>), PolicyError> {
+        fits_told: impl FnOnce(&mut Chain, &[bool]) -> Result<(), PolicyError>,
+    ) -> Result<(Vec<String>, ExchangedChain), PolicyError> {
         let mut staged = self.policies.stage(chain, modules)?;
-        let chain = staged.chain_mut();
-        let (plans, found) = bound.plan(chain);
-        let fits = match how {
-            ChainExchange::Found => Ok(()),
-            ChainExchange::IfFits | ChainExchange::Trial => {
-                let misnamed = chain.misnamed(&bound.schemas());
-                misnamed.map_or(Ok(()), Err).and_then(|()| fits_told(chain)).and_then(|()| found.refuse())
-            }
-        };
+        let news = staged.news().to_vec();
+        let (plans, misfits, mut fit) = bound.plan(staged.chain_mut(), &news);
+        fit.note_told(fits_told(staged.chain_mut(), &news));
+        let fits = if how == ChainExchange::IfFits { fit.refuse() } else { Ok(()) };
         if fits.is_ok() && how != ChainExchange::Trial {
-            found.into_misfits().for_each(|misfit| self.note_misfit(Some(misfit)));
-            return Ok((self.policies.commit(staged), Some(plans)));
+            misfits.into_iter().for_each(|misfit| self.note_misfit(Some(misfit)));
+            return Ok((self.policies.commit(staged), ExchangedChain::Made(plans)));
         }
         let upgraded = staged.upgraded().to_vec();
         self.policies.abandon(staged);
-        fits.map(|()| (upgraded, None))
+        fits.map(|()| (upgraded, ExchangedChain::Tried(fit)))
     }
 
     /// What of the chain at work applies to a method that is bound. If a policy does not fit it, the host is told.
@@ -210,8 +214,9 @@ impl AdmissionControl {
 
     /// Says for the host to log that a policy names a method that a service in `schema` does not have.
     pub fn note_misnamed(&mut self, schema: &Schema) {
-        let misnamed = self.policies.chain().misnamed(&[schema]);
-        self.note_misfit(misnamed);
+        let services: Vec<_> = schema.services().iter().collect();
+        let misnamed = self.policies.chain().methods_named(&services).misnamed;
+        self.note_misfit(misnamed.into_iter().next());
     }
 
     /// Notes for the host to log that a policy does not fit a method.

@@ -26,8 +26,9 @@ mod pacing;
 mod plans;
 
 pub use access_log::AccessRecord;
+pub use bound_plans::ChainFit;
 pub(crate) use bound_plans::{BoundMethods, BoundPlans, ChainExchange, MethodHolder, MethodSubject};
 pub(crate) use call_policies::CallPolicies;
-pub(crate) use control::{AdmissionControl, CallFacts, Denied, add_metadata};
+pub(crate) use control::{AdmissionControl, CallFacts, Denied, ExchangedChain, add_metadata};
 pub(crate) use inspection::Inspection;
 pub(crate) use plans::Applicant;

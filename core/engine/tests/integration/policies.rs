@@ -587,7 +587,8 @@ fn a_chain_that_does_not_fit_changes_nothing() {
     let expected = "policy \"no\".deny: 1:9: world.Blob has no field \"dta\" (for /world.Echo/Once), as \"app0\" \
       () has it; did you mean \"data\"?";
     assert_eq!(refused, expected);
-    assert!(engine.try_policies(&wrong).is_err());
+    let (_, fit) = engine.try_policies(wrong, Modules::default()).unwrap();
+    assert_eq!(fit.refuse().unwrap_err().to_string(), expected);
     assert_eq!(call(&mut world, &mut client, &mut server, b"no"), REFUSED);
     assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Ok);
     let figures = world.hosts[0].engine.policy_rows()[0].figures;
@@ -634,6 +635,91 @@ fn an_application_with_types_of_its_own_keeps_nobody_from_being_judged() {
     // Every shard has found it to do: what has been bound since changes nothing.
     world.hosts[0].engine.exchange_checked_policies(wrong(), Modules::default()).unwrap();
     assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Internal);
+}
+
+/// What was bound since a policy was put to work, and does not fit it, has its own calls refused; the operator may change
+/// all others, and a daemon that takes over goes on with all of them.
+#[test]
+fn what_is_at_work_keeps_nobody_from_changing_the_rest() {
+    let mut world = World::new();
+    let at_work = [
+        access(Side::Server, "request.note == 'no'"),
+        Definition {
+            name: "misnamed".into(),
+            service: Some("world.Echo".into()),
+            method: Some("Onces".into()),
+            ..access(Side::Server, "true")
+        },
+    ];
+    apply(&mut world, 0, &at_work);
+    let mut server = world.attach(0, OLDER_PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Internal);
+    let other = |deny: &str| Definition { name: "other".into(), ..access(Side::Client, deny) };
+    let chain = |deny: &str| Chain::build(&[&at_work[..], &[other(deny)]].concat()).unwrap();
+    let engine = &mut world.hosts[0].engine;
+    engine.apply_policies(chain("request.data == b'no'")).unwrap();
+    let refused = engine.apply_policies(chain("request.dta == b'no'")).unwrap_err();
+    assert_eq!(
+        (refused.name.as_str(), refused.index),
+        ("other", 2),
+        "what is new is held against what is bound"
+    );
+    engine.apply_policies(Chain::build(&at_work[..1]).unwrap()).unwrap();
+    // Written otherwise, it is new.
+    let changed = Definition { message: Some("no".into()), ..at_work[0].clone() };
+    assert!(engine.apply_policies(Chain::build(&[changed]).unwrap()).is_err());
+    world.replace_engines();
+    let engine = &mut world.hosts[0].engine;
+    let same = Chain::build(&at_work[..1]).unwrap();
+    engine.exchange_checked_policies(same, Modules::default()).unwrap();
+    engine.apply_policies(Chain::default()).unwrap();
+    assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Ok);
+}
+
+/// Shards ask together: who has a method otherwise may be alone on its shard, and is not alone on the host.
+#[test]
+fn what_fits_on_one_shard_fits() {
+    let mut world = World::new();
+    let _server = world.attach(0, PROTO, None, true);
+    let _odd = world.attach(1, OLDER_PROTO, None, true);
+    let named = |method: &str| Definition {
+        name: method.into(),
+        service: Some("world.Echo".into()),
+        method: Some(method.into()),
+        ..access(Side::Server, "request.note == 'no'")
+    };
+    let mut fits = |definition: Definition| {
+        let chain = Chain::build(&[definition]).unwrap();
+        let mut tried = [0, 1].map(|host| {
+            let engine = &mut world.hosts[host].engine;
+            engine.try_policies(chain.clone(), Modules::default()).unwrap().1
+        });
+        let alone = tried[1].refuse();
+        let odd = std::mem::take(&mut tried[1]);
+        tried[0].join(odd);
+        (alone.is_ok(), tried[0].refuse().is_ok())
+    };
+    assert_eq!(fits(access(Side::Server, "request.note == 'no'")), (false, true));
+    assert_eq!(fits(access(Side::Server, "request.nothing == 'no'")), (false, false));
+    assert_eq!(fits(named("Once")), (false, true));
+    assert_eq!(fits(named("Onces")), (false, false));
+}
+
+/// That a descriptor set has a service is no bind of it: whoever wants may send one.
+#[test]
+fn a_descriptor_set_alone_has_no_say_in_methods() {
+    let mut world = World::new();
+    let more = "\nservice Elsewhere { rpc Other (Blob) returns (Blob); }\n";
+    let _odd = world.attach(0, &format!("{PROTO}{more}"), None, true);
+    let named = |service: &str| Definition {
+        service: Some(service.into()),
+        method: Some("Buy".into()),
+        ..access(Side::Server, "true")
+    };
+    let engine = &mut world.hosts[0].engine;
+    assert!(engine.apply_policies(Chain::build(&[named("world.Echo")]).unwrap()).is_err());
+    engine.apply_policies(Chain::build(&[named("world.Elsewhere")]).unwrap()).unwrap();
 }
 
 #[test]

@@ -113,6 +113,16 @@ impl ModuleLoader for Scripts {
         };
         Ok(Box::new(Scripted { about, does: does.into(), count: 0, notes: Arc::clone(&self.0) }))
     }
+
+    fn load_again(
+        &self,
+        policy: &str,
+        digest: &[u8; 32],
+        settings: &[(String, SettingValue)],
+    ) -> Option<Result<Box<dyn Module>, ModuleError>> {
+        let path = String::from_utf8_lossy(digest);
+        Some(self.load(policy, path.trim_end_matches('\0'), settings))
+    }
 }
 
 /// A chain at work, with what its modules note.
@@ -120,12 +130,14 @@ struct Stage {
     policies: Policies,
     plan: Option<Arc<Plan>>,
     loader: Scripts,
+    /// Modules are loaded anew.
+    loads: bool,
 }
 
 impl Stage {
     fn new(text: &str) -> Self {
         let loader = Scripts(Notes::default());
-        let mut stage = Self { policies: Policies::new(1), plan: None, loader };
+        let mut stage = Self { policies: Policies::new(1), plan: None, loader, loads: true };
         stage.apply(text).unwrap();
         stage
     }
@@ -141,7 +153,7 @@ impl Stage {
         }
         let document: Document = toml::from_str(text).unwrap();
         let mut chain = Chain::build(&document.policy)?;
-        let modules = chain.load_modules(&self.loader)?;
+        let modules = chain.load_some(&self.loader, &|_| self.loads)?;
         let mut staged = self.policies.stage(chain, modules)?;
         let subject = Subject {
             side: Side::Server,
@@ -255,6 +267,23 @@ fn state_goes_on_through_upgrades_and_the_old_one_stays_if_it_cannot() {
     stage.apply("policy = []").unwrap();
     stage.apply(&module("/other/1/", "")).unwrap();
     assert_eq!(stage.number(), 1);
+}
+
+#[test]
+fn one_that_is_not_loaded_anew_stays_as_it_is() {
+    let config = "config = { request = { tenant = \"text\" } }";
+    let (here, other) =
+        (module("/count/1/", config), "[[policy]]\nname = \"x\"\nkind = \"access\"\nside = \"server\"\n");
+    let mut stage = Stage::new(&here);
+    stage.ask().unwrap();
+    assert_eq!(stage.notes(), ["1 sees blåbär"]);
+    stage.loads = false;
+    assert_eq!(stage.apply(&format!("{other}deny = 'false'\n{here}")).unwrap(), [""; 0]);
+    stage.ask().unwrap();
+    assert_eq!(stage.notes(), ["1 sees blåbär"], "it sees what it asked for");
+    // Written otherwise, it is another.
+    let refused = stage.apply(&module("/count/1/", "")).unwrap_err();
+    assert_eq!(refused.problem, "its module is not loaded");
 }
 
 #[test]

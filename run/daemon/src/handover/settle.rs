@@ -209,17 +209,18 @@ fn begin_with(
 ) -> Result<(), TakeOverError> {
     let mut chain = Chain::build(definitions).map_err(|e| TakeOverError::Broken(e.to_string()))?;
     let modules = chain.load_modules(loader).map_err(|e| TakeOverError::Broken(e.to_string()))?;
-    let begun = shard.engine.exchange_policies(chain, modules, false);
+    let begun = shard.engine.exchange_checked_policies(chain, modules);
     begun.map(drop).map_err(|e| TakeOverError::Broken(e.to_string()))
 }
 
-/// Loads the modules of the chain that came with the engine; they take over what the others exported.
+/// Loads the modules of the chain that came with the engine; they take over what the others exported. What has been
+/// bound since the chain was put to work and does not fit it keeps nobody from going on: its calls were refused before.
 fn inherit_modules(shard: &mut Shard, states: &[u8], loader: &dyn ModuleLoader) -> Result<(), String> {
     let rows = shard.engine.policy_rows().into_iter();
     let definitions: Vec<Definition> = rows.map(|row| row.definition).collect();
     let mut chain = Chain::build(&definitions).map_err(|e| e.to_string())?;
     let modules = chain.load_modules(loader).map_err(|e| e.to_string())?;
-    shard.engine.exchange_policies(chain, modules, false).map_err(|e| e.to_string())?;
+    shard.engine.exchange_checked_policies(chain, modules).map_err(|e| e.to_string())?;
     let exported = decode_modules(states).map_err(|e| e.to_string())?;
     match shard.engine.import_modules(&exported).first() {
         Some(refused) => Err(refused.to_string()),

@@ -98,6 +98,30 @@ fn a_bind_that_the_next_daemons_rules_forbid_ends_its_session() {
     until_served(&client);
 }
 
+/// An application that a policy does not fit, and that came after it, has its own calls refused. It keeps neither the
+/// next daemon from taking over nor the operator from changing other policies.
+#[test]
+fn an_application_that_a_policy_does_not_fit_keeps_no_daemon_from_taking_over() {
+    let mut host = Host::alone();
+    let access = |name: &str, deny: &str| {
+        let scope = "kind = \"access\"\nside = \"server\"\nservice = \"probe.v1.Probe\"";
+        format!("[[policy]]\nname = {name:?}\n{scope}\ndeny = {deny:?}\n")
+    };
+    let file = host.folder().join("chain.toml");
+    apply(&mut host, &file, &access("misfit", "request.nothing == 'x'"), 0);
+    let _server = host.server("server");
+    let client = client(&host, "");
+    let refused = || echo(&client, "x").err().filter(|status| status.code() == Code::Internal);
+    until("its calls are refused", refused);
+    host.daemon().replace();
+    let refused = until("its calls are refused still", refused);
+    assert!(refused.message().contains("misfit"), "{refused}");
+    let both = access("misfit", "request.nothing == 'x'") + &access("other", "request.text == 'no'");
+    apply(&mut host, &file, &both, 0);
+    apply(&mut host, &file, "", 0);
+    until_served(&client);
+}
+
 #[test]
 fn states_go_from_one_daemon_to_another() {
     let folder = tempfile::tempdir().unwrap();

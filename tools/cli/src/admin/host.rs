@@ -32,11 +32,17 @@ pub trait Host: Send + Sync + 'static {
     /// # Errors
     /// Why not, or not all.
     fn move_application(&self, application: &str, shard: usize) -> Result<usize, String>;
-    /// Puts a chain to work, or only says whether it would do. Returns which modules are upgraded with it, in words.
+    /// Puts a chain to work, or only says whether it would do. Policies of these names were written anew; modules of
+    /// others stay as they are. Returns which modules are upgraded with it, in words.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, ChangeError>;
+    fn edit_policies(
+        &self,
+        definitions: &[Definition],
+        written: &[String],
+        dry_run: bool,
+    ) -> Result<Vec<String>, ChangeError>;
     /// What becomes of this chain, the one at work, when the daemon ends.
     fn policies_kept(&self, at_work: &[Definition]) -> PoliciesKept;
 }

@@ -96,8 +96,9 @@ impl<H: Host> Changer<H> {
             PolicyChange::Remove => Edit::Remove(asked.names.clone()),
             _ => return Err(wrong(&"the change is not one of apply, add, set, remove")),
         };
+        let written = edit.written();
         let new = edit.of(old).map_err(|error| wrong(&error))?;
-        let applied = self.host.apply_policies(&new, asked.dry_run);
+        let applied = self.host.edit_policies(&new, &written, asked.dry_run);
         let upgraded = applied.map_err(|error| match error {
             ChangeError::Policy(error) => wrong(&Config::policy_error(error, &asked.document, origin)),
             ChangeError::File(error) => Status::new(Code::FailedPrecondition, error.to_string()),

@@ -63,8 +63,13 @@ impl Host for Weak<DaemonHost> {
         self.upgrade().map_or_else(Vec::new, |host| host.daemon.policies())
     }
 
-    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, ChangeError> {
-        self.upgrade().map_or(Ok(Vec::new()), |host| host.daemon.apply_policies(definitions, dry_run))
+    fn edit_policies(
+        &self,
+        definitions: &[Definition],
+        written: &[String],
+        dry_run: bool,
+    ) -> Result<Vec<String>, ChangeError> {
+        self.upgrade().map_or(Ok(Vec::new()), |host| host.daemon.edit_policies(definitions, written, dry_run))
     }
 
     fn policies_kept(&self, at_work: &[Definition]) -> PoliciesKept {

@@ -137,6 +137,31 @@ fn a_file_that_was_rebuilt_in_place_is_loaded_anew() {
     assert_eq!(stage.passing(10), 6);
 }
 
+/// A change of other policies does not look at the file of a module that is at work, whatever has become of it.
+#[test]
+fn a_module_stays_as_it_is_through_changes_of_other_policies() {
+    let stage = Stage::new();
+    let path = built::rust(stage.folder.path(), built::TOKEN_BUCKET_1);
+    stage.changed("apply", &bucket(&path, ""));
+    assert_eq!(stage.passing(4), 4);
+    let other = |deny: &str| {
+        format!("[[policy]]\nname = \"other\"\nkind = \"access\"\nside = \"server\"\ndeny = '{deny}'\n")
+    };
+    let other_folder = tempfile::tempdir().unwrap();
+    let new = std::fs::read(built::rust(other_folder.path(), built::TOKEN_BUCKET_2)).unwrap();
+    std::fs::write(&path, &new[..new.len() / 2]).unwrap();
+    assert_eq!(stage.changed("add", &other("false")), "added: other\nthe chain has 2 policies\n");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(stage.changed("set", &other("1 == 2")), "changed: other\nthe chain has 2 policies\n");
+    std::fs::write(&path, &new).unwrap();
+    assert_eq!(stage.host.verb(&["policy", "remove", "other"], "").code, Some(0));
+    assert!(stage.list().contains("\nm: module token-bucket 1, at work\n"), "{}", stage.list());
+    // What is written anew is loaded anew.
+    let upgraded = stage.changed("set", &bucket(&path, ""));
+    assert!(upgraded.starts_with("upgraded: m (token-bucket 1 to token-bucket 2"), "{upgraded}");
+    assert_eq!(stage.passing(10), 6);
+}
+
 #[test]
 fn fields_are_checked_against_the_schema_and_seen() {
     let stage = Stage::new();
