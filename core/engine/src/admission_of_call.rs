@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::sessions::SessionEnds;
 use crate::source::CallSources;
 use crate::turn::Turn;
-use trunkline_call::{Instant, TimerTable};
+use trunkline_call::{Deadline, Execution, Fault, Instant, TimerTable};
 use trunkline_message::transcode::DecodeLimits;
 use trunkline_policy::Admission;
 
@@ -51,7 +51,11 @@ impl AdmissionOfCall<'_> {
             self.control.spare(policies);
             return Ok(());
         }
-        self.bind_to_terms(turn.now, (key, call), policies, admission, opening);
+        self.bind_to_terms(turn.now, (key, &mut *call), policies, admission, opening);
+        if call.deadline.has_passed(turn.now) {
+            // What it waited for before it was judged has taken all the time that a policy gives it.
+            return Err(Fault::DeadlinePassed { executed: Execution::NotExecuted }.into());
+        }
         Ok(add_metadata(opening, &admission.metadata)?)
     }
 
@@ -91,13 +95,25 @@ impl AdmissionOfCall<'_> {
         if let Some(said) = terms.encoding {
             (call.request_encoding, call.keeps_encoding) = (Some(said), false);
         }
-        let deadline = call.deadline.earlier(terms.deadline);
-        if deadline != call.deadline {
-            call.deadline = deadline;
-            let timer = deadline.instant().map(|at| timers.insert(at, Due::Deadline(key)));
-            if let Some(replaced) = std::mem::replace(&mut call.timer, timer) {
-                timers.cancel(replaced);
-            }
+        if let Some(timeout_ns) = admission.timeout_ns {
+            end_in_time(timers, now, (key, call), timeout_ns);
+        }
+    }
+}
+
+/// A call that was admitted takes no longer than this, from its entry on.
+pub(crate) fn end_in_time(
+    timers: &mut TimerTable<Due>,
+    now: Instant,
+    (key, call): (CallKey, &mut Call),
+    timeout_ns: u64,
+) {
+    let deadline = call.deadline.earlier(Deadline::at(call.entered(now).plus_ns(timeout_ns)));
+    if deadline != call.deadline {
+        call.deadline = deadline;
+        let timer = deadline.instant().map(|at| timers.insert(at, Due::Deadline(key)));
+        if let Some(replaced) = std::mem::replace(&mut call.timer, timer) {
+            timers.cancel(replaced);
         }
     }
 }

@@ -253,12 +253,7 @@ impl Engine {
     #[inline(never)]
     fn carry_out_other(&mut self, turn: &mut Turn<'_>, mut event: EndEvent<'_>) {
         match event {
-            EndEvent::OpensSettled { call, policies: None, ref mut opening } => {
-                self.pass_on(turn, call, Direction::Request, opening);
-            }
-            EndEvent::OpensSettled { call, policies: Some(policies), ref mut opening } => {
-                self.permit(turn, call, policies, opening);
-            }
+            EndEvent::OpensSettled { call, ref mut opening } => self.open_settled(turn, call, opening),
             EndEvent::Long(message) => self.begin_long(turn, message),
             EndEvent::Answer { call, headers, finish } => {
                 if let Some(headers) = headers {
@@ -381,7 +376,7 @@ impl Engine {
         let GrpcOpening { at, call, target, streams, metadata, end } = asked;
         let Self { calls, owners } = &mut *self;
         let Some(found) = calls.find_mut(call) else { return };
-        if let Err(fault) = owners.start_of_call().admit(turn.now, (call, found), &metadata, 0) {
+        if let Err(fault) = owners.start_of_call().admit_head(turn.now, (call, found), &metadata, 0) {
             return self.fail(turn, call, fault);
         }
         if streams {

@@ -4,6 +4,7 @@ use crate::SessionKey;
 use crate::admission::{AdmissionControl, Applicant, BoundMethods, BoundPlans, MethodHolder, MethodSubject};
 use crate::call::{Call, ClientEnd};
 use crate::gateway::Gateway;
+use crate::gateway_client::APPLICANT;
 use crate::registry::{MethodTypes, Registry};
 use crate::session::{Route, Session};
 use crate::sessions::SessionEnds;
@@ -72,13 +73,15 @@ pub(crate) fn handler_plan(
     }
 }
 
-/// What applies to a call that was handed over, at the session that makes it.
+/// What applies to a call that was handed over, or waits while policies are exchanged, where it is made.
 pub(crate) fn maker_plan(
     admission: &mut AdmissionControl,
     registry: &Registry,
     sessions: &SessionEnds,
+    gateway: &Gateway,
     call: &Call,
 ) -> Option<Arc<Plan>> {
+    let path = || call.path.as_deref().unwrap_or(registry.path(call.method));
     let (application, types) = match &call.client {
         ClientEnd::Session { session, types, .. } => {
             (sessions.find(*session).map_or("", |session| session.application()), types)
@@ -86,12 +89,14 @@ pub(crate) fn maker_plan(
         ClientEnd::Shard { types: Some(types), origin, .. } if call.has_moved() => {
             (origin.application(), types)
         }
-        // Who makes it through a gateway stays behind, and it ends.
+        ClientEnd::Grpc { types: Some(types), .. } => {
+            let request = gateway.message_of(call);
+            return APPLICANT.plan_by(admission.chain_mut(), types, request.as_ref(), path()).0;
+        }
         _ => return None,
     };
-    let path = call.path.as_deref().unwrap_or(registry.path(call.method));
     let applicant = Applicant { side: Side::Client, application };
-    applicant.plan(admission.chain_mut(), types, path).0
+    applicant.plan(admission.chain_mut(), types, path()).0
 }
 
 fn place(route: &mut Route) -> Option<&mut Option<Arc<Plan>>> {

@@ -127,6 +127,9 @@ pub(crate) struct Call {
     /// What policies have to do with it.
     #[serde(rename = "policed")]
     pub policies: Option<Box<CallPolicies>>,
+    /// The version of the chain by which it was told that, if it waits to begin; else one that is no newer.
+    #[serde(skip)]
+    pub planned_by: u64,
     /// Its place among what its worker may have in hand.
     #[serde(skip)]
     pub place: Option<Place>,
@@ -280,6 +283,8 @@ impl Renewed for Call {
             path,
             peer_index,
             policies,
+            // Of an earlier call: no newer than what this one is told.
+            planned_by: _,
             place,
             kept_at,
             queued,
@@ -368,6 +373,7 @@ impl Call {
             path: None,
             peer_index: PeerIndex::LOCAL,
             policies: None,
+            planned_by: 0,
             place: None,
             kept_at: None,
             queued: None,
@@ -381,6 +387,12 @@ impl Call {
     #[inline]
     pub fn begin(&mut self, method: MethodKey, client: ClientEnd, deadline: Deadline) {
         (self.method, self.client, self.deadline) = (method, client, deadline);
+    }
+
+    /// When it came into this daemon, or into this shard; `now` if it just comes.
+    pub fn entered(&self, now: Instant) -> Instant {
+        let at = if self.is_made_here() { self.client_stamps.d2 } else { self.server_stamps.d8 };
+        if at == Instant::default() { now } else { at }
     }
 
     pub fn half(&mut self, direction: Direction) -> &mut Half {

@@ -88,7 +88,6 @@ impl<'e> CallSources<'e> {
             }
             ClientEnd::Shard { origin, .. } => origin.label().to_owned(),
         };
-        let entered = if call.is_made_here() { call.client_stamps.d2 } else { call.server_stamps.d8 };
         Some(AccessRecord {
             path: match &call.path {
                 Some(path) => path.clone().into(),
@@ -96,7 +95,7 @@ impl<'e> CallSources<'e> {
             },
             caller,
             code,
-            duration_ns: now.since_ns(entered),
+            duration_ns: now.since_ns(call.entered(now)),
             request_bytes: call.request.bytes,
             response_bytes: call.response.bytes,
         })

@@ -177,7 +177,7 @@ impl Owners {
     #[inline]
     pub fn start_of_call(&mut self) -> StartOfCall<'_> {
         let Self { registry, shards, service_users, clusters, sessions, peers, grpc, workers, .. } = self;
-        let Self { awaited, admission, attempts, timers, steps, limits, draining, .. } = self;
+        let Self { gateway, awaited, admission, attempts, timers, steps, limits, draining, .. } = self;
         StartOfCall {
             registry,
             shards,
@@ -186,6 +186,7 @@ impl Owners {
             sessions,
             peers,
             grpc,
+            gateway,
             workers,
             awaited,
             admission,

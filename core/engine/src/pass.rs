@@ -103,17 +103,17 @@ impl Engine {
         self.go_onward(turn, ItemWay { key, direction: Direction::Request }, opening, onward);
     }
 
-    /// Asks the policies about a call that begins and has its server end already.
-    pub(crate) fn permit(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        policies: Box<CallPolicies>,
-        opening: &mut Item<'_>,
-    ) {
-        self.begin(turn, key, opening, |owners, turn, lent, opening| {
-            (permit(owners, turn, lent, policies, opening), None)
-        });
+    /// A call begins that has had its server end since its first byte came. Policies are asked about it now.
+    pub(crate) fn open_settled(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
+        let Self { calls, owners } = &mut *self;
+        let Some(call) = calls.find_mut(key) else { return owners.drop_item(opening) };
+        owners.start_of_call().plan_settled(call);
+        match call.policies.take() {
+            None => self.pass_on(turn, key, Direction::Request, opening),
+            Some(policies) => self.begin(turn, key, opening, |owners, turn, lent, opening| {
+                (permit(owners, turn, lent, policies, opening), None)
+            }),
+        }
     }
 
     /// A call for the daemon's own, who are between two processes: it waits for the next, if there is room for it.

@@ -26,8 +26,8 @@ pub(crate) fn wait_for_service(
     opening: &mut Item<'_>,
     fault: Fault,
 ) -> Result<(), Fault> {
-    let Engine { calls, owners: Owners { unserved, sessions, peers, grpc, registry, limits, draining, .. } } =
-        engine;
+    let Engine { calls, owners } = engine;
+    let Owners { unserved, sessions, peers, grpc, registry, limits, draining, .. } = &mut *owners;
     let Some(call) = calls.find_mut(key) else { return Err(fault) };
     let is_made_here = call.maker().is_some() || call.has_moved();
     if !matches!(fault, Fault::NoRoute { .. }) || !call.waits_for_ready || !is_made_here {
@@ -41,6 +41,7 @@ pub(crate) fn wait_for_service(
     unserved.admit((key, service, bytes), limits, || CallSources { sessions, peers, grpc }.of(call))?;
     call.queued = Some(Queued::for_none(target, bytes));
     call.request.wait(turn.now, opening.take().into_owned());
+    owners.start_of_call().bound_wait(turn.now, (key, call));
     Ok(())
 }
 

@@ -116,7 +116,10 @@ pub(crate) fn settle(
     (metadata, bytes): (&[u8], u32),
 ) -> Result<(), Fault> {
     let call = calls.find_mut(key).ok_or(Fault::Ended)?;
-    let handler = owners.start_of_call().settle(now, (key, call), Target::Here, metadata, bytes)?;
+    let mut start = owners.start_of_call();
+    let handler = start.settle(now, (key, &mut *call), Target::Here, metadata, bytes)?;
+    // Until its message is there, policies may be exchanged.
+    call.planned_by = start.admission.version();
     handler.into_iter().for_each(|session| owners.count_served(calls, key, session));
     Ok(())
 }

@@ -4,11 +4,13 @@
 //! value. Where a call goes, [`Routing`] says; the engine does what is answered (`start.rs`).
 
 use crate::admission::{AdmissionControl, CallPolicies};
+use crate::admission_of_call::end_in_time;
 use crate::attempts::{AttemptControl, arm_attempts};
 use crate::bound_methods::{handler_plan, maker_plan};
 use crate::call::{Body, Call, Item, ServerEnd};
 use crate::cluster::Clusters;
 use crate::due::Due;
+use crate::gateway::Gateway;
 use crate::grpc::GrpcEnds;
 use crate::handover::awaited::Awaited;
 use crate::limits::Limits;
@@ -53,6 +55,7 @@ pub(crate) struct StartOfCall<'e> {
     pub sessions: &'e mut SessionEnds,
     pub peers: &'e PeerEnds,
     pub grpc: &'e GrpcEnds,
+    pub gateway: &'e Gateway,
     pub workers: &'e mut Workers,
     pub awaited: &'e Awaited,
     pub admission: &'e mut AdmissionControl,
@@ -156,18 +159,57 @@ impl StartOfCall<'_> {
         (call.server, call.served_as) = (server, route);
     }
 
-    /// Admits a call before its server end is looked for.
+    /// Admits a call before its server end is looked for: it waits.
     pub fn admit_early(
         &mut self,
         now: Instant,
-        call: (CallKey, &mut Call),
+        (key, call): (CallKey, &mut Call),
         opening: &Item<'_>,
     ) -> Result<(), Fault> {
-        match opening {
-            Item::Open { metadata, body, .. } => {
-                self.admit(now, call, metadata, body.as_ref().map_or(0, Body::len))
-            }
-            _ => Ok(()),
+        let Item::Open { metadata, body, .. } = opening else { return Ok(()) };
+        self.admit_head(now, (key, call), metadata, body.as_ref().map_or(0, Body::len))
+    }
+
+    /// Admits a call whose opening is not whole, or waits.
+    pub fn admit_head(
+        &mut self,
+        now: Instant,
+        (key, call): (CallKey, &mut Call),
+        metadata: &[u8],
+        body_bytes: u32,
+    ) -> Result<(), Fault> {
+        self.admit(now, (key, &mut *call), metadata, body_bytes)?;
+        call.planned_by = self.admission.version();
+        self.bound_wait(now, (key, call));
+        Ok(())
+    }
+
+    /// The time that policies give a call is over while it waits, too.
+    pub fn bound_wait(&mut self, now: Instant, (key, call): (CallKey, &mut Call)) {
+        let Self { registry, timers, .. } = self;
+        let made = call.policies.as_ref().and_then(|policies| policies.timeout_ns());
+        let server = registry.servers(call.method).first();
+        let served = server.and_then(|server| server.plan.as_ref()?.timeout_ns());
+        if let Some(timeout_ns) = made.into_iter().chain(served).min() {
+            end_in_time(timers, now, (key, call), timeout_ns);
+        }
+    }
+
+    /// A call that has waited is judged by the policies of this moment.
+    fn plan_anew(&mut self, call: &mut Call) {
+        if call.planned_by == self.admission.version() {
+            return;
+        }
+        call.planned_by = self.admission.version();
+        let plan = maker_plan(self.admission, self.registry, self.sessions, self.gateway, call);
+        self.admission.apply_anew(&mut call.policies, plan);
+    }
+
+    /// The same of one that has its server end already.
+    pub fn plan_settled(&mut self, call: &mut Call) {
+        if call.planned_by != self.admission.version() {
+            self.plan_anew(call);
+            self.enlist_server(call);
         }
     }
 
@@ -180,10 +222,11 @@ impl StartOfCall<'_> {
         metadata: &[u8],
         body_bytes: u32,
     ) -> Result<(), Fault> {
-        let Self { registry, attempts, limits, timers, draining, .. } = self;
         if call.admitted {
+            self.plan_anew(call);
             return Ok(());
         }
+        let Self { registry, attempts, limits, timers, draining, .. } = self;
         if *draining && !registry.is_own(call.method) {
             return Err(Fault::Draining);
         }
@@ -231,7 +274,7 @@ impl StartOfCall<'_> {
         if call.policies.is_none() {
             return;
         }
-        let plan = maker_plan(self.admission, self.registry, self.sessions, call);
+        let plan = maker_plan(self.admission, self.registry, self.sessions, self.gateway, call);
         self.admission.apply(&mut call.policies, 0, plan);
         self.enlist_server(call);
     }

@@ -368,6 +368,10 @@ impl Engine {
             // The other shards have gone meanwhile: it is judged as a call that begins.
             self.owners.admission.release(std::mem::take(&mut policies.permits));
         }
+        if queued.is_judged {
+            // By those that have judged it, or by none.
+            call.planned_by = self.owners.admission.version();
+        }
         self.start_with_rest(turn, key, (queued.target, false), opening);
     }
 

@@ -12,7 +12,7 @@ use trunkline_call::{Code, Instant};
 pub struct Admission {
     /// Time to hold it.
     pub delay_ns: u64,
-    /// Upper bound for its deadline, from now.
+    /// Upper bound for its deadline, from its entry into the daemon.
     pub timeout_ns: Option<u64>,
     /// Whether its end is to be logged.
     pub log: bool,

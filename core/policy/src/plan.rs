@@ -52,6 +52,7 @@ pub struct Plan {
     only_refuses: bool,
     client_streams: bool,
     choice: WorkerChoice,
+    timeout_ns: Option<u64>,
 }
 
 /// One policy of a plan.
@@ -185,7 +186,12 @@ impl Plan {
                 choice = choice.or(said);
             }
         }
+        let timeout = |step: &Arc<Step>| match step.rule.action {
+            Action::Timeout { ns } if step.when.is_none() && step.broken.is_none() => Some(ns),
+            _ => None,
+        };
         Self {
+            timeout_ns: steps.iter().filter_map(timeout).min(),
             needs_message: steps.iter().any(|step| step.reads_message),
             needs_facts: steps.iter().any(|step| step.reads_facts),
             only_refuses: steps.iter().all(|step| matches!(step.rule.action, Action::Access { .. })),
@@ -231,6 +237,11 @@ impl Plan {
     /// Which worker calls go to: of several policies the first that says something holds.
     pub fn choice(&self) -> WorkerChoice {
         self.choice
+    }
+
+    /// The longest that policies without a condition let calls take.
+    pub fn timeout_ns(&self) -> Option<u64> {
+        self.timeout_ns
     }
 
     /// Whether later messages of the call are looked at, too.

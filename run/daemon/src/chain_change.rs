@@ -1,7 +1,7 @@
 //! One chain of policies in the place of another: on every shard, or on none.
 //!
-//! Every shard is asked before any is changed, and all modules are loaded by then, each from one file. What may still go
-//! wrong is that a module refuses, on one shard, the state that it took on others when it was tried: then the shards
+//! Every shard is asked before any is changed, and all modules are loaded by then, each from one file. What may still
+//! go wrong is that a module refuses, on one shard, the state that it took on others when it was tried: then the shards
 //! that were changed go back.
 
 use crate::command::{Applying, Command, Exchanged, ShardSender};

@@ -84,6 +84,11 @@ impl CallPolicies {
         self.plans[0].as_ref().map_or(WorkerChoice::default(), |plan| plan.choice())
     }
 
+    /// The longest a call may take by policies of whoever makes it, whatever is in it.
+    pub fn timeout_ns(&self) -> Option<u64> {
+        self.plans[0].as_ref()?.timeout_ns()
+    }
+
     /// Whether any policy looks at messages.
     pub fn reads_messages(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.needs_message())

@@ -45,6 +45,8 @@ pub(crate) struct AdmissionControl {
     copied: CountShare,
     /// The limits of the host, and which of its shards this is.
     host: Option<(Arc<HostLimits>, u16)>,
+    /// Counts exchanges of the chain, from 1.
+    version: u64,
 }
 
 /// What policies may know of a call, as those tell who own it. Where no policy asks, nobody is asked for it.
@@ -72,8 +74,6 @@ pub(crate) struct AdmittedTerms {
     pub kept: Option<Box<CallPolicies>>,
     /// How its request is compressed, if a policy says so.
     pub encoding: Option<Encoding>,
-    /// Its deadline is no later than this.
-    pub deadline: Deadline,
 }
 
 /// What came of a chain that was to take another's place.
@@ -118,7 +118,13 @@ impl AdmissionControl {
             pacer: Pacer::default(),
             copied: CountShare::default(),
             host: None,
+            version: 1,
         }
+    }
+
+    /// Which chain is at work here: another number for each.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     pub fn seed(&mut self, seed: u64) {
@@ -135,6 +141,7 @@ impl AdmissionControl {
     /// Goes on with policies that were handed over.
     pub fn take_up(&mut self, policies: Policies) {
         self.policies = policies;
+        self.version += 1;
         if let Some((limits, own)) = &self.host {
             self.policies.share(limits, *own);
         }
@@ -191,6 +198,7 @@ impl AdmissionControl {
         let fits = if how == ChainExchange::IfFits { fit.refuse() } else { Ok(()) };
         if fits.is_ok() && how != ChainExchange::Trial {
             misfits.into_iter().for_each(|misfit| self.note_misfit(Some(misfit)));
+            self.version += 1;
             return Ok((self.policies.commit(staged), ExchangedChain::Made(plans)));
         }
         let upgraded = staged.upgraded().to_vec();
@@ -256,6 +264,14 @@ impl AdmissionControl {
         let Some(plan) = plan else { return };
         let policies = to.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
         policies.plans[side] = Some(plan);
+    }
+
+    /// Has this plan, and no other, apply to a call that has waited since it was made.
+    pub fn apply_anew(&mut self, to: &mut Option<Box<CallPolicies>>, plan: Option<Arc<Plan>>) {
+        if let Some(policies) = to {
+            policies.plans = [None, None];
+        }
+        self.apply(to, 0, plan);
     }
 
     /// Takes the buffers for the next message that is looked at; to be [put back](AdmissionControl::put_back).
@@ -415,7 +431,6 @@ impl AdmissionControl {
         {
             policies.metadata = metadata.as_ref().into();
         }
-        let timeout = admission.timeout_ns.map(|timeout_ns| Deadline::at(now.plus_ns(timeout_ns)));
         // Nearly always nothing is kept: the next call then finds this memory still in the cache.
         let kept = if policies.is_idle() {
             self.spare(policies);
@@ -423,8 +438,7 @@ impl AdmissionControl {
         } else {
             Some(policies)
         };
-        let deadline = timeout.unwrap_or(Deadline::NONE);
-        AdmittedTerms { kept, encoding: admission.encoding.map(encoding_of), deadline }
+        AdmittedTerms { kept, encoding: admission.encoding.map(encoding_of) }
     }
 
     /// A call that was judged has ended meanwhile.

@@ -637,8 +637,8 @@ fn an_application_with_types_of_its_own_keeps_nobody_from_being_judged() {
     assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Internal);
 }
 
-/// What was bound since a policy was put to work, and does not fit it, has its own calls refused; the operator may change
-/// all others, and a daemon that takes over goes on with all of them.
+/// What was bound since a policy was put to work, and does not fit it, has its own calls refused; the operator may
+/// change all others, and a daemon that takes over goes on with all of them.
 #[test]
 fn what_is_at_work_keeps_nobody_from_changing_the_rest() {
     let mut world = World::new();

@@ -104,9 +104,10 @@ fn a_bind_that_the_next_daemons_rules_forbid_ends_its_session() {
 fn an_application_that_a_policy_does_not_fit_keeps_no_daemon_from_taking_over() {
     let mut host = Host::alone();
     let access = |name: &str, deny: &str| {
-        let scope = "kind = \"access\"\nside = \"server\"\nservice = \"probe.v1.Probe\"";
+        let scope = "kind = \"access\"\nside = \"server\"\nservice = \"probe.v1.Probe\"\nmethod = \"Echo\"";
         format!("[[policy]]\nname = {name:?}\n{scope}\ndeny = {deny:?}\n")
     };
+    host.expect("policy does not fit what is bound", "it is told to the operator, by each daemon");
     let file = host.folder().join("chain.toml");
     apply(&mut host, &file, &access("misfit", "request.nothing == 'x'"), 0);
     let _server = host.server("server");
