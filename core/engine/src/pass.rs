@@ -4,7 +4,6 @@
 //! (`ending.rs`). What follows for other calls comes back as a value, and is done here. What may come after an attempt
 //! that is over, and which takes its call's place, `attempts/` says: such a call ends when there is no other.
 
-use crate::admission::CallPolicies;
 use crate::attempts::{end_attempts, execution_so_far, is_answered, take_for_attempts};
 use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;

@@ -3,10 +3,14 @@
 
 use crate::world;
 
+use std::sync::{Arc, Mutex};
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
 use trunkline_engine::Limits;
-use trunkline_policy::{Chain, Definition, Kind, Side};
+use trunkline_policy::{
+    Chain, Definition, Kind, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField,
+    ModuleInfo, ModuleLoader, ModuleState, SettingValue, Side, ValueKind,
+};
 use world::*;
 
 const MS: u64 = 1_000_000;
@@ -474,4 +478,199 @@ fn a_class_there_is_not_is_the_callers_mistake() {
         assert_eq!(scene.conclude(call, Code::InvalidArgument).execution, Execution::NotExecuted);
     }
     scene.serve_all(Vec::new());
+}
+
+fn denies(side: Side) -> Definition {
+    let name = format!("no-{}", side.name());
+    Definition { name, side, deny: Some("request.data == b'x'".into()), ..Definition::default() }
+}
+
+/// Policies judge a call when it begins: those that are at work then, whatever was when it was made.
+#[test]
+fn a_call_that_waits_for_a_worker_is_judged_by_the_policies_of_that_moment() {
+    for side in [Side::Client, Side::Server] {
+        let other = Definition { name: "other".into(), ..denies(side) };
+        for (before, then, code) in [
+            (vec![], vec![denies(side)], Code::PermissionDenied),
+            (vec![denies(side)], vec![], Code::Ok),
+            (vec![denies(side)], vec![other.clone()], Code::PermissionDenied),
+        ] {
+            let mut scene = Scene::measured();
+            let mut calls = vec![scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+            apply(&mut scene, &before);
+            let waits = scene.call(0, Deadline::NONE);
+            assert!(scene.waiting());
+            apply(&mut scene, &then);
+            scene.serve(0);
+            if code == Code::Ok {
+                calls.push(waits);
+            } else {
+                let refused = scene.conclude(waits, code);
+                assert_eq!(refused.execution, Execution::NotExecuted);
+                let figures = scene.world.hosts[0].engine.policy_rows()[0].figures;
+                assert_eq!((figures.seen, figures.refused), (1, 1), "it is asked once");
+            }
+            scene.serve_all(calls);
+        }
+    }
+}
+
+/// Whoever sends a request in parts does not get past what is applied before the last of them.
+#[test]
+fn a_request_in_parts_is_judged_by_the_policies_of_its_last_part() {
+    for side in [Side::Client, Side::Server] {
+        let mut scene = Scene::new();
+        let mut opaque = scene.world.attach_opaque(0, None, false);
+        let call = opaque.call(0, None, false);
+        scene.world.submit(&opaque, Submission::Call(call)).unwrap();
+        scene.settle();
+        // An application without types has none that a policy on its side could read.
+        let by_path = Definition { deny: Some("path.endsWith('Once')".into()), ..denies(side) };
+        apply(&mut scene, &[by_path]);
+        let payload = scene.world.message(&mut opaque, b"x");
+        let message = Submission::Message { call: call.call, payload, end: true, a1: Instant(2) };
+        scene.world.submit(&opaque, message).unwrap();
+        let [first, second] = &mut scene.workers;
+        scene.world.settle(&mut [&mut opaque, first, second]);
+        let refused = opaque.take_finish();
+        assert_eq!((refused.code, refused.execution), (Code::PermissionDenied, Execution::NotExecuted));
+        assert_eq!(scene.delivered(0) + scene.delivered(1), 0, "{side:?}");
+    }
+}
+
+fn timeout(side: Side, when: Option<&str>) -> Definition {
+    let timeout_ms = Some(5);
+    Definition {
+        name: "time".into(),
+        kind: Kind::Timeout,
+        side,
+        timeout_ms,
+        when: when.map(Into::into),
+        ..Definition::default()
+    }
+}
+
+/// The time that a policy gives a call counts from its entry, and is over while it waits.
+#[test]
+fn a_policys_time_is_over_while_a_call_waits() {
+    for side in [Side::Client, Side::Server] {
+        let mut scene = Scene::measured();
+        let calls = vec![scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+        apply(&mut scene, &[timeout(side, None)]);
+        let waits = scene.call(0, Deadline::NONE);
+        scene.world.advance(4 * MS);
+        assert!(scene.client.inbox.is_empty() && scene.waiting());
+        scene.world.advance(MS);
+        scene.settle();
+        let late = scene.conclude(waits, Code::DeadlineExceeded);
+        assert_eq!(late.execution, Execution::NotExecuted, "{side:?}");
+        // With a condition it is known when the call is judged.
+        apply(&mut scene, &[timeout(side, Some("request.data == b'x'"))]);
+        let waits = scene.call(0, Deadline::NONE);
+        scene.world.advance(7 * MS);
+        assert!(scene.client.inbox.is_empty() && scene.waiting());
+        scene.serve(0);
+        let late = scene.conclude(waits, Code::DeadlineExceeded);
+        assert_eq!((late.execution, scene.delivered(0)), (Execution::NotExecuted, 0), "{side:?}");
+        scene.serve_all(calls);
+    }
+}
+
+/// Notes which kinds of values it is shown.
+#[derive(Debug)]
+struct Shown {
+    about: ModuleInfo,
+    shown: Arc<Mutex<Vec<String>>>,
+}
+
+impl Module for Shown {
+    fn about(&self) -> &ModuleInfo {
+        &self.about
+    }
+
+    fn decide(&mut self, call: &ModuleCall<'_>) -> Result<ModuleAnswer, ModuleError> {
+        self.shown.lock().unwrap().push(format!("{}: {:?}", self.about.version, call.values));
+        Ok(ModuleAnswer::default())
+    }
+
+    fn finish(&mut self, _: &ModuleEnd) -> Result<(), ModuleError> {
+        Ok(())
+    }
+
+    fn export(&self) -> Result<ModuleState, ModuleError> {
+        Ok(ModuleState::default())
+    }
+
+    fn import(&mut self, _: &ModuleState) -> Result<(), ModuleError> {
+        Ok(())
+    }
+
+    fn eject(self: Box<Self>) {}
+}
+
+/// Loads version 1, which wants to see the request's bytes, or version 2, which wants the path before them.
+struct Versions {
+    version: u8,
+    shown: Arc<Mutex<Vec<String>>>,
+}
+
+impl ModuleLoader for Versions {
+    fn load(&self, _: &str, _: &str, _: &[(String, SettingValue)]) -> Result<Box<dyn Module>, ModuleError> {
+        let field =
+            |expression: &str, kind| ModuleField { expression: expression.into(), kind, optional: false };
+        let mut fields = vec![field("request.data", ValueKind::Bytes)];
+        if self.version == 2 {
+            fields.insert(0, field("path", ValueKind::Text));
+        }
+        let (version, digest) = (self.version.to_string(), [self.version; 32]);
+        let about = ModuleInfo { name: "shown".into(), version, digest, fields, ..ModuleInfo::default() };
+        Ok(Box::new(Shown { about, shown: Arc::clone(&self.shown) }))
+    }
+
+    fn load_again(
+        &self,
+        _: &str,
+        _: &[u8; 32],
+        _: &[(String, SettingValue)],
+    ) -> Option<Result<Box<dyn Module>, ModuleError>> {
+        None
+    }
+}
+
+/// A module is shown what it asked for, and not what the one before it did, or what is known before it is loaded.
+#[test]
+fn a_module_is_shown_what_it_asks_for_of_calls_that_waited() {
+    let shown: Arc<Mutex<Vec<String>>> = Arc::default();
+    let load = |engine: &mut trunkline_engine::Engine, version, shown: &Arc<Mutex<Vec<String>>>| {
+        let (name, path) = ("m".into(), Some("/m".into()));
+        let module =
+            Definition { name, kind: Kind::Module, side: Side::Client, path, ..Definition::default() };
+        let mut chain = Chain::build(&[module]).unwrap();
+        let modules = chain.load_modules(&Versions { version, shown: Arc::clone(shown) }).unwrap();
+        engine.exchange_checked_policies(chain, modules).unwrap();
+    };
+    let seen = |shown: &Arc<Mutex<Vec<String>>>| std::mem::take(&mut *shown.lock().unwrap());
+    for (version, expected) in [(1, "1: [Bytes([120])]"), (2, "2: [Text([47, 119")] {
+        for replaced in [false, true] {
+            let mut scene = Scene::measured();
+            load(&mut scene.world.hosts[0].engine, 1, &shown);
+            let mut calls: Vec<Call> = (0..3).map(|_| scene.call(0, Deadline::NONE)).collect();
+            assert!(scene.waiting());
+            assert_eq!(seen(&shown), ["1: [Bytes([120])]"; 2]);
+            if replaced {
+                let shown = Arc::clone(&shown);
+                scene.world.taken_over = Some(Box::new(move |engine| load(engine, version, &shown)));
+                scene.world.replace_engine(0);
+                scene.settle();
+            } else {
+                load(&mut scene.world.hosts[0].engine, version, &shown);
+            }
+            scene.serve(0);
+            let told = seen(&shown);
+            assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+            calls.push(scene.call(0, Deadline::NONE));
+            scene.serve_all(calls);
+            seen(&shown);
+        }
+    }
 }

@@ -116,6 +116,8 @@ pub struct World {
     pub r2p2: Vec<R2p2Settings>,
     /// What engines are made with from now on.
     pub limits: Limits,
+    /// What a host does to an engine that has taken over, before it goes on.
+    pub taken_over: Option<Box<dyn Fn(&mut Engine)>>,
     /// Applications in line for their completions.
     in_line: Vec<(usize, SessionKey)>,
 }
@@ -203,6 +205,7 @@ impl World {
             datagrams: Vec::new(),
             arrives: |_| true,
             replaces: false,
+            taken_over: None,
             r2p2: vec![R2p2Settings::default(); 2],
             limits,
             in_line: Vec::new(),
@@ -351,6 +354,7 @@ impl World {
         fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
         let mut engine = take_over(fresh, &exported.state, &exported.schemas).unwrap();
         engine.keep_services(|_| self.keeps_services);
+        self.taken_over.iter().for_each(|does| does(&mut engine));
         let Host { engine: old, heaps } = &mut self.hosts[host];
         let ends = self.links.iter().flat_map(|link| link.hosts.into_iter().zip(link.ends));
         let carried: Vec<PeerKey> = ends.filter(|(at, _)| *at == host).map(|(_, end)| end).collect();
