@@ -279,8 +279,7 @@ impl Policies {
         let Some(state) = self.states.find(ticket.slot) else {
             return Verdict::Served(token, Permits::default());
         };
-        let end = state.queue.ends().find(|(waiting, _)| *waiting == token);
-        if let Some((_, until)) = end.filter(|(_, until)| *until > now) {
+        if let Some(until) = state.queue.end(token).filter(|until| *until > now) {
             return Verdict::Waits(token, until);
         }
         state.queue.remove(token);
