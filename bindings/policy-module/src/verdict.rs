@@ -47,8 +47,8 @@ impl Verdict {
         Self { denied: Some((code, message.into())), ..Self::pass() }
     }
 
-    /// Adds a pair to the metadata of a call that passes: keys in lower case and not of gRPC's own, values of printable
-    /// ASCII unless the key ends in `-bin`.
+    /// Adds a pair to the metadata of a call that passes, which loses its own values of that key. Keys are in lower
+    /// case and not of gRPC's own, values of printable ASCII unless the key ends in `-bin`.
     pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self

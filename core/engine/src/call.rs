@@ -127,7 +127,8 @@ pub(crate) struct Call {
     /// What policies have to do with it.
     #[serde(rename = "policed")]
     pub policies: Option<Box<CallPolicies>>,
-    /// The version of the chain by which it was told that, if it waits to begin; else one that is no newer.
+    /// The version of the chain by which it was told that, if it waits to begin; else any that is no newer: also that
+    /// of an earlier call.
     #[serde(skip)]
     pub planned_by: u64,
     /// Its place among what its worker may have in hand.
@@ -283,7 +284,6 @@ impl Renewed for Call {
             path,
             peer_index,
             policies,
-            // Of an earlier call: no newer than what this one is told.
             planned_by: _,
             place,
             kept_at,
@@ -303,8 +303,7 @@ impl Renewed for Call {
             *tried = Vec::new();
         }
         (*waits_for_ready, *server_measured, *admitted, *keeps_encoding) = (false, false, false, false);
-        *seen_before = false;
-        (*message_bytes_max, *accepts) = ([u32::MAX; 2], Accepts::ALL);
+        (*seen_before, *message_bytes_max, *accepts) = (false, [u32::MAX; 2], Accepts::ALL);
         (*client_stamps, *server_stamps) = (ClientStamps::default(), ServerStamps::default());
         (*receive_wait_ns, *subtree_below, *resent, *handed_over, *moves) = (0, 0, 0, false, 0);
         (*attempt_began, *attempt_waited_ns) = (Instant::default(), 0);

@@ -113,9 +113,10 @@ impl Course<'_> {
         class: Class,
         item: &Item<'_>,
     ) -> bool {
-        let paced = self.admission.pace(now, class, item.body().map(Body::len));
+        let paced = self.admission.pacer().pace(now, class, item.body().map(Body::len));
         let Some(paced) = paced else { return false };
-        call.half(way.direction).paced_until = Some(paced.until);
+        let half = call.half(way.direction);
+        (half.paced_until, half.paced_cost_ns) = (Some(paced.until), paced.cost_ns);
         self.timers.insert(paced.look_at, Due::Paced(way.key, way.direction));
         true
     }

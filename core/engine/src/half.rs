@@ -21,6 +21,9 @@ pub(crate) struct Half {
     pub waiting_since: Option<Instant>,
     /// The backlog's head waits for its turn until then, or has had it (`admission/pacing.rs`).
     pub paced_until: Option<Instant>,
+    /// What the item that waits until then pays for its turn.
+    #[serde(default)]
+    pub paced_cost_ns: u64,
     /// No more messages come.
     pub ended: bool,
     /// Its headers have come (response only); there are none after them.
@@ -62,6 +65,8 @@ impl Half {
             gathered,
             waiting_since,
             paced_until,
+            // Of an item that waits for its turn.
+            paced_cost_ns: _,
             ended,
             introduced,
             charged,

@@ -277,7 +277,7 @@ impl Engine {
             let Self { calls, owners } = &mut *self;
             let Some(mut lent) = LentCall::of(calls, key) else { return };
             let half = lent.call.half(direction);
-            if half.paced_until.is_some_and(|until| owners.admission.look_again(turn.now, until).is_some()) {
+            if half.paced_until.is_some_and(|until| owners.admission.pacer().holds(turn.now, until)) {
                 return; // its timer comes
             }
             let Some(mut item) = half.backlog.pop_front() else {
@@ -307,12 +307,21 @@ impl Engine {
 
     /// The timer of a paced item.
     pub(crate) fn paced_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
-        let Some(call) = self.calls.find(key) else { return };
-        let until = call.half_of(direction).paced_until;
-        match until.and_then(|until| self.owners.admission.look_again(turn.now, until)) {
-            Some(at) => drop(self.owners.timers.insert(at, Due::Paced(key, direction))),
-            None => self.unblock(turn, key, direction),
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let half = call.half(direction);
+        let Owners { admission, timers, .. } = &mut self.owners;
+        let pacer = admission.pacer();
+        let paced = half.paced_until.and_then(|until| pacer.look_again(turn.now, until, half.paced_cost_ns));
+        if let Some(paced) = paced {
+            half.paced_until = Some(paced.until);
+            timers.insert(paced.look_at, Due::Paced(key, direction));
+            return;
         }
+        if half.paced_until.is_some() {
+            // Whatever turn it had: it goes.
+            half.paced_until = Some(turn.now);
+        }
+        self.unblock(turn, key, direction);
     }
 
     /// Hands over to the end the direction leads to. `false` if the item waits now or the call has ended.

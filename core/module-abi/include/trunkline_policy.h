@@ -157,7 +157,8 @@ typedef struct trunkline_answer {
     uint64_t token; /* anything; comes back with the end of the call */
     trunkline_words message;
     void *context; /* first argument of add_metadata */
-    /* Adds a pair to the metadata of a call that passes: 0, or 1 if it is not legal or too much. */
+    /* Adds a pair to the metadata of a call that passes, whose own values of that key it loses: 0, or 1 if it is not
+       legal or too much. */
     int32_t (*add_metadata)(void *context, trunkline_slice key, trunkline_slice value);
 } trunkline_answer;
 

@@ -4,6 +4,7 @@ use crate::admission::{Permits, Verdict};
 use crate::bucket::Rate;
 use crate::bundle::ExportedModule;
 use crate::chain::Chain;
+use crate::definition::{Definition, Kind};
 use crate::module::{Module, Modules};
 use crate::policies::Policies;
 use crate::refused::{PolicyError, Wrong};
@@ -20,6 +21,7 @@ pub struct Staged {
     /// Whether the policy at this place is other than one at work: new, changed, or with another module.
     news: Vec<bool>,
     added: Vec<Slot>,
+    changes_priorities: bool,
     /// Instances that hold the state already.
     fresh: Vec<(Slot, Box<dyn Module>)>,
     upgraded: Vec<String>,
@@ -53,7 +55,15 @@ impl Policies {
             }
             Arc::make_mut(rule).slot = slot;
         }
-        let mut staged = Staged { chain, news: Vec::new(), added, fresh: Vec::new(), upgraded: Vec::new() };
+        let changes_priorities = !priorities(&self.chain).eq(priorities(&chain));
+        let mut staged = Staged {
+            chain,
+            news: Vec::new(),
+            added,
+            changes_priorities,
+            fresh: Vec::new(),
+            upgraded: Vec::new(),
+        };
         match self.hand_over(&mut staged, &mut modules) {
             Ok(()) => {
                 staged.news = staged.chain.rules.iter().map(|rule| self.is_new(rule, &staged)).collect();
@@ -209,6 +219,11 @@ impl Policies {
     }
 }
 
+/// What is said about the order of calls.
+fn priorities(chain: &Chain) -> impl Iterator<Item = &Definition> {
+    chain.definitions().filter(|policy| policy.kind == Kind::Priority)
+}
+
 /// What a policy remembers goes on under what is said about it now.
 fn take_up(now: Instant, action: &Action, state: &mut State) {
     match action {
@@ -230,6 +245,11 @@ impl Staged {
     /// Whether the policy at each place is new, has changed, or has another module.
     pub fn news(&self) -> &[bool] {
         &self.news
+    }
+
+    /// Whether it says anything else about the order of calls than the chain at work.
+    pub fn changes_priorities(&self) -> bool {
+        self.changes_priorities
     }
 
     /// Which modules are upgraded with it, in words.

@@ -4,7 +4,7 @@ use super::access_log::{AccessLog, AccessRecord};
 use super::bound_plans::{BoundMethods, BoundPlans, ChainExchange, ChainFit, MethodSubject};
 use super::call_policies::{CallPolicies, Enqueued};
 use super::inspection::Inspection;
-use super::pacing::{Paced, Pacer};
+use super::pacing::Pacer;
 use crate::Heaps;
 use crate::call::{Direction, Item};
 use crate::convert_error::conversion_fault;
@@ -17,8 +17,8 @@ use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
 use trunkline_message::transcode::DecodeLimits;
 use trunkline_policy::{
-    Admission, Chain, Class, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits,
-    PlaceNotice, Plan, Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
+    Admission, Chain, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits, PlaceNotice,
+    Plan, Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
 };
 use trunkline_schema::Schema;
 use trunkline_share::{CountShare, HostLimits};
@@ -199,6 +199,9 @@ impl AdmissionControl {
         if fits.is_ok() && how != ChainExchange::Trial {
             misfits.into_iter().for_each(|misfit| self.note_misfit(Some(misfit)));
             self.version += 1;
+            if staged.changes_priorities() {
+                self.pacer.begin_anew();
+            }
             return Ok((self.policies.commit(staged), ExchangedChain::Made(plans)));
         }
         let upgraded = staged.upgraded().to_vec();
@@ -492,14 +495,9 @@ impl AdmissionControl {
         self.policies.late(now, ticket, token)
     }
 
-    /// Whether an item of a call of this class has to wait for its turn.
-    pub fn pace(&mut self, now: Instant, class: Class, message_bytes: Option<u32>) -> Option<Paced> {
-        self.pacer.pace(now, class, message_bytes)
-    }
-
-    /// When to look again at an item that waits for its turn at `until`; `None` if nobody is in its way any more.
-    pub fn look_again(&self, now: Instant, until: Instant) -> Option<Instant> {
-        self.pacer.look_again(now, until)
+    /// The calls of class *batch*, in turn while somebody waits for others.
+    pub fn pacer(&mut self) -> &mut Pacer {
+        &mut self.pacer
     }
 
     /// Bytes of copies under way.
@@ -554,7 +552,8 @@ impl AdmissionControl {
     }
 }
 
-/// Adds to an opening's metadata the pairs policies add.
+/// Adds to an opening's metadata the pairs policies add. A key that they add has no values of the caller's any more:
+/// who reads the first would read what the caller wants.
 ///
 /// # Errors
 /// There is no room for them.
@@ -565,6 +564,7 @@ pub(crate) fn add_metadata(opening: &mut Item<'_>, added: &[(String, Vec<u8>)]) 
     }
     // What came with the call was checked when it came.
     let mut all = Metadata::decode(metadata).unwrap_or_default();
+    added.iter().for_each(|(key, _)| drop(all.remove(key)));
     let fits = added.iter().try_for_each(|(key, value)| all.insert(key, value));
     if fits.is_err() {
         let limit = Metadata::BYTES_MAX as u64;

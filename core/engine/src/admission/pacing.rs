@@ -9,6 +9,9 @@
 //! The schedule is a virtual clock (GCRA, ITU-T I.371): a message is given the instant its predecessors have paid for,
 //! so messages of all calls take turns in the order in which they came, each with one timer. That also looks whether
 //! latency calls are still about: what was to wait for longer than they are goes on at once.
+//!
+//! A call that ends before its turn gives back what it would have paid, so the schedule is no longer than what waits.
+//! What then has a turn behind its end is given one of those that came free, when it looks.
 
 use trunkline_call::Instant;
 use trunkline_policy::Class;
@@ -26,8 +29,10 @@ const ITEM_BYTES: u64 = 256;
 pub(crate) struct Pacer {
     /// When a latency call last moved.
     latency_seen: Option<Instant>,
-    /// What has been let go is paid for by then.
+    /// What has been let go, and what waits, is paid for by then.
     paid_until: Instant,
+    /// Turns that came free are given again up to then.
+    given_until: Instant,
 }
 
 /// An item that has to wait for its turn.
@@ -35,6 +40,8 @@ pub(crate) struct Pacer {
 pub(crate) struct Paced {
     /// Its turn.
     pub until: Instant,
+    /// What it pays for it.
+    pub cost_ns: u64,
     /// When to look whether anybody is in its way: no later than that.
     pub look_at: Instant,
 }
@@ -46,27 +53,40 @@ impl Pacer {
         match (class, message_bytes) {
             (Class::Latency, _) => self.note_latency(now),
             (Class::Batch { bytes_per_second }, Some(bytes)) => {
-                let until = self.turn_of(now, bytes.into(), bytes_per_second)?;
-                return Some(Paced { until, look_at: self.look_at(until) });
+                let cost_ns = cost_ns(bytes.into(), bytes_per_second);
+                let until = self.turn_of(now, cost_ns)?;
+                return Some(Paced { until, cost_ns, look_at: self.look_at(until) });
             }
             (Class::Batch { .. }, None) => {}
         }
         None
     }
 
-    /// When to look again at what waits for its turn at `until`, if it still has to wait.
-    pub fn look_again(&self, now: Instant, until: Instant) -> Option<Instant> {
-        self.holds(now, until).then(|| self.look_at(until))
+    /// Whether what has its turn at `until` is to wait for it.
+    pub fn holds(&self, now: Instant, until: Instant) -> bool {
+        now < until && self.is_anybody_about(now)
+    }
+
+    /// The turn of what waits for one at `until`, and pays so much for it, if it still has to wait.
+    pub fn look_again(&mut self, now: Instant, until: Instant, cost_ns: u64) -> Option<Paced> {
+        let end = Instant(self.paid_until.0.saturating_sub(cost_ns));
+        let until = if until <= end { until } else { self.turn_come_free(now, cost_ns).min(end) };
+        self.holds(now, until).then(|| Paced { until, cost_ns, look_at: self.look_at(until) })
+    }
+
+    /// What was to pay so much does not wait any more.
+    pub fn give_back(&mut self, cost_ns: u64) {
+        self.paid_until = Instant(self.paid_until.0.saturating_sub(cost_ns));
+    }
+
+    /// What policies say of batch calls has changed: nothing that waits is to wait for what they said before.
+    pub fn begin_anew(&mut self) {
+        (self.paid_until, self.given_until) = (Instant::default(), Instant::default());
     }
 
     /// Somebody waits for a call that has just moved.
     fn note_latency(&mut self, now: Instant) {
         self.latency_seen = Some(now);
-    }
-
-    /// Whether what has its turn at `until` is to wait for it.
-    fn holds(&self, now: Instant, until: Instant) -> bool {
-        now < until && self.is_anybody_about(now)
     }
 
     fn is_anybody_about(&self, now: Instant) -> bool {
@@ -78,17 +98,29 @@ impl Pacer {
         self.latency_seen.map_or(until, |seen| until.min(seen.plus_ns(ABOUT_NS + 1)))
     }
 
-    /// Lets an item of so many bytes go: now (`None`), or when it is its turn.
-    fn turn_of(&mut self, now: Instant, bytes: u64, bytes_per_second: u64) -> Option<Instant> {
+    /// Lets an item go that pays so much: now (`None`), or when it is its turn.
+    fn turn_of(&mut self, now: Instant, cost_ns: u64) -> Option<Instant> {
         if !self.is_anybody_about(now) {
             self.paid_until = now;
             return None;
         }
-        let cost_ns = u128::from(bytes + ITEM_BYTES) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
         let at = self.paid_until.max(Instant(now.0.saturating_sub(AHEAD_NS)));
-        self.paid_until = at.plus_ns(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+        self.paid_until = at.plus_ns(cost_ns);
         (at > now).then_some(at)
     }
+
+    /// A turn that somebody has given back, or now. Those who ask have them one after another.
+    fn turn_come_free(&mut self, now: Instant, cost_ns: u64) -> Instant {
+        let at = self.given_until.max(now);
+        self.given_until = at.plus_ns(cost_ns);
+        at
+    }
+}
+
+/// The time in which a class moves so many bytes.
+fn cost_ns(bytes: u64, bytes_per_second: u64) -> u64 {
+    let cost_ns = u128::from(bytes + ITEM_BYTES) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
+    u64::try_from(cost_ns).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -102,9 +134,9 @@ mod tests {
     #[test]
     fn alone_batch_calls_move_freely() {
         let mut pacer = Pacer::default();
-        assert!((0..1000).all(|ms| pacer.turn_of(Instant(ms * 1000), 100 * MIB, RATE).is_none()));
+        assert!((0..1000).all(|ms| pacer.turn_of(Instant(ms * 1000), cost_ns(100 * MIB, RATE)).is_none()));
         pacer.note_latency(Instant(0));
-        assert_eq!(pacer.turn_of(Instant(ABOUT_NS + 1), 100 * MIB, RATE), None, "it is gone");
+        assert_eq!(pacer.turn_of(Instant(ABOUT_NS + 1), cost_ns(100 * MIB, RATE)), None, "it is gone");
     }
 
     #[test]
@@ -113,7 +145,7 @@ mod tests {
         let now = Instant(1_000_000_000);
         pacer.note_latency(now);
         let turns: Vec<u64> = (0..20)
-            .map(|_| pacer.turn_of(now, MIB - ITEM_BYTES, RATE).map_or(0, |at| at.since_ns(now)))
+            .map(|_| pacer.turn_of(now, cost_ns(MIB - ITEM_BYTES, RATE)).map_or(0, |at| at.since_ns(now)))
             .collect();
         assert_eq!(turns[0], 0, "the first goes at once");
         assert_eq!(turns[1], 10_000_000 - AHEAD_NS);
@@ -126,7 +158,32 @@ mod tests {
             "whoever waits looks whether they are gone"
         );
         assert!(!pacer.holds(later, now.plus_ns(10 * ABOUT_NS)));
-        let much = pacer.turn_of(now, u64::MAX / 2, 1).unwrap();
-        assert!(pacer.turn_of(now, 1, RATE).unwrap() > much, "no overflow");
+        let much = pacer.turn_of(now, cost_ns(u64::MAX / 2, 1)).unwrap();
+        assert!(pacer.turn_of(now, cost_ns(1, RATE)).unwrap() > much, "no overflow");
+    }
+
+    #[test]
+    fn what_does_not_wait_any_more_is_paid_for_by_nobody() {
+        let (mut pacer, now, cost) =
+            (Pacer::default(), Instant(1_000_000_000), cost_ns(MIB - ITEM_BYTES, RATE));
+        pacer.note_latency(now);
+        let mut turn = || pacer.turn_of(now, cost).unwrap_or(now);
+        let (gone, waiting): (Vec<_>, Vec<_>) =
+            ((0..100).map(|_| turn()).collect(), (0..20).map(|_| turn()).collect());
+        gone.iter().filter(|at| **at > now).for_each(|_| pacer.give_back(cost));
+        // Those who come next wait for those who wait, and no longer.
+        let next = pacer.turn_of(now, cost).unwrap();
+        assert_eq!(next.since_ns(now), 21 * cost - AHEAD_NS);
+        // Those who waited behind have the turns that came free, one after another.
+        let turns: Vec<_> = waiting.iter().map(|until| pacer.look_again(now, *until, cost)).collect();
+        assert_eq!(turns[0], None, "it goes now");
+        let since = |paced: &Option<Paced>| paced.unwrap().until.since_ns(now);
+        assert!((1..20).all(|at| since(&turns[at]) == at as u64 * cost), "{turns:?}");
+        assert_eq!(pacer.look_again(now, next, cost).unwrap().until, next, "it has its turn");
+        // What other policies have said holds nobody up.
+        assert_eq!(pacer.turn_of(now, u64::MAX / 2), Some(next.plus_ns(cost)));
+        pacer.begin_anew();
+        assert_eq!(pacer.look_again(now, now.plus_ns(u64::MAX / 4), u64::MAX / 2), None);
+        assert_eq!(pacer.turn_of(now, cost), None);
     }
 }

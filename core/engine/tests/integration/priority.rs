@@ -4,7 +4,7 @@
 use crate::world;
 
 use trunkline_call::entry::{Completion, Payload, Submission};
-use trunkline_call::{Code, Deadline, Execution, Instant};
+use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
 use trunkline_policy::{Chain, ClassName, Definition, Kind, Side};
 use world::*;
 
@@ -205,5 +205,61 @@ fn a_deadline_may_pass_before_a_batch_call_has_its_turn() {
         world.advance(TURN_NS);
         world.settle(&mut [&mut client, &mut server]);
         assert!(server.take().iter().all(|seen| !matches!(seen, Completion::Call(_))), "nor later");
+    }
+}
+
+/// Begins a batch stream with one message.
+fn open(world: &mut World, client: &mut App, number: u8) -> CallId {
+    let stream = client.call(CHAT_ROUTE, None, false);
+    world.submit(client, Submission::Call(stream)).unwrap();
+    let payload = world.blob(client, &[number; BYTES]);
+    let message = Submission::Message { call: stream.call, payload, end: false, a1: Instant(5) };
+    world.submit(client, message).unwrap();
+    stream.call
+}
+
+#[test]
+fn what_was_cancelled_holds_nobody_up() {
+    for (mut world, mut client, mut server) in hosts() {
+        apply(&mut world, &classes(Some(ClassName::Latency)));
+        once(&mut world, &mut client, &mut server);
+        let all: Vec<CallId> = (0..40).map(|number| open(&mut world, &mut client, number)).collect();
+        assert_eq!(delivered(&mut world, &mut client, &mut server), [0]);
+        for call in &all[1..39] {
+            world.submit(&client, Submission::Cancel { call: *call }).unwrap();
+        }
+        delivered(&mut world, &mut client, &mut server);
+        open(&mut world, &mut client, 77);
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            world.advance(TURN_NS / 2);
+            seen.extend(delivered(&mut world, &mut client, &mut server));
+            once(&mut world, &mut client, &mut server);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [39, 77], "the one that waited behind them, and the one that came next");
+    }
+}
+
+#[test]
+fn what_a_policy_said_by_mistake_holds_nobody_up_when_it_is_gone() {
+    for (mut world, mut client, mut server) in hosts() {
+        let right = classes(Some(ClassName::Latency));
+        let mut wrong = right.clone();
+        wrong.iter_mut().filter_map(|policy| policy.bytes_per_second.as_mut()).for_each(|rate| *rate = 1);
+        apply(&mut world, &wrong);
+        once(&mut world, &mut client, &mut server);
+        open(&mut world, &mut client, 0);
+        open(&mut world, &mut client, 1);
+        assert_eq!(delivered(&mut world, &mut client, &mut server), [0]);
+        apply(&mut world, &right);
+        open(&mut world, &mut client, 2);
+        assert_eq!(delivered(&mut world, &mut client, &mut server), [2]);
+        // The other one looks after a while.
+        world.advance(TURN_NS);
+        assert_eq!(delivered(&mut world, &mut client, &mut server), NOTHING);
+        once(&mut world, &mut client, &mut server);
+        world.advance(TURN_NS);
+        assert_eq!(delivered(&mut world, &mut client, &mut server), [1]);
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use trunkline::{Code, Wait};
+use trunkline::{Code, Request, Wait};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_system_tests::proto::probe::Text;
 use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
@@ -65,7 +65,8 @@ fn what_a_module_adds_reaches_the_handler_and_its_faults_end_no_call() {
     for side in ["client", "server"] {
         let adds = policy("adds", side, "", &path, "config = { does = \"add-metadata\" }");
         apply(&mut host, &file, &adds, 0);
-        let reply = client.echo(Text { text: "x".into() }).wait().unwrap();
+        let forged = Request::new(Text { text: "x".into() }).with_metadata("answer", "forged").unwrap();
+        let reply = client.echo(forged).wait().unwrap();
         assert_eq!(reply.headers().text("answer"), Some("from a module"), "the handler says it back");
         apply(&mut host, &file, "", 0);
     }
