@@ -120,6 +120,10 @@ pub(crate) fn open() -> u64 {
 impl Table {
     /// The place of a handle that is open.
     fn of(&self, id: u64) -> Option<MutexGuard<'_, Place>> {
+        // Null, which is no handle: nobody waits for a place for it.
+        if id >> 32 == 0 {
+            return None;
+        }
         let place = lock(self.place(id as u32)?)?;
         (place.generation == (id >> 32) as u32 && place.object.is_some()).then_some(place)
     }

@@ -4,6 +4,7 @@ use crate::cancel::Cancel;
 use crate::tray::{Borrowed, Tray};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use trunkline::opaque::{self, Answer, Answers, EndWatch, Message, OpaqueBody, Outcome, Requests, Scope};
 use trunkline::{Code, Execution, Metadata, Status};
@@ -29,7 +30,10 @@ pub struct Answered {
 
 /// A call that was made.
 #[derive(Clone, Debug)]
-pub struct OpenCall {
+pub struct OpenCall(Arc<OpenParts>);
+
+#[derive(Debug)]
+struct OpenParts {
     requests: Tray<Requests>,
     answers: Tray<Answers>,
     watch: EndWatch,
@@ -75,26 +79,14 @@ impl CallOpening {
 
     /// One request, one response.
     pub async fn unary(self, request: OpaqueBody) -> Answered {
-        let mut answered = Answered { headers: Metadata::new(), message: None, status: Status::ok() };
-        let cancel = self.cancel.clone();
-        let opened = match self.open(Some(request), true).await {
-            Ok(opened) => opened,
-            Err(status) => return Answered { status, ..answered },
+        let Self { call, scope, cancel } = self;
+        let mut unary = call.with_message(request).unary();
+        let answered = match cancel.or(within(scope.as_ref(), &mut unary)).await {
+            Some(answered) => answered,
+            None => unary.cancel(),
         };
-        loop {
-            match opened.receive_with(&cancel).await {
-                CallEvent::Headers(headers) => answered.headers = headers,
-                CallEvent::Message(message) if answered.message.is_none() => answered.message = Some(message),
-                CallEvent::Message(_) => {
-                    // Not by the flag: that is the caller's, who may use it for other calls.
-                    opened.let_go();
-                    let status = cardinality("the server sent more than one response");
-                    return Answered { message: None, status, ..answered };
-                }
-                CallEvent::RequestsEnd => {}
-                CallEvent::End(status) => return answered.ended(status),
-            }
-        }
+        let opaque::UnaryAnswer { headers, message, outcome } = answered;
+        Answered { headers, message, status: status_of(outcome) }
     }
 
     /// Makes the call, with a first message if there is one, and with the news that nothing follows if so said.
@@ -109,25 +101,15 @@ impl CallOpening {
         if no_more {
             call = call.with_no_more();
         }
-        let opening = within(scope, call.open());
+        let opening = within(scope.as_ref(), call.open());
         let (requests, answers) = cancel.or(opening).await.ok_or_else(not_made)??;
         let watch = answers.watch();
-        let opened = OpenCall { requests: Tray::new(requests), answers: Tray::new(answers), watch, cancel };
+        let (requests, answers) = (Tray::new(requests), Tray::new(answers));
+        let opened = OpenCall(Arc::new(OpenParts { requests, answers, watch, cancel }));
         if no_more {
             opened.half_close();
         }
         Ok(opened)
-    }
-}
-
-impl Answered {
-    fn ended(self, status: Status) -> Self {
-        let status = match (&self.message, status.is_ok()) {
-            (None, true) => cardinality("the server ended the call without a response"),
-            _ => status,
-        };
-        let message = self.message.filter(|_| status.is_ok());
-        Self { message, status, ..self }
     }
 }
 
@@ -138,9 +120,9 @@ impl OpenCall {
     /// The status of the call if it has ended; what is wrong with the message, which then is the call's end;
     /// FAILED_PRECONDITION after the last message and while another operation sends.
     pub async fn send(&self, message: OpaqueBody, is_last: bool) -> Result<(), Status> {
-        let mut held = self.requests.take().ok_or_else(|| busy("sends, or nothing may follow"))?;
+        let mut held = self.0.requests.take().ok_or_else(|| busy("sends, or nothing may follow"))?;
         let Some(requests) = held.get() else { return Err(busy("sends")) };
-        let sent = self.cancel.or(requests.send(message)).await;
+        let sent = self.0.cancel.or(requests.send(message)).await;
         match sent {
             None => {
                 if let Some(requests) = held.keep() {
@@ -162,46 +144,18 @@ impl OpenCall {
     /// # Errors
     /// FAILED_PRECONDITION if that was said, and while an operation sends.
     pub fn end_requests(&self) -> Result<(), Status> {
-        self.requests.empty().map(drop).ok_or_else(|| busy("sends, or nothing may follow"))
+        self.0.requests.empty().map(drop).ok_or_else(|| busy("sends, or nothing may follow"))
     }
 
     /// What comes next. After the end: FAILED_PRECONDITION, as while another operation receives.
     pub async fn receive(&self) -> CallEvent {
-        self.receive_with(&self.cancel).await
-    }
-
-    /// Waits until the call has ended, also while what came before its end has not been received. The trailers of an
-    /// OK are not in it. One operation at a time.
-    pub async fn ended(&self) -> Status {
-        self.watch.clone().ended().await
-    }
-
-    /// Cancels the call, and ends operations under way.
-    pub fn cancel(&self) {
-        self.cancel.set();
-        self.let_go();
-    }
-
-    /// The server must not take what was sent for the whole: no half-close goes before the cancellation.
-    fn let_go(&self) {
-        let answers = self.answers.close();
-        if let Some(requests) = self.requests.close() {
-            requests.abandon(&Outcome::from(&cancelled()));
-        }
-        drop(answers);
-    }
-
-    fn half_close(&self) {
-        drop(self.requests.empty());
-    }
-
-    async fn receive_with(&self, cancel: &Cancel) -> CallEvent {
-        let Some(mut held) = self.answers.take() else {
-            let status = if cancel.is_set() { cancelled() } else { busy("receives, or the call has ended") };
+        let Some(mut held) = self.0.answers.take() else {
+            let status =
+                if self.0.cancel.is_set() { cancelled() } else { busy("receives, or the call has ended") };
             return CallEvent::End(status);
         };
         let Some(answers) = held.get() else { return CallEvent::End(busy("receives")) };
-        let arrived = match cancel.or(answers.next()).await {
+        let arrived = match self.0.cancel.or(answers.next()).await {
             Some(Some(Answer::Headers(headers))) => CallEvent::Headers(headers),
             Some(Some(Answer::Message(message))) => CallEvent::Message(message),
             Some(Some(Answer::End(outcome))) => CallEvent::End(status_of(outcome)),
@@ -213,11 +167,36 @@ impl OpenCall {
         } else {
             drop(held);
             // Cancelled by whoever opened it.
-            if cancel.is_set() {
-                drop(self.answers.empty());
+            if self.0.cancel.is_set() {
+                drop(self.0.answers.empty());
             }
         }
         arrived
+    }
+
+    /// Waits until the call has ended, also while what came before its end has not been received. The trailers of an
+    /// OK are not in it. One operation at a time.
+    pub async fn ended(&self) -> Status {
+        self.0.watch.clone().ended().await
+    }
+
+    /// Cancels the call, and ends operations under way.
+    pub fn cancel(&self) {
+        self.0.cancel.set();
+        self.let_go();
+    }
+
+    /// The server must not take what was sent for the whole: no half-close goes before the cancellation.
+    fn let_go(&self) {
+        let answers = self.0.answers.close();
+        if let Some(requests) = self.0.requests.close() {
+            requests.abandon(&Outcome::from(&cancelled()));
+        }
+        drop(answers);
+    }
+
+    fn half_close(&self) {
+        drop(self.0.requests.empty());
     }
 }
 
@@ -228,18 +207,13 @@ fn status_of(outcome: Outcome) -> Status {
 }
 
 /// Polls `work` on behalf of `scope`, each time.
-async fn within<F: Future>(scope: Option<Scope>, work: F) -> F::Output {
+async fn within<F: Future>(scope: Option<&Scope>, work: F) -> F::Output {
     let mut work = pin!(work);
-    poll_fn(|cx| match &scope {
+    poll_fn(|cx| match scope {
         Some(scope) => scope.enter(|| work.as_mut().poll(cx)),
         None => work.as_mut().poll(cx),
     })
     .await
-}
-
-/// The code is that of gRPC's page of status codes: "response cardinality violation".
-fn cardinality(what: &str) -> Status {
-    Status::unimplemented(what).with_execution(Execution::Executed)
 }
 
 fn not_made() -> Status {
@@ -256,6 +230,6 @@ pub(crate) fn busy(what: &str) -> Status {
 }
 
 /// Whether something is still there.
-pub(crate) fn held_or<T>(held: Option<Borrowed<T>>, what: &str) -> Result<Borrowed<T>, Status> {
+pub(crate) fn held_or<'t, T>(held: Option<Borrowed<'t, T>>, what: &str) -> Result<Borrowed<'t, T>, Status> {
     held.ok_or_else(|| busy(what))
 }

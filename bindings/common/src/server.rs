@@ -14,19 +14,17 @@ use trunkline::{Metadata, Status};
 
 /// A call that arrived. Dropped unanswered, its caller gets UNAVAILABLE.
 #[derive(Clone, Debug)]
-pub struct DeliveredCall {
-    head: Arc<Head>,
-    incoming: Tray<Incoming>,
-    responder: Tray<Responder>,
-    cancel: Cancel,
-}
+pub struct DeliveredCall(Arc<DeliveredParts>);
 
 #[derive(Debug)]
-struct Head {
+struct DeliveredParts {
     path: Box<str>,
     metadata: Metadata,
     scope: Scope,
     deadline: Option<std::time::Instant>,
+    incoming: Tray<Incoming>,
+    responder: Tray<Responder>,
+    cancel: Cancel,
 }
 
 /// A service whose calls all go to one receiver.
@@ -67,44 +65,46 @@ impl DeliveredCall {
     fn new(call: Delivered) -> Self {
         let Delivered { path, metadata, incoming, responder } = call;
         let deadline = responder.time_left().and_then(|left| std::time::Instant::now().checked_add(left));
-        let head = Head { path, metadata, scope: responder.scope(), deadline };
-        Self {
-            head: Arc::new(head),
+        Self(Arc::new(DeliveredParts {
+            path,
+            metadata,
+            scope: responder.scope(),
+            deadline,
             incoming: Tray::new(incoming),
             responder: Tray::new(responder),
             cancel: Cancel::default(),
-        }
+        }))
     }
 
     /// `/package.Service/Method`.
     pub fn path(&self) -> &str {
-        &self.head.path
+        &self.0.path
     }
 
     /// Metadata of the request.
     pub fn metadata(&self) -> &Metadata {
-        &self.head.metadata
+        &self.0.metadata
     }
 
     /// The call as the one on whose behalf others are made.
     pub fn scope(&self) -> &Scope {
-        &self.head.scope
+        &self.0.scope
     }
 
     /// How long there is to answer; `None` without a limit.
     pub fn time_left(&self) -> Option<Duration> {
-        Some(self.head.deadline?.saturating_duration_since(std::time::Instant::now()))
+        Some(self.0.deadline?.saturating_duration_since(std::time::Instant::now()))
     }
 
     /// The next request, [`CallEvent::RequestsEnd`] after the last, or the end if the call is no longer wanted.
     pub async fn receive(&self) -> CallEvent {
-        let mut held = match held_or(self.incoming.take(), "receives") {
+        let mut held = match held_or(self.0.incoming.take(), "receives") {
             Ok(held) => held,
             Err(status) => return CallEvent::End(status),
         };
         let Some(incoming) = held.get() else { return CallEvent::RequestsEnd };
         let next = poll_fn(|cx| incoming.poll_message(cx));
-        match self.cancel.or(next).await {
+        match self.0.cancel.or(next).await {
             Some(Ok(Some(message))) => CallEvent::Message(message),
             Some(Ok(None)) => CallEvent::RequestsEnd,
             Some(Err(status)) => CallEvent::End(status),
@@ -117,9 +117,9 @@ impl DeliveredCall {
     /// # Errors
     /// Why the call is no longer wanted; FAILED_PRECONDITION after the answer and while another operation sends.
     pub async fn send_headers(&self, headers: &Metadata) -> Result<(), Status> {
-        let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
+        let mut held = held_or(self.0.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.get() else { return Ok(()) };
-        self.cancel.or(responder.send_headers(headers)).await.ok_or_else(let_go)?
+        self.0.cancel.or(responder.send_headers(headers)).await.ok_or_else(let_go)?
     }
 
     /// Sends a response.
@@ -127,9 +127,9 @@ impl DeliveredCall {
     /// # Errors
     /// As [`DeliveredCall::send_headers`]; what is wrong with the message, which then has answered the call.
     pub async fn send(&self, message: OpaqueBody) -> Result<(), Status> {
-        let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
+        let mut held = held_or(self.0.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.get() else { return Ok(()) };
-        self.cancel.or(responder.send(message)).await.ok_or_else(let_go)?
+        self.0.cancel.or(responder.send(message)).await.ok_or_else(let_go)?
     }
 
     /// Ends the call, with a last response if there is one. The status's metadata are the trailers.
@@ -138,27 +138,27 @@ impl DeliveredCall {
     /// Why the call is no longer wanted, so that nobody gets the answer; FAILED_PRECONDITION when it was answered or
     /// let go of already, and while another operation sends.
     pub async fn finish(&self, status: &Status, message: Option<OpaqueBody>) -> Result<(), Status> {
-        let held = held_or(self.responder.take(), "sends, or the call has been answered")?;
+        let held = held_or(self.0.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.keep() else { return Ok(()) };
         let outcome = Outcome::from(status);
         let finished = responder.finish(&outcome, message);
-        self.cancel.or(finished).await.ok_or_else(let_go)?
+        self.0.cancel.or(finished).await.ok_or_else(let_go)?
     }
 
     /// Ready when the call is over: answered, or no longer wanted. One waits at a time.
     pub async fn over(&self) {
-        poll_fn(|cx| self.head.scope.poll_over(cx)).await;
+        poll_fn(|cx| self.0.scope.poll_over(cx)).await;
     }
 
     /// The same to be polled: by whoever has not given the call to anybody yet.
     pub fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
-        self.head.scope.poll_over(cx)
+        self.0.scope.poll_over(cx)
     }
 
     /// Lets go of a call: without an answer, its caller gets UNAVAILABLE. Ends operations under way.
     pub fn let_go(&self) {
-        self.cancel.set();
-        drop((self.responder.close(), self.incoming.close()));
+        self.0.cancel.set();
+        drop((self.0.responder.close(), self.0.incoming.close()));
     }
 }
 

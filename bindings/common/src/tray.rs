@@ -1,11 +1,10 @@
 //! Where something lies while no operation works with it.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
 
 /// A place for one thing, taken by one operation at a time.
 #[derive(Debug)]
-pub struct Tray<T>(Arc<Mutex<TrayContents<T>>>);
+pub struct Tray<T>(Mutex<TrayContents<T>>);
 
 #[derive(Debug)]
 struct TrayContents<T> {
@@ -16,21 +15,21 @@ struct TrayContents<T> {
 
 /// What was taken; it goes back when this is dropped, unless it was [kept](Borrowed::keep).
 #[derive(Debug)]
-pub struct Borrowed<T> {
+pub struct Borrowed<'t, T> {
     what: Option<T>,
-    tray: Tray<T>,
+    tray: &'t Tray<T>,
 }
 
 impl<T> Tray<T> {
     /// With `what` in it.
     pub fn new(what: T) -> Self {
-        Self(Arc::new(Mutex::new(TrayContents { what: Some(what), is_closed: false })))
+        Self(Mutex::new(TrayContents { what: Some(what), is_closed: false }))
     }
 
     /// Takes what is there; `None` while somebody else has it, or for good.
-    pub fn take(&self) -> Option<Borrowed<T>> {
+    pub fn take(&self) -> Option<Borrowed<'_, T>> {
         let what = self.0.lock().what.take()?;
-        Some(Borrowed { what: Some(what), tray: self.clone() })
+        Some(Borrowed { what: Some(what), tray: self })
     }
 
     /// Takes what is there and does not give it back.
@@ -46,13 +45,7 @@ impl<T> Tray<T> {
     }
 }
 
-impl<T> Clone for Tray<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> Borrowed<T> {
+impl<T> Borrowed<'_, T> {
     /// What was taken. `None` never: only [`Borrowed::keep`] takes it out, and ends this.
     pub fn get(&mut self) -> Option<&mut T> {
         self.what.as_mut()
@@ -64,7 +57,7 @@ impl<T> Borrowed<T> {
     }
 }
 
-impl<T> Drop for Borrowed<T> {
+impl<T> Drop for Borrowed<'_, T> {
     fn drop(&mut self) {
         if let Some(what) = self.what.take() {
             let mut contents = self.tray.0.lock();
@@ -83,6 +76,7 @@ impl<T> Drop for Borrowed<T> {
 mod tests {
     //! Shows that a thing is one operation's at a time.
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn what_is_taken_comes_back_unless_it_is_kept() {

@@ -59,7 +59,9 @@ template <class H, tl_code (*Release)(H)> class Owned {
         std::swap(handle_, other.handle_);
         return *this;
     }
-    ~Owned() { Release(handle_); }
+    ~Owned() {
+        if (handle_.id != 0) Release(handle_);
+    }
 
     H get() const { return handle_; }
     H *out() { return &handle_; }
@@ -104,12 +106,14 @@ class Status {
 
     // Takes what the library wrote.
     static Status take(tl_status handle) {
+        // Null is OK.
+        if (handle.id == 0) return Status();
         detail::Owned<tl_status, tl_status_release> owned(handle);
         Status out(tl_status_code(handle), std::string(detail::view(tl_status_message(handle))),
                    std::string(detail::view(tl_status_details(handle))));
-        if (handle.id != 0) out.execution_ = tl_status_execution(handle);
+        out.execution_ = tl_status_execution(handle);
         detail::MetadataHandle metadata;
-        if (handle.id != 0 && tl_status_metadata(handle, metadata.out(), nullptr) == TL_OK) {
+        if (tl_status_metadata(handle, metadata.out(), nullptr) == TL_OK) {
             out.metadata_ = detail::read(metadata.get());
         }
         return out;

@@ -1,9 +1,9 @@
 //! One request, one response.
 
-use super::attempt::Attempt;
-use super::draft::{Draft, NotStarted};
-use super::made::{Arrival, Made};
+use super::draft::Draft;
+use super::made::Arrival;
 use super::outcome;
+use super::starting::Starting;
 use crate::message::{Body, Response};
 use crate::refusals::unavailable;
 use std::fmt;
@@ -27,53 +27,18 @@ use trunkline_message::Message;
 /// time and cancels.
 #[must_use = "a call is made when it is awaited or waited for"]
 pub struct Unary<Q, R> {
-    stage: Stage<Q>,
+    stage: Starting<Body<Q>>,
     headers: Metadata,
     of: PhantomData<fn() -> R>,
 }
 
-enum Stage<Q> {
-    /// Not submitted, and not tried.
-    Fresh(Draft<Body<Q>>),
-    /// Waiting for something before it can be submitted.
-    Starting(Box<Attempt<Body<Q>>>),
-    /// Submitted.
-    Waiting(Made),
-    Over,
-}
-
 impl<Q: Message, R: Message> Unary<Q, R> {
     pub(super) fn new(draft: Draft<Body<Q>>) -> Self {
-        Self { stage: Stage::Fresh(draft), headers: Metadata::new(), of: PhantomData }
-    }
-
-    /// Gets the call submitted.
-    fn poll_started(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        loop {
-            match &mut self.stage {
-                Stage::Fresh(draft) => match draft.try_start(cx.waker(), None) {
-                    Ok(made) => self.stage = Stage::Waiting(made),
-                    Err(NotStarted::Never(status)) => return Poll::Ready(Err(status)),
-                    Err(_) => self.wait_to_start(),
-                },
-                Stage::Starting(attempt) => {
-                    self.stage = Stage::Waiting(ready!(Pin::new(&mut **attempt).poll(cx))?);
-                }
-                Stage::Waiting(_) => return Poll::Ready(Ok(())),
-                Stage::Over => return Poll::Ready(Err(Status::internal("a call was polled after its end"))),
-            }
-        }
-    }
-
-    fn wait_to_start(&mut self) {
-        if let Stage::Fresh(draft) = std::mem::replace(&mut self.stage, Stage::Over) {
-            self.stage = Stage::Starting(Box::new(Attempt::new(draft)));
-        }
+        Self { stage: Starting::Fresh(draft), headers: Metadata::new(), of: PhantomData }
     }
 
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<R>, Status>> {
-        ready!(self.poll_started(cx))?;
-        let Stage::Waiting(made) = &self.stage else { return Poll::Pending };
+        let made = ready!(self.stage.poll_made(cx))?;
         let (session, call) = (made.session(), made.call());
         loop {
             match ready!(made.poll_arrival(cx)) {
@@ -99,7 +64,7 @@ impl<Q: Message, R: Message> Future for Unary<Q, R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(self.poll_response(cx));
-        self.stage = Stage::Over;
+        self.stage = Starting::Over;
         Poll::Ready(response)
     }
 }
@@ -109,12 +74,6 @@ impl<Q, R> Unpin for Unary<Q, R> {}
 
 impl<Q, R> fmt::Debug for Unary<Q, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.stage {
-            Stage::Fresh(_) => "fresh",
-            Stage::Starting(_) => "starting",
-            Stage::Waiting(_) => "waiting",
-            Stage::Over => "over",
-        };
-        f.debug_struct("Unary").field("stage", &stage).finish_non_exhaustive()
+        f.debug_struct("Unary").field("stage", &self.stage.name()).finish_non_exhaustive()
     }
 }

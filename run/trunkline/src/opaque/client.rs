@@ -2,6 +2,7 @@
 
 use super::message::{Message, OpaqueBody, Outcome};
 use super::types::{Space, Types};
+use super::unary::UnaryExchange;
 use crate::channel::Channel;
 use crate::client::{Arrival, Binding, Draft, OpenStream, Target, outcome, send_on, start};
 use crate::leases::usual_session;
@@ -126,6 +127,12 @@ impl Call {
     pub fn with_no_more(mut self) -> Self {
         self.draft.end = true;
         self
+    }
+
+    /// Makes a call of one request, which was said, and one response.
+    pub fn unary(self) -> UnaryExchange {
+        let Self { draft, encoding } = self.with_no_more();
+        UnaryExchange::new(draft, encoding)
     }
 
     /// Makes the call, waiting for whatever has to be waited for, until its time limit.

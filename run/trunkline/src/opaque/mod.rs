@@ -29,8 +29,10 @@ mod client;
 mod message;
 mod service;
 mod types;
+mod unary;
 
 pub use client::{Answer, Answers, Call, Client, EndWatch, Requests};
 pub use message::{Message, OpaqueBody, Outcome};
 pub use service::{Delivered, Incoming, Responder, Scope, Service};
 pub use types::{Space, Types};
+pub use unary::{UnaryAnswer, UnaryExchange};

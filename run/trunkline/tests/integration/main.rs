@@ -7,6 +7,7 @@ mod daemon;
 mod intercept;
 mod lanes;
 mod large;
+mod opaque;
 mod server;
 #[path = "../support/mod.rs"]
 mod support;
