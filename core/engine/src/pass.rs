@@ -4,6 +4,7 @@
 //! (`ending.rs`). What follows for other calls comes back as a value, and is done here. What may come after an attempt
 //! that is over, and which takes its call's place, `attempts/` says: such a call ends when there is no other.
 
+use crate::admission::Denied;
 use crate::attempts::{end_attempts, execution_so_far, is_answered, take_for_attempts};
 use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
@@ -302,6 +303,15 @@ impl Engine {
             if !self.go_onward(turn, way, &mut item, onward) {
                 return;
             }
+        }
+    }
+
+    /// The time for which an item was held is over: it goes on, or its call ends as a policy has said.
+    pub(crate) fn held_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        let policies = self.calls.find_mut(key).and_then(|call| call.policies.as_mut());
+        match policies.and_then(|policies| policies.ends.take()) {
+            Some(rejection) => self.fail(turn, key, Denied::from(*rejection).fault),
+            None => self.unblock(turn, key, direction),
         }
     }
 

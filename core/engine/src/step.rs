@@ -46,7 +46,7 @@ impl Engine {
                 Due::Deadline(call) => self.expire(turn, call),
                 Due::Queued(call) => self.queued_due(turn, call),
                 Due::Attempt(call) => attempt_due(self, turn, call),
-                Due::Held(call, direction) => self.unblock(turn, call, direction),
+                Due::Held(call, direction) => self.held_due(turn, call, direction),
                 Due::Paced(call, direction) => self.paced_due(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),

@@ -12,6 +12,8 @@ use trunkline_call::{Code, Instant};
 pub struct Admission {
     /// Time to hold it.
     pub delay_ns: u64,
+    /// How it ends then, instead of going on.
+    pub ends: Option<Rejection>,
     /// Upper bound for its deadline, from its entry into the daemon.
     pub timeout_ns: Option<u64>,
     /// Whether its end is to be logged.
@@ -33,8 +35,9 @@ pub struct Admission {
 impl Admission {
     /// Whether the policies have let the call go on and said nothing else.
     pub fn says_nothing(&self) -> bool {
-        let Self { delay_ns, timeout_ns, log, permits, encoding, class, ticket, metadata, mirrors } = self;
-        let binds = *delay_ns > 0 || timeout_ns.is_some() || *log || !permits.is_empty();
+        let Self { delay_ns, ends, timeout_ns, log, permits, encoding, class, ticket, metadata, mirrors } =
+            self;
+        let binds = *delay_ns > 0 || ends.is_some() || timeout_ns.is_some() || *log || !permits.is_empty();
         let changes = encoding.is_some() || class.is_some() || ticket.is_some();
         !binds && !changes && metadata.is_empty() && mirrors.is_empty()
     }
@@ -77,7 +80,7 @@ pub(crate) struct Watched {
 }
 
 /// Why a call may not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Rejection {
     /// The policy's name.
     pub policy: String,

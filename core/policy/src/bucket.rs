@@ -5,6 +5,7 @@
 //! ahead than the burst is refused. A bucket that is full now holds nothing worth remembering, so it may be forgotten.
 
 use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::Instant;
@@ -24,12 +25,15 @@ pub(crate) struct Buckets {
     /// All of that is elsewhere, if other shards have calls of the same host.
     #[serde(skip)]
     share: Option<RateShare>,
+    /// Then this shard writes what all of them have.
+    #[serde(skip)]
+    writes_for_all: bool,
 }
 
-/// Buckets as they are written: those of all shards, where they are shared. Each writes the same.
+/// Buckets as they are written: those of all shards, where they are shared, by the one of them that writes for all.
 #[derive(Serialize)]
 struct Written<'a> {
-    full_at: std::borrow::Cow<'a, HashMap<u64, Instant>>,
+    full_at: Cow<'a, HashMap<u64, Instant>>,
     span_ns: u64,
     overflow_full_at: Instant,
     next_sweep: Instant,
@@ -37,16 +41,7 @@ struct Written<'a> {
 
 impl Serialize for Buckets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (full_at, span_ns) = match &self.share {
-            None => (std::borrow::Cow::Borrowed(&self.full_at), self.span_ns),
-            Some(share) => {
-                let known = share.host().emptier_than_full(share.latest_ns());
-                let known = known.map(|(key, full_at)| (key, Instant(full_at))).collect();
-                (std::borrow::Cow::Owned(known), share.host().limits().span_ns())
-            }
-        };
-        let (overflow_full_at, next_sweep) = (self.overflow_full_at, self.next_sweep);
-        Written { full_at, span_ns, overflow_full_at, next_sweep }.serialize(serializer)
+        self.written().serialize(serializer)
     }
 }
 
@@ -98,8 +93,24 @@ impl Buckets {
         self.full_at.values_mut().chain([&mut self.overflow_full_at]).for_each(changed);
     }
 
-    /// From now on these buckets are the host's, which are at least as empty as these were.
-    pub fn share(&mut self, host: &Arc<SharedRate>, shards: u16) {
+    fn written(&self) -> Written<'_> {
+        let (full_at, span_ns) = match &self.share {
+            None => (Cow::Borrowed(&self.full_at), self.span_ns),
+            Some(share) if !self.writes_for_all => (Cow::default(), share.host().limits().span_ns()),
+            Some(share) => {
+                let known = share.host().emptier_than_full(share.latest_ns());
+                let known = known.map(|(key, full_at)| (key, Instant(full_at))).collect();
+                (Cow::Owned(known), share.host().limits().span_ns())
+            }
+        };
+        let (overflow_full_at, next_sweep) = (self.overflow_full_at, self.next_sweep);
+        Written { full_at, span_ns, overflow_full_at, next_sweep }
+    }
+
+    /// From now on these buckets are the host's, which are at least as empty as these were. One of the shards
+    /// `writes_for_all` what the next process is to know.
+    pub fn share(&mut self, host: &Arc<SharedRate>, shards: u16, writes_for_all: bool) {
+        self.writes_for_all = writes_for_all;
         if self.share.as_ref().is_some_and(|share| Arc::ptr_eq(share.host(), host)) {
             return;
         }
@@ -188,6 +199,22 @@ mod tests {
                 assert!(wait_ns <= interval_ns, "{rate:?}: {taken} taken, the next waits for {wait_ns} ns");
             }
         }
+    }
+
+    #[test]
+    fn of_several_shards_one_writes_what_all_have() {
+        let limits = trunkline_share::HostLimits::new(2);
+        let (shared, now) = (limits.rate("x", RATE.into(), true, 0), Instant(1_000_000));
+        let mut shards = [true, false].map(|writes| {
+            let mut buckets = Buckets::default();
+            buckets.share(&shared, 2, writes);
+            buckets
+        });
+        for key in 0..4 {
+            shards[key as usize % 2].take(now, key, RATE).unwrap();
+        }
+        assert_eq!(shards.each_ref().map(|buckets| buckets.written().full_at.len()), [4, 0]);
+        assert_eq!(shards.map(|buckets| buckets.written().span_ns), [300; 2]);
     }
 
     #[test]

@@ -64,7 +64,10 @@ impl Policies {
             fresh: Vec::new(),
             upgraded: Vec::new(),
         };
-        match self.hand_over(&mut staged, &mut modules) {
+        let handed = self.hand_over(&mut staged, &mut modules);
+        // Those that were not wanted, or not come to: whoever asked takes them apart.
+        self.retired.extend(modules.into_rest());
+        match handed {
             Ok(()) => {
                 staged.news = staged.chain.rules.iter().map(|rule| self.is_new(rule, &staged)).collect();
                 Ok(staged)

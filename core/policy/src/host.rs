@@ -70,7 +70,7 @@ impl HostPart {
             Action::RateLimit { key, interval_ns, burst, keys_max } => {
                 let rate = Rate { interval_ns: *interval_ns, burst: *burst, keys_max: *keys_max };
                 let shared = self.limits.rate(name, RateLimits::from(rate), key.is_some(), now.0);
-                state.buckets.share(&shared, self.limits.shards());
+                state.buckets.share(&shared, self.limits.shards(), own == 0);
             }
             Action::ConcurrencyLimit { .. } | Action::Queue { .. } | Action::Mirror { .. } => {
                 let shared = self.limits.places(&format!("{:?} {name}", rule.definition.kind));

@@ -206,6 +206,11 @@ impl Modules {
         self.fresh.iter().map(|(name, module)| (name.clone(), module.about().digest)).collect()
     }
 
+    /// Those that nobody has taken.
+    pub(crate) fn into_rest(self) -> impl Iterator<Item = Box<dyn Module>> {
+        self.fresh.into_iter().map(|(_, module)| module)
+    }
+
     pub(crate) fn take(&mut self, policy: &str) -> Option<Box<dyn Module>> {
         let at = self.fresh.iter().position(|(name, _)| name == policy)?;
         Some(self.fresh.swap_remove(at).1)

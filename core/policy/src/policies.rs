@@ -452,7 +452,12 @@ impl Asked<'_> {
             return Ok(());
         }
         if let Some(code) = abort {
-            return Err(self.refusal(code, "fault injected"));
+            let rejection = self.refusal(code, "fault injected");
+            if delay_ns == 0 {
+                return Err(rejection);
+            }
+            self.state.figures.refused += 1;
+            admission.ends.get_or_insert(rejection);
         }
         self.state.figures.delayed += 1;
         admission.delay_ns = admission.delay_ns.saturating_add(delay_ns);

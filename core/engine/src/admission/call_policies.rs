@@ -3,7 +3,7 @@
 use crate::target::Target;
 use std::sync::Arc;
 use trunkline_call::{Instant, TimerKey, WorkerChoice};
-use trunkline_policy::{Class, Permits, Plan, Ticket};
+use trunkline_policy::{Class, Permits, Plan, Rejection, Ticket};
 
 /// The policies of one call, and what they have said. Calls no policy applies to have none.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -20,6 +20,9 @@ pub(crate) struct CallPolicies {
     pub class: Option<Class>,
     /// The opening waits until then.
     pub held_until: Option<Instant>,
+    /// How the call ends when that time is over, instead of going on.
+    #[serde(default)]
+    pub ends: Option<Box<Rejection>>,
     /// The opening waits for other calls to end.
     pub queued: Option<Enqueued>,
     /// Where the call begins once its request is whole.
@@ -54,8 +57,11 @@ impl CallPolicies {
     /// Makes it the next call's. What it held has been given back.
     #[inline]
     pub(super) fn clear(&mut self) {
-        let Self { plans, metadata, permits, log, class, held_until, queued, begins_at } = self;
+        let Self { plans, metadata, permits, log, class, held_until, ends, queued, begins_at } = self;
         *begins_at = None;
+        if ends.is_some() {
+            *ends = None;
+        }
         *plans = [None, None];
         if !metadata.is_empty() {
             *metadata = Box::default();
@@ -74,7 +80,8 @@ impl CallPolicies {
 
     /// Whether nothing is to be remembered until the call ends.
     pub(super) fn is_idle(&self) -> bool {
-        let Self { plans: _, metadata: _, permits, log, class, held_until, queued, begins_at: _ } = self;
+        let Self { plans: _, metadata: _, permits, log, class, held_until, ends: _, queued, begins_at: _ } =
+            self;
         let waits = held_until.is_some() || queued.is_some();
         !(waits || *log || class.is_some() || !permits.is_empty() || self.inspects_messages())
     }

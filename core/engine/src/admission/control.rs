@@ -423,6 +423,10 @@ impl AdmissionControl {
         policies.permits = std::mem::take(&mut admission.permits);
         policies.log = admission.log;
         policies.class = admission.class;
+        policies.ends = admission.ends.take().map(Box::new);
+        if policies.ends.is_some() {
+            admission.mirrors.clear();
+        }
         policies.held_until = (admission.delay_ns > 0).then(|| now.plus_ns(admission.delay_ns));
         policies.queued = admission.ticket.map(|ticket| {
             self.policies.enqueue(now, ticket, token);

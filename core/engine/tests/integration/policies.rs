@@ -487,6 +487,38 @@ fn delays_hold_and_timeouts_end() {
     assert_eq!((ended.code, ended.execution), (Code::DeadlineExceeded, Execution::NotExecuted));
 }
 
+/// After Envoy: with both, a call is held and then ended.
+#[test]
+fn a_call_is_ended_when_its_delay_is_over() {
+    let both = Definition {
+        name: "slow-failure".into(),
+        kind: Kind::Fault,
+        side: Side::Client,
+        delay_ms: Some(50),
+        abort: Some(CodeName(Code::Unavailable)),
+        ..Definition::default()
+    };
+    for (mut world, mut client, mut server, _) in pairs() {
+        apply(&mut world, 0, std::slice::from_ref(&both));
+        let payload = world.blob(&mut client, b"x");
+        let opening = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(opening)).unwrap();
+        world.advance(49_000_000);
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(!client.take().iter().any(|one| matches!(one, Completion::Finish(_))), "held");
+        world.advance(1_000_000);
+        world.settle(&mut [&mut client, &mut server]);
+        let ended = client.take_finish();
+        assert_eq!((ended.code, ended.execution), (Code::Unavailable, Execution::NotExecuted));
+        world.submit(&client, release(ended.call, None, ended.metadata, 9)).unwrap();
+        assert!(server.take().is_empty());
+        let figures = world.hosts[0].engine.policy_rows()[0].figures;
+        assert_eq!((figures.delayed, figures.refused), (1, 1));
+        world.advance(1);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
 #[test]
 fn aborts_permits_and_the_log() {
     let abort = Definition {
