@@ -102,6 +102,7 @@ impl AdmissionOfCall<'_> {
 }
 
 /// A call that was admitted takes no longer than this, from its entry on.
+#[inline(never)]
 pub(crate) fn end_in_time(
     timers: &mut TimerTable<Due>,
     now: Instant,

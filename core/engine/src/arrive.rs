@@ -253,7 +253,9 @@ impl Engine {
     #[inline(never)]
     fn carry_out_other(&mut self, turn: &mut Turn<'_>, mut event: EndEvent<'_>) {
         match event {
-            EndEvent::OpensSettled { call, ref mut opening } => self.open_settled(turn, call, opening),
+            EndEvent::OpensSettled { call, policies, ref mut opening } => {
+                self.open_settled(turn, call, policies, opening);
+            }
             EndEvent::Long(message) => self.begin_long(turn, message),
             EndEvent::Answer { call, headers, finish } => {
                 if let Some(headers) = headers {

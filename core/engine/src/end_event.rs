@@ -1,5 +1,6 @@
 //! What comes to an end of calls, as what follows from it: an end's owner says it, and the engine carries it out.
 
+use crate::admission::CallPolicies;
 use crate::assembly::Shape;
 use crate::call::{Direction, Item};
 use crate::grpc::{SentOn, WebStream};
@@ -18,7 +19,7 @@ pub(crate) enum EndEvent<'a> {
     /// A call begins.
     Opens { call: CallKey, target: Target, opening: Item<'a> },
     /// A call that has its server end already begins, if its policies let it.
-    OpensSettled { call: CallKey, opening: Item<'a> },
+    OpensSettled { call: CallKey, policies: Option<Box<CallPolicies>>, opening: Item<'a> },
     /// An item goes along its call.
     Passes { call: CallKey, direction: Direction, item: Item<'a> },
     /// A large message begins: it is put together first.

@@ -4,7 +4,7 @@
 //! (`ending.rs`). What follows for other calls comes back as a value, and is done here. What may come after an attempt
 //! that is over, and which takes its call's place, `attempts/` says: such a call ends when there is no other.
 
-use crate::admission::Denied;
+use crate::admission::CallPolicies;
 use crate::attempts::{end_attempts, execution_so_far, is_answered, take_for_attempts};
 use crate::call::{Call, Direction, Item, ServerEnd};
 use crate::call_ends::ReleasedParts;
@@ -104,9 +104,17 @@ impl Engine {
     }
 
     /// A call begins that has had its server end since its first byte came. Policies are asked about it now.
-    pub(crate) fn open_settled(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
+    #[inline(never)]
+    pub(crate) fn open_settled(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        policies: Option<Box<CallPolicies>>,
+        opening: &mut Item<'_>,
+    ) {
         let Self { calls, owners } = &mut *self;
         let Some(call) = calls.find_mut(key) else { return owners.drop_item(opening) };
+        call.policies = policies;
         owners.start_of_call().plan_settled(call);
         match call.policies.take() {
             None => self.pass_on(turn, key, Direction::Request, opening),
@@ -303,15 +311,6 @@ impl Engine {
             if !self.go_onward(turn, way, &mut item, onward) {
                 return;
             }
-        }
-    }
-
-    /// The time for which an item was held is over: it goes on, or its call ends as a policy has said.
-    pub(crate) fn held_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
-        let policies = self.calls.find_mut(key).and_then(|call| call.policies.as_mut());
-        match policies.and_then(|policies| policies.ends.take()) {
-            Some(rejection) => self.fail(turn, key, Denied::from(*rejection).fault),
-            None => self.unblock(turn, key, direction),
         }
     }
 

@@ -171,6 +171,7 @@ impl StartOfCall<'_> {
     }
 
     /// Admits a call whose opening is not whole, or waits.
+    #[inline(never)]
     pub fn admit_head(
         &mut self,
         now: Instant,
@@ -185,6 +186,7 @@ impl StartOfCall<'_> {
     }
 
     /// The time that policies give a call is over while it waits, too.
+    #[inline(never)]
     pub fn bound_wait(&mut self, now: Instant, (key, call): (CallKey, &mut Call)) {
         let Self { registry, timers, .. } = self;
         let made = call.policies.as_ref().and_then(|policies| policies.timeout_ns());
@@ -196,6 +198,8 @@ impl StartOfCall<'_> {
     }
 
     /// A call that has waited is judged by the policies of this moment.
+    #[cold]
+    #[inline(never)]
     fn plan_anew(&mut self, call: &mut Call) {
         if call.planned_by == self.admission.version() {
             return;
@@ -206,11 +210,20 @@ impl StartOfCall<'_> {
     }
 
     /// The same of one that has its server end already.
+    #[cold]
+    #[inline(never)]
     pub fn plan_settled(&mut self, call: &mut Call) {
         if call.planned_by != self.admission.version() {
-            self.plan_anew(call);
-            self.enlist_server(call);
+            self.enlist_anew(call);
         }
+    }
+
+    /// Finds again what applies to a call, on both of its sides.
+    #[cold]
+    #[inline(never)]
+    fn enlist_anew(&mut self, call: &mut Call) {
+        self.plan_anew(call);
+        self.enlist_server(call);
     }
 
     // LIFE: 5
@@ -271,12 +284,9 @@ impl StartOfCall<'_> {
 
     /// Finds again what applies to a call that was handed over.
     pub fn enlist_again(&mut self, call: &mut Call) {
-        if call.policies.is_none() {
-            return;
+        if call.policies.is_some() {
+            self.enlist_anew(call);
         }
-        let plan = maker_plan(self.admission, self.registry, self.sessions, self.gateway, call);
-        self.admission.apply(&mut call.policies, 0, plan);
-        self.enlist_server(call);
     }
 
     /// Those who know who serves what.

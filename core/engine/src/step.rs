@@ -245,6 +245,15 @@ impl Engine {
         self.carry_out(turn, verdict);
     }
 
+    /// The time for which an item was held is over: it goes on, or its call ends as a policy has said.
+    pub(crate) fn held_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        let policies = policies_of(&mut self.calls, key);
+        match policies.and_then(|policies| policies.ends.take()) {
+            Some(rejection) => self.fail(turn, key, Denied::from(*rejection).fault),
+            None => self.unblock(turn, key, direction),
+        }
+    }
+
     fn carry_out(&mut self, turn: &mut Turn<'_>, verdict: Verdict) {
         match verdict {
             Verdict::Served(token, permits) => self.serve_queued(turn, CallKey::from_bits(token), permits),

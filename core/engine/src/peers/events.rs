@@ -326,7 +326,7 @@ impl PeerEvents<'_> {
         Some(match call.server {
             _ if !opens => passes(item),
             ServerEnd::Nobody => EndEvent::Opens { call: key, target: Target::Here, opening: item },
-            _ => EndEvent::OpensSettled { call: key, opening: item },
+            _ => EndEvent::OpensSettled { call: key, policies: call.policies.take(), opening: item },
         })
     }
 
