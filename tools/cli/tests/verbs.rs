@@ -429,8 +429,6 @@ fn failures_have_codes_and_say_what_is_known() {
         assert_eq!((failed.code, &*failed.out), (Some(1), ""), "{failed:?}");
         assert!(failed.err.contains("search.v1.Search.Query takes one request, and more"), "{failed:?}");
     }
-    let rest = call(&host, &["Search/Query"], "{} {");
-    assert!(rest.code == Some(1) && rest.err.contains("request 2 is not JSON"), "{rest:?}");
 
     for verb in [&["list"][..], &["call", "list"], &["bench", "a.v1.B/C"]] {
         let nobody = end(&mut trunkline(&[&["--socket", "/nonexistent/d.sock"], verb].concat()), "");
@@ -534,6 +532,45 @@ fn top_shows_what_runs() {
         assert_eq!(top.code, Some(0), "{top:?}");
         assert!(top.out.contains("/search.v1.Search/Query"), "{}", top.out);
     });
+}
+
+/// Whoever writes may wait for the response before there is more, or an end; and what is too much ends the call.
+#[test]
+fn the_only_request_of_a_pipe_goes_before_the_pipe_ends() {
+    watched();
+    let host = Host::start("");
+    let (_server, _client) = host.serve_search();
+    let begin = |arguments: &[&str], input: &[u8]| {
+        let socket = host.socket();
+        let mut verb = trunkline(&[&["--socket", socket.to_str().unwrap(), "call"], arguments].concat());
+        verb.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = verb.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input).unwrap();
+        let (mut first, mut out) = (String::new(), BufReader::new(child.stdout.take().unwrap()));
+        out.read_line(&mut first).unwrap();
+        (child, (stdin, out), first)
+    };
+    let query = ["--proto", SEARCH_PROTO, "Search/Query"];
+    let (child, open, first) = begin(&query, b"{\"query\": \"ring\"}\n");
+    assert!(json(&first).is_object(), "{first}");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0), "its input is still open");
+    drop(open);
+
+    let file = host.socket().with_file_name("request.json");
+    std::fs::write(&file, "{} {").unwrap();
+    let rest = call(&host, &["-d", &format!("@{}", file.display()), "Search/Query"], "");
+    assert!(rest.code == Some(1) && rest.err.contains("request 2 is not JSON"), "{rest:?}");
+
+    let top =
+        ["--proto", ADMIN_PROTO, "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto"), "Admin/Top"];
+    let (child, (mut stdin, _out), first) = begin(&top, b"{}\n");
+    assert!(json(&first).is_object(), "{first}");
+    stdin.write_all(b"{}\n").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(err.contains("Admin.Top takes one request, and more were given: the first was sent"), "{err}");
 }
 
 /// On a terminal it fills the screen: a person finds a method by its name, opens its page, and leaves; and the terminal

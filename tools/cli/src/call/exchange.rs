@@ -82,6 +82,8 @@ enum Phase {
     Fresh,
     /// More requests may come.
     Open,
+    /// The only request was sent; that there is another may yet be said.
+    Sent,
     /// Everything was sent.
     Done,
 }
@@ -249,7 +251,7 @@ impl<'a> Exchange<'a> {
         match self.requests.try_recv() {
             Ok(Ok(request)) => Ok(Pulled::Request(request)),
             Ok(Err(why)) => {
-                if self.phase == Phase::Open {
+                if self.phase != Phase::Fresh {
                     self.attachment.submit(&Submission::Cancel { call: CALL })?;
                 }
                 Err(ExchangeError::Request(why))
@@ -268,7 +270,7 @@ impl<'a> Exchange<'a> {
         let payload = protobuf(span);
         if self.phase == Phase::Fresh {
             self.start(Some(payload))?;
-            self.phase = Phase::Done;
+            self.phase = Phase::Sent;
             return Ok(true);
         }
         self.window_bytes -= i64::from(span.len);
@@ -282,7 +284,9 @@ impl<'a> Exchange<'a> {
         if self.phase == Phase::Fresh {
             return Err(ExchangeError::Request("no request was given".into()));
         }
-        self.attachment.submit(&Submission::HalfClose { call: CALL })?;
+        if self.phase == Phase::Open {
+            self.attachment.submit(&Submission::HalfClose { call: CALL })?;
+        }
         self.phase = Phase::Done;
         Ok(true)
     }

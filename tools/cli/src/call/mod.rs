@@ -3,12 +3,14 @@
 //! `types.rs` finds the types: in files (`descriptors.rs`), in this program, or at whoever is called (`reflect.rs`).
 //! `json.rs` turns requests into protobuf, `exchange.rs` makes the call over a session of its own (`attachment.rs`;
 //! `heaps.rs` has what the daemon writes for it), `response.rs` turns what comes back into text. `show.rs` lists and
-//! describes. `way.rs` says whom to call, and how that one is reached where TLS is asked for. `verb.rs` joins them.
+//! describes. `way.rs` says whom to call, and how that one is reached where TLS is asked for. `verb.rs` joins them;
+//! `input.rs` reads standard input for it.
 
 mod attachment;
 mod descriptors;
 mod exchange;
 mod heaps;
+mod input;
 mod json;
 mod pool;
 mod reflect;

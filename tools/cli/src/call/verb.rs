@@ -3,6 +3,7 @@
 use super::attachment::{AttachError, Attachment, PATIENCE};
 use super::descriptors;
 use super::exchange::{Answer, Exchange, ExchangeError, Feeder, Order};
+use super::input::{Following, StandardInput};
 use super::json::{Requests, Style};
 use super::response::{Responses, describe, pair};
 use super::types::{self, TypesError};
@@ -163,7 +164,9 @@ fn make(
     let pool = types::of_method(&order.sources, &order.way, &order.method)?;
     keep(&pool, order.how.descriptor_set_out.as_deref())?;
     let method = descriptors::method(&pool, &order.method)?;
-    let requests = requests(&method, &order.input, order.how.unknown)?;
+    let input = from_input(&order.input).then(StandardInput::open).transpose();
+    let input = input.map_err(|error| CallError::Request(format!("cannot read standard input: {error}")))?;
+    let requests = requests(&method, &order.input, input.as_ref(), order.how.unknown)?;
     let descriptor_set = pool.encode_to_vec();
     let responses = Responses::new(method.output(), &descriptor_set).map_err(CallError::Response)?;
     let mut attachment = attachment.map_or_else(|| attach(&order.way, own_engine), Ok)?;
@@ -187,8 +190,8 @@ fn make(
         Exchange::new(&mut attachment, Order { route, streams, metadata, timeout, entered })?;
     let takes = match streams {
         true => Takes::Any,
-        false if is_typed(&order.input) => Takes::First,
-        false => Takes::One(method.full_name().to_owned()),
+        false if input.is_some() && io::stdin().is_terminal() => Takes::First,
+        false => Takes::One(method.full_name().to_owned(), input),
     };
     std::thread::spawn(move || feed(requests, &takes, &feeder, &count));
     print(exchange, &responses, &printing)
@@ -229,35 +232,37 @@ pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, 
 /// Requests that a method takes.
 enum Takes {
     Any,
-    /// One, and more than one is a mistake: the method, for people.
-    One(String),
+    /// One, and more than one is a mistake: the method, for people, and the input if more may come later.
+    One(String, Option<StandardInput>),
     /// The first: somebody types them, and waits for the response to one before the input ends.
     First,
 }
 
-/// Whether somebody types the requests.
-fn is_typed(given: &Input) -> bool {
-    let from_input = match (given.data.as_deref(), &given.requests[..]) {
+/// Whether the requests come from standard input.
+fn from_input(given: &Input) -> bool {
+    match (given.data.as_deref(), &given.requests[..]) {
         (None, []) | (Some("@" | "@-" | "-"), _) => true,
         (None, [only]) => only == "-",
         _ => false,
-    };
-    from_input && io::stdin().is_terminal()
+    }
 }
 
 /// Requests of the command line are checked before anything is sent; those of files and standard input as they come.
 fn requests(
     method: &MethodDescriptor,
     given: &Input,
+    input: Option<&StandardInput>,
     unknown: bool,
 ) -> Result<Requests<Box<dyn Read + Send>>, CallError> {
     let read = |input| Ok(Requests::new(method.input(), input).allow_unknown(unknown));
-    let text = match (given.data.as_deref(), &given.requests[..]) {
-        (None, []) if io::stdin().is_terminal() && !method.is_client_streaming() => {
+    if let Some(input) = input {
+        let nothing_is_typed = given.data.is_none() && given.requests.is_empty();
+        if nothing_is_typed && io::stdin().is_terminal() && !method.is_client_streaming() {
             return read(Box::new(io::empty()) as Box<dyn Read + Send>);
         }
-        (None, []) | (Some("@" | "@-" | "-"), _) => return read(Box::new(io::stdin())),
-        (None, [only]) if only == "-" => return read(Box::new(io::stdin())),
+        return read(Box::new(input.clone()));
+    }
+    let text = match (given.data.as_deref(), &given.requests[..]) {
         (Some(data), _) => match data.strip_prefix('@') {
             Some(path) => return read(Box::new(opened(path)?)),
             None => data.to_owned(),
@@ -295,11 +300,24 @@ fn feed(requests: Requests<Box<dyn Read + Send>>, takes: &Takes, feeder: &Feeder
         return;
     }
     let only = match (requests.next(), takes) {
-        // Before it is sent: what is not sent is not to look as if it had been.
-        (Some(Ok(only)), Takes::One(method)) => match requests.next() {
-            None => Ok(only),
-            Some(more) => more.and(Err(format!("{method} takes one request, and more were given"))),
-        },
+        (Some(Ok(only)), Takes::One(method, input)) => {
+            let more = |words: &str| Err(format!("{method} takes one request, and more were given{words}"));
+            // Before it is sent, if it is known: what is not sent is not to look as if it had been.
+            match input.as_ref().map(StandardInput::following) {
+                Some(Following::More) => more(""),
+                Some(Following::End) => Ok(only),
+                // Whoever writes may wait for the response before there is more, or an end.
+                Some(Following::Unknown) => {
+                    if feeder.feed(Ok(only))
+                        && let Some(next) = requests.next()
+                    {
+                        feeder.feed(next.and(more(": the first was sent, and its call is cancelled")));
+                    }
+                    return;
+                }
+                None => requests.next().map_or(Ok(only), |next| next.and(more(""))),
+            }
+        }
         (Some(first), _) => first,
         // No request at all is the empty one: many methods take nothing.
         (None, _) => counted(Ok(Vec::new())),
