@@ -76,6 +76,12 @@ pub enum BindError {
         "session would have more than {0} routes: methods it calls and serves (limits.routes_per_session)"
     )]
     Routes(usize),
+    /// The session has more routes than all of its user may have.
+    #[error(
+        "session would have more than the {0} routes that all applications of a user may have on one shard: methods \
+         they call and serve (limits.routes_per_user)"
+    )]
+    RoutesForUser(usize),
     /// The sessions of the user have too many routes.
     #[error(
         "applications of {user} would have more than {limit} routes on one shard: methods they call and serve \
@@ -164,7 +170,10 @@ impl Binder<'_> {
         if session.routes.len() + routes > limit {
             return Err(BindError::Routes(limit));
         }
-        let (user, limit) = (&session.identity, self.limits.routes_per_user);
+        let (own, user, limit) = (session.routes.len(), &session.identity, self.limits.routes_per_user);
+        if own + routes > limit {
+            return Err(BindError::RoutesForUser(limit));
+        }
         if self.targets.routes_of(user) + routes > limit {
             return Err(BindError::RoutesOfUser { user: user.to_string(), limit });
         }

@@ -8,8 +8,10 @@
 
 use crate::clients::UserKey;
 use crate::config::Sessions;
+use crate::rights::Refused;
 use std::collections::HashMap;
 use std::sync::Arc;
+use trunkline_call::Code;
 use trunkline_engine::BoundSchema;
 
 /// Bytes the smallest set counts: the tables of a schema without any type are as large as those of so many bytes.
@@ -55,21 +57,28 @@ impl BoundSets {
     /// what it takes is known, too.
     ///
     /// # Errors
-    /// The limit, in a sentence for the application.
+    /// The limit, in a sentence for the application: RESOURCE_EXHAUSTED if there may be room later, and
+    /// FAILED_PRECONDITION of a set that alone takes more than the limit.
     pub fn may_have(
         &self,
         (user, name): (UserKey, &str),
         known: Option<&Arc<BoundSchema>>,
         bytes: u64,
-    ) -> Result<(), String> {
-        let bytes = known.map_or(bytes, |schema| bytes_of(schema));
+    ) -> Result<(), Refused> {
+        let bytes = known.map_or(bytes, |schema| bytes_of(schema)).max(SET_BYTES_MIN);
         let new_for = |uses: Option<&Uses>| {
             let has = known.is_some_and(|schema| uses.is_some_and(|uses| uses.has(schema)));
             let held = uses.map_or(0, |uses| uses.bytes);
-            if has { None } else { Some(held.saturating_add(bytes.max(SET_BYTES_MIN))) }
+            if has { None } else { Some(held.saturating_add(bytes)) }
         };
-        let refuse = |whose: &str, wanted: u64, key: &str, max: u64| {
-            format!("descriptor sets of {whose} would take {wanted} bytes of memory; {key} is {max}")
+        let refuse = |whose: &str, wanted: u64, key: &str, max: u64| -> Refused {
+            if bytes > max {
+                return format!("the descriptor set would take {bytes} bytes of memory; {key} is {max}")
+                    .into();
+            }
+            let why =
+                format!("descriptor sets of {whose} would take {wanted} bytes of memory; {key} is {max}");
+            Refused { code: Code::ResourceExhausted, why }
         };
         if let Some(wanted) = new_for(self.of_user.get(&user)).filter(|wanted| *wanted > self.user_bytes_max)
         {
@@ -186,13 +195,16 @@ mod tests {
         assert_eq!(sets.may_have((7, "user"), Some(&one), 40 * KIB), Ok(()));
         assert_eq!(sets.may_have((7, "user"), None, 19 * KIB), Ok(()));
         let refused = sets.may_have((7, "user"), Some(&other), 30 * KIB).unwrap_err();
-        assert!(refused.contains("sessions.descriptor_bytes_per_user_max"), "{refused}");
+        assert!(refused.why.contains("sessions.descriptor_bytes_per_user_max"), "{refused:?}");
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        let alone = sets.may_have((7, "user"), None, 61 * KIB).unwrap_err();
+        assert_eq!(alone.code, Code::FailedPrecondition, "no other set's end makes room for it");
         sets.enter(8, 3, &one);
         assert_eq!(sets.may_have((8, "user"), None, 19 * KIB), Ok(()));
         sets.enter(8, 3, &set(20));
         sets.enter(9, 4, &set(30));
         let refused = sets.may_have((9, "user"), None, 20 * KIB).unwrap_err();
-        assert!(refused.contains("sessions.descriptor_bytes_max"), "{refused}");
+        assert!(refused.why.contains("sessions.descriptor_bytes_max"), "{refused:?}");
         sets.leave(1);
         assert!(sets.may_have((7, "user"), Some(&other), 30 * KIB).is_err(), "another connection has it");
         [2, 3, 4, 4].into_iter().for_each(|connection| sets.leave(connection));
@@ -251,7 +263,7 @@ mod tests {
             sets.enter(7, 1, &set(0));
         }
         let refused = sets.may_have((7, "user"), None, 1).unwrap_err();
-        assert!(refused.contains("would take 4096 bytes"), "{refused}");
+        assert!(refused.why.contains("would take 4096 bytes"), "{refused:?}");
         sets.leave(1);
         assert_eq!(sets.all.bytes, 0);
     }

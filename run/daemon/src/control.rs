@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use trunkline_call::{Code, printable};
+use trunkline_call::printable;
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Moved, decode_request, reply, request,
 };
@@ -462,8 +462,8 @@ impl Control {
             && let Err(refused) =
                 schema.compute_fingerprints(&bind.serves, calls.iter().map(|(path, _)| &**path))
         {
-            let why = format!("descriptor set: {refused}");
-            return Ok(Err(Refused { code: Code::ResourceExhausted, why }));
+            // It is the set's own: the same set is refused each time.
+            return Ok(Err(format!("descriptor set: {refused}").into()));
         }
         let serves = !bind.serves.is_empty();
         let held = schema.clone();
@@ -488,13 +488,12 @@ impl Control {
     /// The schema of a descriptor set that an application sent by this connection: built if its user may have it.
     fn schema_in(&mut self, number: u64, memfd: &OwnedFd, bytes: u64) -> Result<Arc<BoundSchema>, Refused> {
         let set = read_memfd(memfd, bytes)?;
-        let full = |why| Refused { code: Code::ResourceExhausted, why };
         let (user, name) = self.clients.user(number);
         if let Some(known) = self.sets.known(&set) {
-            self.sets.may_have((user, &name), Some(&known), 0).map_err(full)?;
+            self.sets.may_have((user, &name), Some(&known), 0)?;
             return Ok(known);
         }
-        build(set.into(), |bytes| self.sets.may_have((user, &name), None, bytes).map_err(full))
+        build(set.into(), |bytes| self.sets.may_have((user, &name), None, bytes))
     }
 
     fn handle_notice(&mut self, shard: usize, notice: Notice) {

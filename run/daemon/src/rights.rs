@@ -188,11 +188,13 @@ impl From<BindError> for Refused {
         let code = match error {
             BindError::Owned { .. } => Code::PermissionDenied,
             // Others may let go of what they have.
+            BindError::RoutesOfUser { .. } | BindError::Endpoints(_) | BindError::EndpointsOfUser { .. } => {
+                Code::ResourceExhausted
+            }
+            // Of the routes that one session has, it alone lets go, when it ends.
             BindError::Routes(_)
-            | BindError::RoutesOfUser { .. }
-            | BindError::Endpoints(_)
-            | BindError::EndpointsOfUser { .. } => Code::ResourceExhausted,
-            BindError::NoService(_)
+            | BindError::RoutesForUser(_)
+            | BindError::NoService(_)
             | BindError::NoMethod(_)
             | BindError::Path(_)
             | BindError::Service(_)
@@ -218,11 +220,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_no_word_for_good() {
+    fn a_limit_is_no_word_for_good_where_others_can_leave_room() {
         let user = || "uid:7".to_owned();
         for (error, code) in [
             (BindError::Owned { service: "a.B".into(), owner: user() }, Code::PermissionDenied),
-            (BindError::Routes(1), Code::ResourceExhausted),
+            (BindError::Routes(1), Code::FailedPrecondition),
+            (BindError::RoutesForUser(1), Code::FailedPrecondition),
             (BindError::RoutesOfUser { user: user(), limit: 1 }, Code::ResourceExhausted),
             (BindError::Endpoints(1), Code::ResourceExhausted),
             (BindError::EndpointsOfUser { user: user(), limit: 1 }, Code::ResourceExhausted),

@@ -87,6 +87,17 @@ fn the_routes_of_a_user_are_counted_over_its_sessions_and_leave_with_them() {
     bind(&mut world, second, None, &[], &["/bind.Other/A"]).unwrap();
 }
 
+/// No other session of the user can leave room for it.
+#[test]
+fn a_session_that_wants_more_than_its_user_may_have_is_told_so() {
+    let mut world = World::with_limits(Limits { routes_per_user: 3, ..Limits::default() });
+    let session = world.hosts[0].engine.attach("a[1]".into(), 0);
+    bind(&mut world, session, None, &[], &["/bind.Other/A"; 3]).unwrap();
+    let refused = bind(&mut world, session, None, &["bind.Third"], &[]).unwrap_err();
+    assert_eq!(refused, BindError::RoutesForUser(3));
+    assert!(refused.to_string().contains("limits.routes_per_user"), "{refused}");
+}
+
 /// Whoever serves a service as a whole is among the servers of each of its methods: once, however often it says so.
 #[test]
 fn a_service_that_is_served_as_a_whole_already_has_the_route_it_had() {

@@ -74,8 +74,8 @@ impl Binding {
     /// waits for the same answer.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION or PERMISSION_DENIED, not executed, with the daemon's reason; UNAVAILABLE when the session
-    /// ends first.
+    /// FAILED_PRECONDITION, PERMISSION_DENIED or RESOURCE_EXHAUSTED, not executed, with the daemon's reason;
+    /// UNAVAILABLE when the session ends first.
     pub(crate) async fn make(&self, session: &Arc<Session>) -> Result<(), Status> {
         session.agree(self.id, || self.proposal()).await
     }

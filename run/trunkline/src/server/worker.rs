@@ -35,6 +35,10 @@ const LEAVE_NS: u64 = 100_000_000;
 /// How long a worker waits after the daemon has refused a service, before it asks again.
 const REFUSED_REST_NS: u64 = 1_000_000_000;
 
+/// How long it waits at most where there is no room for it: longer each time, from the above. Each time the daemon
+/// reads its descriptors anew.
+const NO_ROOM_REST_NS_MAX: u64 = 30_000_000_000;
+
 /// How long it waits when the session was lost before its services were bound: longer each time, up to the above. Each
 /// attach costs the daemon two heaps.
 const LOST_REST_NS_MIN: u64 = 10_000_000;
@@ -101,9 +105,10 @@ impl Worker {
     /// Serves until the server stops, attaching anew whenever the session is lost.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION when the daemon does not take a service as it is described: trying again would not help.
+    /// FAILED_PRECONDITION when the daemon does not take a service as it is described, or it is above a limit by
+    /// itself: trying again would not help.
     pub(super) fn run(mut self) -> Result<(), Status> {
-        let mut pause_ns = LOST_REST_NS_MIN;
+        let (mut pause_ns, mut no_room_ns) = (LOST_REST_NS_MIN, REFUSED_REST_NS);
         while let Some(session) = self.attach() {
             let bound = self.unless_stopped(Routes::bind(&session, &self.shared.services));
             let routes = match bound {
@@ -111,11 +116,16 @@ impl Worker {
                 Some(Ok(routes)) => routes,
                 // Whose a name is, what rules say and how much room others leave may change while this server waits.
                 Some(Err(status)) if is_for_now(&status) => {
+                    let rest_ns = match status.code() {
+                        Code::ResourceExhausted => no_room_ns,
+                        _ => REFUSED_REST_NS,
+                    };
                     session.lose(status.message());
                     self.tell_refused(status);
-                    if self.rest(REFUSED_REST_NS).is_none() {
+                    if self.rest(rest_ns).is_none() {
                         break;
                     }
+                    no_room_ns = (rest_ns * 2).min(NO_ROOM_REST_NS_MAX);
                     continue;
                 }
                 // Anything but the daemon's own refusal is the session's end, noticed here before the reactor
@@ -134,7 +144,7 @@ impl Worker {
                     return Err(status);
                 }
             };
-            pause_ns = LOST_REST_NS_MIN;
+            (pause_ns, no_room_ns) = (LOST_REST_NS_MIN, REFUSED_REST_NS);
             self.tell_left_out(&routes);
             self.shared.worker_is_ready();
             context::serve(Some(Arc::clone(&session)));
@@ -165,10 +175,7 @@ impl Worker {
 
     /// Said once, and not again each second: a program without a subscriber would write nothing else.
     fn tell_refused(&self, why: Status) {
-        let line = format!(
-            "the daemon refuses a service of {}, and is asked again each second: {why}",
-            self.lane.name()
-        );
+        let line = format!("the daemon refuses a service of {}, and is asked again: {why}", self.lane.name());
         if self.shared.refuse(why) {
             hub::say(&line);
         }

@@ -166,6 +166,23 @@ fn a_server_says_why_it_is_not_attached_and_that_it_is() {
     });
 }
 
+/// No other application can leave room for it: whoever started it is to know.
+#[test]
+fn a_server_that_is_above_a_limit_by_itself_ends() {
+    watched(|| {
+        for key in ["routes_per_session", "routes_per_user"] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("daemon.sock");
+            let config = format!("[daemon]\nsocket = {path:?}\n[limits]\n{key} = 3\n");
+            let _daemon = Daemon::start(Config::from_toml(&config, "test").unwrap()).unwrap();
+            let server = Server::builder().socket(&path).add_service(EchoServer::new(Parrot));
+            let status = server.spawn().unwrap().wait().unwrap_err();
+            assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+            assert!(status.message().contains(&format!("limits.{key}")), "{status}");
+        }
+    });
+}
+
 #[test]
 fn a_service_that_the_daemon_keeps_for_itself_keeps_no_other_from_being_served() {
     watched(|| {

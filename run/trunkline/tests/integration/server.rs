@@ -403,7 +403,8 @@ fn a_service_the_daemon_refuses_for_now_is_told_to_who_waits() {
     });
 }
 
-/// Other programs have the room that is wanted, and may let go of it.
+/// Other programs have the room that is wanted, and may let go of it. Each question costs the daemon its descriptors'
+/// reading: it asks less and less often.
 #[test]
 fn a_worker_the_daemon_has_no_room_for_asks_again_and_disturbs_no_other() {
     watched(|| {
@@ -412,13 +413,16 @@ fn a_worker_the_daemon_has_no_room_for_asks_again_and_disturbs_no_other() {
         let server = server.spawn().unwrap();
         let mut one = place.accept();
         one.answer_control_until_bound();
+        let began = std::time::Instant::now();
         let mut other = place.accept();
         other.refuse_bind(Code::ResourceExhausted, "too many routes");
         assert_eq!(server.ready().wait().unwrap_err().code(), Code::ResourceExhausted);
         deliver(&mut one, 1, "/test.Echo/Say", Some("served"));
         assert_eq!(next_finish(&mut one).code, Code::Ok);
         drop(other);
+        place.accept().refuse_bind(Code::ResourceExhausted, "too many routes");
         let mut other = place.accept();
+        assert!(began.elapsed() >= Duration::from_secs(1 + 2), "{:?}", began.elapsed());
         other.answer_control_until_bound();
         while server.ready().wait().is_err() {
             thread::yield_now();
