@@ -151,12 +151,18 @@ impl Session {
             if let Some(asked) = replies.asked(binding) {
                 return Ok(Some(Arc::clone(asked)));
             }
-            let Agreement { name, calls, set } = propose();
-            let asked = Asked::new(binding, name, set, packets(calls)?);
+            let asked = match replies.begun(binding) {
+                Some(asked) => asked,
+                None => {
+                    let Agreement { name, calls, set } = propose();
+                    Asked::new(binding, name, set, packets(calls)?)
+                }
+            };
             let tag = replies.expect_agreement(&asked)?;
             (asked, tag)
         };
         if let Err(status) = self.ask_packet(tag, &asked) {
+            self.replies.lock().close(&asked);
             asked.settle(Err(status));
         }
         Ok(Some(asked))
@@ -165,7 +171,6 @@ impl Session {
     /// Asks the daemon about the methods of one packet.
     fn ask_packet(&self, tag: u64, asked: &Asked) -> Result<(), Status> {
         self.send_bind(tag, Vec::new(), asked.next_packet(), asked.set())
-            .inspect_err(|_| self.replies.lock().forget(tag))
     }
 
     /// Books what the daemon answers about a packet, and asks about the next if there is one.
@@ -184,7 +189,7 @@ impl Session {
             }
             Err(status) => Err(status),
         };
-        self.replies.lock().forget(tag);
+        self.replies.lock().close(asked);
         asked.settle(outcome);
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Replies {
     awaited: IdMap<u64, Awaited>,
     /// Tags of the questions about services that are called.
     asked: IdMap<BindingId, u64>,
+    /// Those that failed after the daemon had answered a part, which is the session's until it ends.
+    begun: IdMap<BindingId, Arc<Asked>>,
     lost: bool,
 }
 
@@ -51,10 +53,8 @@ pub(super) struct Asked {
 
 #[derive(Debug, Default)]
 struct AskedState {
-    /// Methods that no packet had room for yet, by packet: one is asked about when the one before is answered.
+    /// Methods that were not answered, by packet: the first is under way, the next is asked about when it is answered.
     rest: VecDeque<Vec<CallMethod>>,
-    /// Methods of the packet under way.
-    methods: usize,
     /// What was answered before.
     routes: Vec<RouteIndex>,
     outcome: Option<Result<(), Status>>,
@@ -97,6 +97,21 @@ impl Replies {
         }
     }
 
+    /// A question that failed when a part of it had been answered, to be asked again from there.
+    pub(super) fn begun(&mut self, binding: BindingId) -> Option<Arc<Asked>> {
+        self.begun.remove(&binding).map(|asked| asked.again())
+    }
+
+    /// A question is over: it was answered, or it failed.
+    pub(super) fn close(&mut self, asked: &Arc<Asked>) {
+        if let Some(tag) = self.asked.remove(&asked.binding) {
+            self.awaited.remove(&tag);
+        }
+        if asked.is_begun() && !self.lost {
+            self.begun.insert(asked.binding, Arc::clone(asked));
+        }
+    }
+
     /// A reply came. One for a task is kept for it.
     pub(super) fn arrived(&mut self, tag: u64, bound: &Bound) -> ReplyOwner {
         match self.awaited.get_mut(&tag) {
@@ -121,17 +136,16 @@ impl Replies {
         }
     }
 
-    /// The question was answered, or not asked, or nobody wants the answer.
+    /// Nobody wants the answer any more.
     pub(super) fn forget(&mut self, tag: u64) {
-        if let Some(Awaited::Agreement(asked)) = self.awaited.remove(&tag) {
-            self.asked.remove(&asked.binding);
-        }
+        self.awaited.remove(&tag);
     }
 
     /// Nothing will come any more. Gives those who are to be told.
     pub(super) fn lose(&mut self) -> (Vec<Waker>, Vec<Arc<Asked>>) {
         self.lost = true;
         self.asked.clear();
+        self.begun.clear();
         let (mut wakers, mut questions) = (Vec::new(), Vec::new());
         self.awaited.retain(|_, awaited| match awaited {
             Awaited::Waiting(waker) => {
@@ -171,10 +185,24 @@ impl Asked {
 
     /// What to ask next.
     pub(super) fn next_packet(&self) -> Vec<CallMethod> {
-        let mut state = self.state.lock();
-        let calls = state.rest.pop_front().unwrap_or_default();
-        state.methods = calls.len();
-        calls
+        self.state.lock().rest.front().cloned().unwrap_or_default()
+    }
+
+    /// The same question, of what was not answered.
+    fn again(&self) -> Arc<Self> {
+        let (rest, routes) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.rest), std::mem::take(&mut state.routes))
+        };
+        let state = AskedState { rest, routes, ..AskedState::default() };
+        let (name, set) = (Arc::clone(&self.name), self.set.clone());
+        Arc::new(Self { binding: self.binding, name, set, state: Mutex::new(state) })
+    }
+
+    /// Whether a part was answered, and not all.
+    fn is_begun(&self) -> bool {
+        let state = self.state.lock();
+        !(state.routes.is_empty() || state.rest.is_empty())
     }
 
     /// The descriptors, which come with each packet.
@@ -192,10 +220,11 @@ impl Asked {
             return Err(refused(&self.name, &bound));
         }
         let mut state = self.state.lock();
-        if bound.calls.len() != state.methods {
+        if bound.calls.len() != state.rest.front().map_or(0, Vec::len) {
             let error = "the daemon numbered another count of methods".to_owned();
             return Err(refused(&self.name, &Bound { error, ..Bound::default() }));
         }
+        state.rest.pop_front();
         state.routes.extend(bound.calls.into_iter().map(RouteIndex));
         Ok(state.rest.is_empty().then(|| std::mem::take(&mut state.routes).into()))
     }

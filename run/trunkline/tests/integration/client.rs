@@ -600,6 +600,31 @@ fn a_service_whose_target_is_long_is_bound_by_several_packets() {
     });
 }
 
+/// What the daemon has answered is the session's until it ends: asked for again, it would be there twice.
+#[test]
+fn a_service_that_was_bound_in_part_is_not_bound_from_the_beginning_again() {
+    watched(|| {
+        let place = Place::new();
+        let target = vec!["tcp://10.0.0.1:7878"; 1500].join(",");
+        let channel = Channel::builder().socket(place.path()).target(&target).name("test");
+        let client = EchoClient::new(channel.connect_lazy());
+        let calling = call_in_thread(&client, "first");
+        let mut peer = place.accept();
+        peer.answer_bind();
+        peer.refuse_bind(Code::ResourceExhausted, "no room");
+        assert_eq!(calling.join().unwrap().unwrap_err().code(), Code::ResourceExhausted);
+        let calling = call_in_thread(&client, "second");
+        peer.refuse_bind(Code::ResourceExhausted, "no room");
+        assert_eq!(calling.join().unwrap().unwrap_err().code(), Code::ResourceExhausted);
+        let calling = call_in_thread(&client, "third");
+        let call = peer.next_call();
+        assert_eq!(peer.paths, ["Say", "Repeat", "Collect", "Chat"].map(|name| format!("/test.Echo/{name}")));
+        assert_eq!(Some(call.route), peer.route_of("/test.Echo/Say"));
+        peer.finish(call.call, Code::Ok, Some("here"));
+        assert_eq!(calling.join().unwrap().unwrap().view().text(), "here");
+    });
+}
+
 #[test]
 fn a_binding_the_daemon_refuses_fails_its_calls() {
     watched(|| {

@@ -115,26 +115,38 @@ impl Peer {
                 Ok(None) => return false,
                 Err(error) => return error.would_block(),
             }
-            let (tag, kind) = decode_request(&packet).unwrap();
-            let request::Kind::Bind(bind) = kind else { panic!("attached twice") };
-            let mut bound = Bound::default();
-            for call in bind.calls {
-                bound.calls.push(self.paths.len() as u32);
-                self.paths.push(call.path);
+            self.answer(&packet);
+        }
+    }
+
+    /// Answers the next `Bind`, and no other.
+    pub fn answer_bind(&mut self) {
+        sleep_on(&[self.control.as_fd()], Some(WATCHDOG.as_nanos() as u64)).unwrap();
+        let mut packet = Vec::new();
+        self.control.recv(&mut packet, 1).unwrap().expect("a bind");
+        self.answer(&packet);
+    }
+
+    fn answer(&mut self, packet: &[u8]) {
+        let (tag, kind) = decode_request(packet).unwrap();
+        let request::Kind::Bind(bind) = kind else { panic!("attached twice") };
+        let mut bound = Bound::default();
+        for call in bind.calls {
+            bound.calls.push(self.paths.len() as u32);
+            self.paths.push(call.path);
+        }
+        for service in bind.serves {
+            for method in super::ECHO.methods {
+                let route = self.paths.len() as u32;
+                bound.serves.push(BoundMethod { path: method.path.into(), route });
+                self.paths.push(method.path.into());
             }
-            for service in bind.serves {
-                for method in super::ECHO.methods {
-                    let route = self.paths.len() as u32;
-                    bound.serves.push(BoundMethod { path: method.path.into(), route });
-                    self.paths.push(method.path.into());
-                }
-                self.serves.push(service);
-            }
-            let packet = Reply { tag, kind: Some(reply::Kind::Bound(bound)) }.encode_to_vec();
-            while let Err(error) = self.control.send(&packet, &[]) {
-                assert!(error.would_block(), "{error}");
-                std::thread::yield_now();
-            }
+            self.serves.push(service);
+        }
+        let packet = Reply { tag, kind: Some(reply::Kind::Bound(bound)) }.encode_to_vec();
+        while let Err(error) = self.control.send(&packet, &[]) {
+            assert!(error.would_block(), "{error}");
+            std::thread::yield_now();
         }
     }
 
@@ -156,7 +168,7 @@ impl Peer {
         }
     }
 
-    /// Refuses the next `Bind`: with PERMISSION_DENIED for now, with anything else for good.
+    /// Refuses the next `Bind`: with PERMISSION_DENIED or RESOURCE_EXHAUSTED for now, with anything else for good.
     pub fn refuse_bind(&mut self, code: Code, why: &str) {
         sleep_on(&[self.control.as_fd()], Some(WATCHDOG.as_nanos() as u64)).unwrap();
         let mut packet = Vec::new();
