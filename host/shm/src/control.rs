@@ -92,6 +92,15 @@ pub enum ControlError {
         /// The user of this process.
         uid: u32,
     },
+    /// As many connections as may wait for the daemon to take them.
+    #[error(
+        "the daemon at {} takes no connections: as many wait as may; it is stopped, or hangs",
+        path.display()
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The kernel refused.
     #[error("{what}: {errno}")]
     System {
@@ -118,7 +127,7 @@ impl ControlError {
     /// Whether a daemon may be there that this process cannot reach.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, ControlError::Denied { .. } | ControlError::System { errno: Errno::AGAIN, .. })
+        matches!(self, ControlError::Denied { .. } | ControlError::Busy { .. })
     }
 }
 
@@ -154,6 +163,7 @@ impl ControlSocket {
             Errno::ACCESS | Errno::PERM => {
                 ControlError::Denied { path: path.as_ref().to_owned(), uid: getuid().as_raw() }
             }
+            Errno::AGAIN => ControlError::Busy { path: path.as_ref().to_owned() },
             Errno::CONNREFUSED if is_no_socket(path.as_ref()) => {
                 ControlError::NotASocket { path: path.as_ref().to_owned() }
             }

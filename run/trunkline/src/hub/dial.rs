@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use trunkline_call::Status;
-use trunkline_shm::{ControlSocket, Places};
+use trunkline_shm::{ControlError, ControlSocket, Places};
 
 /// Where the daemon is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +51,18 @@ impl Daemon {
             Self::Remote(place) => return Ok(Dialled { socket: remote(place)?, alone: None }),
             Self::Given(connector) => return Ok(Dialled { socket: connector.connect()?, alone: None }),
             Self::Embedded => return Ok(Dialled { socket: embedded()?, alone: None }),
-            Self::Either(places) => match connect(places) {
+            Self::Either(places) => match places.connect() {
                 Ok(socket) => {
                     met::remember(places);
                     (socket, Self::Attached(places.clone()), None)
                 }
-                Err(why) if met::is_known(places) => return Err(why),
-                Err(why) => match places.meant() {
-                    Some(path) => return Err(not_there(&why, path)),
-                    None => (embedded()?, Self::Embedded, Some(why)),
+                // One that is there and refuses is not to be started or passed by: the reason says who refuses.
+                Err(error) if error.is_unreachable() || met::is_known(places) => {
+                    return Err(unattached(places, &error));
+                }
+                Err(error) => match (unattached(places, &error), places.meant()) {
+                    (why, Some(path)) => return Err(not_there(&why, path)),
+                    (why, None) => (embedded()?, Self::Embedded, Some(why)),
                 },
             },
         };
@@ -89,20 +92,23 @@ impl fmt::Debug for Connector {
 }
 
 fn connect(places: &Places) -> Result<ControlSocket, Status> {
-    places.connect().map_err(|error| {
-        if error.is_unreachable() {
-            // A daemon may be there: the reason says which place it is.
-            return unavailable(&format!("cannot attach to a daemon: {error}"));
+    places.connect().map_err(|error| unattached(places, &error))
+}
+
+/// Why no daemon took the connection.
+fn unattached(places: &Places, error: &ControlError) -> Status {
+    if error.is_unreachable() {
+        // A daemon may be there: the reason says which place it is.
+        return unavailable(&format!("cannot attach to a daemon: {error}"));
+    }
+    let place = match places {
+        Places::Named(path) => path.display().to_string(),
+        Places::Default(paths) => {
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("any of {}", paths.join(", "))
         }
-        let place = match places {
-            Places::Named(path) => path.display().to_string(),
-            Places::Default(paths) => {
-                let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-                format!("any of {}", paths.join(", "))
-            }
-        };
-        unavailable(&format!("no daemon at {place}: {error}"))
-    })
+    };
+    unavailable(&format!("no daemon at {place}: {error}"))
 }
 
 /// No daemon answers, though something says that there is one.
@@ -199,6 +205,31 @@ mod tests {
         assert!(why.contains(&path.display().to_string()), "{why}");
         let _listener = ControlListener::bind(host.path().join("later.sock"), 0o600).unwrap();
         assert!(daemon.dial().unwrap().alone.is_none());
+    }
+
+    /// The socket of a daemon that died lies at the place before that of one that takes no more connections.
+    #[test]
+    fn a_daemon_that_is_there_and_refuses_is_not_to_be_started() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        let [dead, busy] = ["dead.sock", "busy.sock"].map(|name| directory.path().join(name));
+        drop(UnixListener::bind(&dead).unwrap());
+        let listener = seqpacket_that_takes_one(&busy);
+        let places = Places::Default(vec![dead, busy.clone()]);
+        let waiting = places.connect().unwrap();
+        let why = refused(&mut Daemon::Either(places));
+        assert!(why.contains(&busy.display().to_string()) && why.contains("as many wait as may"), "{why}");
+        assert!(!why.contains("start it") && !why.contains("TRUNKLINE_EMBEDDED"), "{why}");
+        drop((listener, waiting));
+    }
+
+    /// A listener that accepts nothing.
+    fn seqpacket_that_takes_one(path: &Path) -> rustix::fd::OwnedFd {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+        let listener = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        listen(&listener, 0).unwrap();
+        listener
     }
 
     #[test]
