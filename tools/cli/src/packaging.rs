@@ -12,6 +12,7 @@ const CONFIG: &str = include_str!("../../../packaging/daemon.toml");
 const CONTAINERFILE: &str = include_str!("../../../packaging/Containerfile");
 const DAEMON_SET: &str = include_str!("../../../packaging/kubernetes/daemonset.yaml");
 const APPLICATION: &str = include_str!("../../../packaging/kubernetes/application.yaml");
+const INSTALL: &str = include_str!("../../../docs/install.md");
 const SOCKET: &str = "/run/trunkline/trunkline.sock";
 
 fn verb(line: &str) -> Verb {
@@ -111,18 +112,32 @@ fn values<'a>(yaml: &'a str, key: &str) -> Vec<&'a str> {
 #[test]
 fn the_daemon_set_leaves_memory_for_what_its_configuration_allows() {
     const MIB: u64 = 1 << 20;
-    let config = block(DAEMON_SET, "daemon.toml");
-    let number = |key: &str| {
-        let line = config.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
-        let text = line.unwrap_or_else(|| panic!("{key} in the configuration")).trim_matches('"');
-        let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
-        number.parse::<u64>().unwrap() * if unit == "MiB" { MIB } else { 1 }
-    };
-    let heaps = number("count_max") * (number("heap_bytes") + number("heap_bytes_max"));
-    let most = heaps + number("descriptor_bytes_max") + number("held_bytes");
+    /// Of each connection and application so much is not counted among what is held (docs/configuration.md).
+    const UNCOUNTED: usize = 256 << 10;
+    let config = Config::from_toml(&block(DAEMON_SET, "daemon.toml"), "daemonset.yaml").unwrap();
+    let (sessions, limits) = (&config.sessions, config.limits());
+    let heaps = sessions.count_max as u64 * (sessions.heap_bytes.0 + sessions.heap_bytes_max.0);
+    let uncounted = (config.connections().in_all + sessions.count_max) * UNCOUNTED;
+    let most = heaps + sessions.descriptor_bytes_max.0 + (limits.held_bytes + uncounted) as u64;
     let limit =
         values(DAEMON_SET, "memory").last().unwrap().strip_suffix("Mi").unwrap().parse::<u64>().unwrap();
-    assert!(most <= limit * MIB * 3 / 4, "{} MiB of {limit}", most / MIB);
+    assert!(most <= limit * MIB / 8 * 7, "{} MiB of {limit}", most / MIB);
+    assert!(limits.held_bytes_per_source * 3 <= limits.held_bytes, "one source has what all have");
+}
+
+/// Pods have few sessions to share; what is said of how many fit is so.
+#[test]
+fn there_are_sessions_for_as_many_pods_as_is_said() {
+    let config = Config::from_toml(&block(DAEMON_SET, "daemon.toml"), "daemonset.yaml").unwrap();
+    let (_, variable) = APPLICATION.split_once("name: TRUNKLINE_TASK_SESSIONS\n").unwrap();
+    let for_tasks: usize = values(variable, "value")[0].trim_matches('"').parse().unwrap();
+    let of_pod = 1 + for_tasks;
+    let (pods, of_user) = (config.sessions.count_max / of_pod, config.sessions.per_user_max / of_pod);
+    for text in [INSTALL, DAEMON_SET] {
+        let words = text.replace('#', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = format!("room for {pods} pods on a node, and for {of_user} that run as one user");
+        assert!(words.contains(&said), "{said}");
+    }
 }
 
 /// A container that may write in the folder could take the socket's place, and one that fills the daemon's sessions is

@@ -79,11 +79,14 @@ impl LimitKeys {
         }
     }
 
-    /// What may be held for one source: as said, or by what may arrive for one connection.
+    /// What may be held for one source: as said, or by what may arrive for one connection; a third of what may be held
+    /// in all, where that is said: one source is not to have what all have.
     fn of_source(&self) -> Bytes {
-        match self.held_bytes_per_source {
-            Bytes(0) => Bytes((self.assembling_bytes_per_peer.0 / 2).saturating_mul(3)),
-            said => said,
+        let usual = Bytes((self.assembling_bytes_per_peer.0 / 2).saturating_mul(3));
+        match (self.held_bytes_per_source, self.held_bytes) {
+            (Bytes(0), Bytes(0)) => usual,
+            (Bytes(0), Bytes(all)) => usual.min(Bytes((all / 3).max(1))),
+            (said, _) => said,
         }
     }
 

@@ -27,6 +27,10 @@ pub(super) fn check(config: &Config) -> Result<(), Breach> {
         let all = ("limits.grpc_replay_bytes_per_peer", limits.grpc_replay_bytes_per_peer);
         holds(("limits.grpc_replay_bytes_per_call", bytes), &[all])?;
     }
+    let (of_source, of_all) = (limits.held_bytes_per_source, limits.held_bytes);
+    if of_all != defaults.held_bytes {
+        holds(("limits.held_bytes_per_source", of_source), &[("limits.held_bytes", of_all)])?;
+    }
     Ok(())
 }
 

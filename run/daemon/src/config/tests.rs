@@ -211,6 +211,11 @@ const MISTAKES: &[(&str, &str)] = &[
          16 MiB here",
     ),
     (
+        "[limits]\nheld_bytes_per_source = \"2 GiB\"\nheld_bytes = \"1 GiB\"",
+        "d.toml:2:25: limits.held_bytes_per_source: is 2 GiB, and limits.held_bytes is 1 GiB: the smallest one \
+         decides; write limits.held_bytes = \"2 GiB\", too, or at most 1 GiB here",
+    ),
+    (
         "sessions.heap_bytes = 65537",
         "d.toml:1:23: sessions.heap_bytes: is 65537 B; write a multiple of 64 KiB up to 1 GiB",
     ),
@@ -617,4 +622,16 @@ fn limits_in_statuses_name_keys_that_exist() {
             assert!(documented.contains_key(word), "{}: there is no key {word:?}", path.display());
         }
     }
+}
+
+/// Who says how much all have says nothing of a source, and one is not to have all of it.
+#[test]
+fn one_source_has_a_third_of_what_is_held_in_all_at_most() {
+    let limits = |text: &str| Config::from_toml(text, "d.toml").unwrap().limits();
+    let said = limits("[limits]\nheld_bytes = \"255 MiB\"");
+    assert_eq!(said.held_bytes_per_source, 85 << 20);
+    let usual = limits("");
+    assert_eq!(usual.held_bytes, 3 * usual.held_bytes_per_source);
+    let much = limits("[limits]\nheld_bytes = \"64 GiB\"");
+    assert_eq!(much.held_bytes_per_source, usual.held_bytes_per_source);
 }
