@@ -378,13 +378,15 @@ impl Engine {
         let GrpcOpening { at, call, target, streams, metadata, end } = asked;
         let Self { calls, owners } = &mut *self;
         let Some(found) = calls.find_mut(call) else { return };
-        if let Err(fault) = owners.start_of_call().admit_head(turn.now, (call, found), &metadata, 0) {
+        let mut start = owners.start_of_call();
+        if let Err(fault) = start.admit_head(turn.now, (call, &mut *found), &metadata, 0) {
             return self.fail(turn, call, fault);
         }
         if streams {
             let metadata = Cow::Owned(metadata);
             return self.start(turn, call, target, &mut Item::Open { metadata, body: None, end });
         }
+        start.bound_wait(turn.now, (call, found));
         match self.grpc_events().keep_opening(turn.now, at, metadata, end) {
             Ok(follows) => {
                 follows.into_iter().for_each(|mut follows| self.carry_out_event(turn, &mut follows));

@@ -120,6 +120,27 @@ impl Course<'_> {
         self.timers.insert(paced.look_at, Due::Paced(way.key, way.direction));
         true
     }
+
+    /// Whether the head of what waits for its turn has it now; it has another timer otherwise.
+    #[cold]
+    #[inline(never)]
+    pub fn has_its_turn(&mut self, now: Instant, way: ItemWay, call: &mut Call) -> bool {
+        let (pacer, half) = (self.admission.pacer(), call.half(way.direction));
+        let (Some(until), Some(cost_ns)) = (half.paced_until, half.turn_cost_ns()) else { return true };
+        let paced = match half.backlog.front() {
+            Some(head) => pacer.look_again(now, until, cost_ns, head.body().map_or(0, Body::len)),
+            None => {
+                pacer.give_back(cost_ns);
+                None
+            }
+        };
+        let (until, cost_ns) = paced.map_or((now, 0), |paced| (paced.until, paced.cost_ns));
+        (half.paced_until, half.paced_cost_ns) = (Some(until), cost_ns);
+        if let Some(paced) = paced {
+            self.timers.insert(paced.look_at, Due::Paced(way.key, way.direction));
+        }
+        paced.is_none()
+    }
 }
 
 #[cold]

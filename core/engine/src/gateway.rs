@@ -24,7 +24,7 @@ use trunkline_call::{
     Code, Execution, Fault, Instant, KeyedMap, MetadataError, MetadataReader, MetadataWriter, Pattern, Status,
 };
 use trunkline_grpc::compress::{Accepts, Encoding};
-use trunkline_policy::{Chain, Plan, PolicyError};
+use trunkline_policy::{Chain, Plan, PolicyError, PolicySet};
 use trunkline_telemetry::Telemetry;
 
 /// Counts the gateways a call has passed.
@@ -94,15 +94,16 @@ impl Gateway {
     /// Whether a chain fits every method the operator has told the types of.
     ///
     /// # Errors
-    /// The first policy that does not, of those whose places are `news`.
-    pub fn check(&self, chain: &mut Chain, news: &[bool]) -> Result<(), PolicyError> {
+    /// The first policy of the `news` that does not.
+    pub fn check(&self, chain: &mut Chain, news: PolicySet) -> Result<(), PolicyError> {
         let services = self.settings.schemas.iter().flat_map(|schema| schema.schema.services());
         for method in services.flat_map(|service| &service.methods) {
             let Some((pattern, message)) = self.settings.method(&method.path) else { continue };
             let types = MethodTypes { pattern, ..MethodTypes::opaque(&method.path, false) };
             let (plan, _) = APPLICANT.plan_by(chain, &types, Some(&message), &method.path);
-            let is_new = |index: usize| news.get(index).copied().unwrap_or(true);
-            plan.and_then(|plan| plan.misfit_among(&method.path, is_new)).map_or(Ok(()), Err)?;
+            let Some(plan) = plan else { continue };
+            let fit = APPLICANT.fit((chain, &plan), &types, Some(&message), &method.path, news);
+            fit.misfits.into_iter().next().map_or(Ok(()), Err)?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(crate) struct Half {
     pub waiting_since: Option<Instant>,
     /// The backlog's head waits for its turn until then, or has had it (`admission/pacing.rs`).
     pub paced_until: Option<Instant>,
-    /// What the item that waits until then pays for its turn.
+    /// What the item that waits until then pays for its turn; zero once it has had it.
     #[serde(default)]
     pub paced_cost_ns: u64,
     /// No more messages come.
@@ -119,9 +119,16 @@ impl Half {
 
     /// An item that has had its turn waits, or waits for its turn, before those that do.
     pub fn wait_first(&mut self, now: Instant, item: Item<'static>) {
-        self.paced_until.get_or_insert(now);
+        if self.paced_until.is_none() {
+            (self.paced_until, self.paced_cost_ns) = (Some(now), 0);
+        }
         self.waiting_since.get_or_insert(now);
         self.backlog.push_front(item);
+    }
+
+    /// What the backlog's head pays for the turn it waits for, if it waits for one.
+    pub fn turn_cost_ns(&self) -> Option<u64> {
+        self.paced_until.and(Some(self.paced_cost_ns)).filter(|cost_ns| *cost_ns > 0)
     }
 
     /// Whether nothing of it waits, is kept, or lies unreleased in its receiver's heap.

@@ -289,6 +289,10 @@ impl Engine {
             if half.paced_until.is_some_and(|until| owners.admission.pacer().holds(turn.now, until)) {
                 return; // its timer comes
             }
+            if half.turn_cost_ns().is_some() && !owners.course().has_its_turn(turn.now, way, lent.call) {
+                return;
+            }
+            let half = lent.call.half(direction);
             let Some(mut item) = half.backlog.pop_front() else {
                 // What waited as items has gone on: what waits as bytes may follow.
                 if let Some(stream) = lent.call.grpc_sender(direction) {
@@ -316,19 +320,11 @@ impl Engine {
 
     /// The timer of a paced item.
     pub(crate) fn paced_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let half = call.half(direction);
-        let Owners { admission, timers, .. } = &mut self.owners;
-        let pacer = admission.pacer();
-        let paced = half.paced_until.and_then(|until| pacer.look_again(turn.now, until, half.paced_cost_ns));
-        if let Some(paced) = paced {
-            half.paced_until = Some(paced.until);
-            timers.insert(paced.look_at, Due::Paced(key, direction));
+        let Self { calls, owners } = &mut *self;
+        let Some(call) = calls.find_mut(key) else { return };
+        let waits = call.half_of(direction).turn_cost_ns().is_some();
+        if waits && !owners.course().has_its_turn(turn.now, ItemWay { key, direction }, call) {
             return;
-        }
-        if half.paced_until.is_some() {
-            // Whatever turn it had: it goes.
-            half.paced_until = Some(turn.now);
         }
         self.unblock(turn, key, direction);
     }

@@ -122,8 +122,8 @@ impl CallBooks<'_> {
         let Self { recorder, sessions, peers, grpc, admission, timers, .. } = self;
         let is_logged = policies.is_logged();
         for half in [&call.request, &call.response] {
-            if half.paced_until.is_some_and(|until| until > now) {
-                admission.pacer().give_back(half.paced_cost_ns);
+            if let Some(cost_ns) = half.turn_cost_ns() {
+                admission.pacer().give_back(cost_ns);
             }
         }
         if let Some(timer) = admission.dismiss(key.to_bits(), policies, Some((now, code))) {

@@ -167,10 +167,13 @@ impl StartOfCall<'_> {
         opening: &Item<'_>,
     ) -> Result<(), Fault> {
         let Item::Open { metadata, body, .. } = opening else { return Ok(()) };
-        self.admit_head(now, (key, call), metadata, body.as_ref().map_or(0, Body::len))
+        let bytes = body.as_ref().map_or(0, Body::len);
+        self.admit_head(now, (key, &mut *call), metadata, bytes)?;
+        self.bound_wait(now, (key, call));
+        Ok(())
     }
 
-    /// Admits a call whose opening is not whole, or waits.
+    /// Admits a call whose opening is not whole, or waits. One that streams does not wait for the rest of it.
     #[inline(never)]
     pub fn admit_head(
         &mut self,
@@ -181,19 +184,15 @@ impl StartOfCall<'_> {
     ) -> Result<(), Fault> {
         self.admit(now, (key, &mut *call), metadata, body_bytes)?;
         call.planned_by = self.admission.version();
-        self.bound_wait(now, (key, call));
         Ok(())
     }
 
-    /// The time that policies give a call is over while it waits, too.
+    /// The time that policies of whoever makes a call give it is over while it waits, too. What those of its server say
+    /// is known when it has one: of several, each may have others.
     #[inline(never)]
     pub fn bound_wait(&mut self, now: Instant, (key, call): (CallKey, &mut Call)) {
-        let Self { registry, timers, .. } = self;
-        let made = call.policies.as_ref().and_then(|policies| policies.timeout_ns());
-        let server = registry.servers(call.method).first();
-        let served = server.and_then(|server| server.plan.as_ref()?.timeout_ns());
-        if let Some(timeout_ns) = made.into_iter().chain(served).min() {
-            end_in_time(timers, now, (key, call), timeout_ns);
+        if let Some(timeout_ns) = call.policies.as_ref().and_then(|policies| policies.timeout_ns()) {
+            end_in_time(self.timers, now, (key, call), timeout_ns);
         }
     }
 

@@ -28,7 +28,7 @@ use crate::workers::{GivenOut, Place};
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Instant;
-use trunkline_policy::{Chain, Modules, Permits, PolicyError, Verdict};
+use trunkline_policy::{Chain, Modules, Permits, PolicyError, PolicySet, Verdict};
 use trunkline_telemetry::PeerIndex;
 
 /// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
@@ -563,7 +563,7 @@ impl Engine {
     ) -> Result<(Vec<String>, ChainFit), PolicyError> {
         let Owners { admission, sessions, registry, gateway, .. } = &mut self.owners;
         let bound = bound_methods(sessions, registry, gateway);
-        let fits_told = |chain: &mut Chain, news: &[bool]| gateway.check(chain, news);
+        let fits_told = |chain: &mut Chain, news: PolicySet| gateway.check(chain, news);
         let (upgraded, made) = admission.exchange(chain, modules, how, &bound, fits_told)?;
         let plans = match made {
             ExchangedChain::Tried(fit) => return Ok((upgraded, fit)),

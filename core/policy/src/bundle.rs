@@ -4,7 +4,7 @@
 //! name, u32 format of the state, u32 length and the state. Little endian, nothing behind. The reader believes nothing.
 
 use crate::module::ModuleState;
-use crate::plan::POLICIES_MAX;
+use crate::policy_set::POLICIES_MAX;
 
 /// State one module may export.
 pub const MODULE_STATE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -3,9 +3,10 @@
 use crate::definition::{Definition, Side};
 use crate::expr::{Expression, Wanted, did_you_mean};
 use crate::module::{self, MODULE_FIELDS_MAX, Module, ModuleError, ModuleLoader, Modules};
-use crate::plan::{POLICIES_MAX, Plan, Plans, Subject};
+use crate::plan::{MethodFit, Plan, Plans, Subject};
+use crate::policy_set::{POLICIES_MAX, PolicySet};
 use crate::refused::{PolicyError, Wrong};
-use crate::rule::{Action, ModuleInput, Rule};
+use crate::rule::{Action, Class, ModuleInput, Rule};
 use crate::setting::SettingValue;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -96,6 +97,15 @@ impl Chain {
             })
         };
         of(Some(service)).or_else(|| of(None))
+    }
+
+    /// The least rate that it gives calls of class *batch*.
+    pub fn batch_rate_min(&self) -> Option<u64> {
+        let rates = self.rules.iter().filter_map(|rule| match rule.action {
+            Action::Priority(Class::Batch { bytes_per_second }) => Some(bytes_per_second),
+            _ => None,
+        });
+        rates.min()
     }
 
     /// How many workers of this host a service's policies keep for which class.
@@ -193,6 +203,11 @@ impl Chain {
         let Some(plan) = self.plans.plan(&self.rules, subject) else { return (None, None) };
         let misfit = plan.misfit(subject.path);
         (Some(plan), misfit)
+    }
+
+    /// Which of the policies that count fit a method whose plan this is, each by itself. None does that does not apply.
+    pub fn fit(&mut self, plan: &Plan, subject: &Subject<'_>, counts: PolicySet) -> MethodFit {
+        self.plans.fit(&self.rules, plan, subject, counts)
     }
 
     /// Policies that are about to change: what was compiled of them is worth nothing.

@@ -7,6 +7,7 @@ use crate::chain::Chain;
 use crate::definition::{Definition, Kind};
 use crate::module::{Module, Modules};
 use crate::policies::Policies;
+use crate::policy_set::PolicySet;
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, Rule};
 use crate::running::Running;
@@ -18,8 +19,8 @@ use trunkline_call::Instant;
 #[derive(Debug)]
 pub struct Staged {
     chain: Chain,
-    /// Whether the policy at this place is other than one at work: new, changed, or with another module.
-    news: Vec<bool>,
+    /// Those that are other than one at work: new, changed, or with another module.
+    news: PolicySet,
     added: Vec<Slot>,
     changes_priorities: bool,
     /// Instances that hold the state already.
@@ -58,7 +59,7 @@ impl Policies {
         let changes_priorities = !priorities(&self.chain).eq(priorities(&chain));
         let mut staged = Staged {
             chain,
-            news: Vec::new(),
+            news: PolicySet::default(),
             added,
             changes_priorities,
             fresh: Vec::new(),
@@ -69,7 +70,7 @@ impl Policies {
         self.retired.extend(modules.into_rest());
         match handed {
             Ok(()) => {
-                staged.news = staged.chain.rules.iter().map(|rule| self.is_new(rule, &staged)).collect();
+                staged.news = PolicySet::of(staged.chain.rules.iter().map(|rule| self.is_new(rule, &staged)));
                 Ok(staged)
             }
             Err(error) => {
@@ -245,9 +246,9 @@ impl Staged {
         &mut self.chain
     }
 
-    /// Whether the policy at each place is new, has changed, or has another module.
-    pub fn news(&self) -> &[bool] {
-        &self.news
+    /// The policies that are new, have changed, or have another module.
+    pub fn news(&self) -> PolicySet {
+        self.news
     }
 
     /// Whether it says anything else about the order of calls than the chain at work.

@@ -50,6 +50,7 @@ mod module;
 mod places;
 mod plan;
 mod policies;
+mod policy_set;
 mod queue;
 mod refused;
 mod rule;
@@ -70,8 +71,9 @@ pub use module::{
     MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
     ModuleLoader, ModuleRow, ModuleState, Modules,
 };
-pub use plan::{POLICIES_MAX, Plan, Subject};
+pub use plan::{MethodFit, Plan, Subject};
 pub use policies::{Policies, PolicyRow};
+pub use policy_set::{POLICIES_MAX, PolicySet};
 pub use refused::PolicyError;
 pub use rule::Class;
 pub use setting::{Setting, SettingValue, Settings};

@@ -11,6 +11,7 @@
 
 use crate::definition::Side;
 use crate::expr::{Expression, Program};
+use crate::policy_set::PolicySet;
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, ModuleInput, Rule};
 use std::collections::HashMap;
@@ -19,10 +20,7 @@ use std::sync::{Arc, Weak};
 use trunkline_call::WorkerChoice;
 use trunkline_schema::{MessageIndex, Schema};
 
-/// Policies of one chain. Every call passes those that apply to it, in order.
-pub const POLICIES_MAX: usize = 256;
-
-/// Plans without a type that are kept though nobody has them.
+/// Plans without a type that are kept though nobody has them, and policies of which it was found out what they fit.
 const KEPT_MAX: usize = 256;
 
 /// Entries below which nobody looks for those that are worth nothing any more.
@@ -47,6 +45,7 @@ pub struct Subject<'a> {
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) steps: Box<[Arc<Step>]>,
+    applicable: PolicySet,
     needs_message: bool,
     needs_facts: bool,
     only_refuses: bool,
@@ -82,13 +81,24 @@ pub(crate) struct Plans {
     steps: Shared<StepKey, Step>,
     /// At most [`KEPT_MAX`].
     kept: Vec<Arc<Plan>>,
+    /// At most [`KEPT_MAX`], which no plan has.
+    kept_steps: Vec<Arc<Step>>,
+}
+
+/// Which policies of a chain fit a method, each held against it by itself, whatever those before it do.
+#[derive(Debug, Default)]
+pub struct MethodFit {
+    /// Those that apply to it and fit.
+    pub fitting: PolicySet,
+    /// Those that apply and do not.
+    pub misfits: Vec<PolicyError>,
 }
 
 /// What two plans differ by.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PlanKey {
-    /// A bit for each policy that applies.
-    rules: [u64; POLICIES_MAX / 64],
+    /// Those that apply.
+    rules: PolicySet,
     request: Option<RequestType>,
     client_streams: bool,
 }
@@ -126,14 +136,14 @@ impl Plans {
     /// The plan for a method, compiled unless somebody has one like it; `None` if nothing applies.
     pub fn plan(&mut self, rules: &[Arc<Rule>], subject: &Subject<'_>) -> Option<Arc<Plan>> {
         let method = subject.path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
-        let (mut applicable, mut needs_schema) = ([0; POLICIES_MAX / 64], false);
+        let (mut applicable, mut needs_schema) = (PolicySet::default(), false);
         for (index, rule) in rules.iter().enumerate() {
             if rule.applies_to(subject.side, subject.application, method) {
-                applicable[index / 64] |= 1 << (index % 64);
+                applicable.insert(index);
                 needs_schema |= rule.needs_schema();
             }
         }
-        if applicable == [0; POLICIES_MAX / 64] {
+        if applicable.is_empty() {
             return None;
         }
         let request = RequestType::of(subject).filter(|_| needs_schema);
@@ -153,16 +163,46 @@ impl Plans {
     }
 
     fn compile(&mut self, rules: &[Arc<Rule>], key: &PlanKey, subject: &Subject<'_>) -> Plan {
-        let applies = |index: usize| key.rules[index / 64] & (1 << (index % 64)) != 0;
         let mut steps: Vec<Arc<Step>> = Vec::new();
-        for (index, rule) in rules.iter().enumerate().filter(|(index, _)| applies(*index)) {
+        for (index, rule) in rules.iter().enumerate().filter(|(index, _)| key.rules.contains(*index)) {
             // One that does not fit refuses every call: of those behind it only logs are asked.
             let is_over = steps.iter().any(|step| step.broken.is_some());
             if !is_over || matches!(rule.action, Action::AccessLog { .. }) {
                 steps.push(self.step(index, rule, subject));
             }
         }
-        Plan::of(steps, subject.client_streams)
+        Plan::of(steps, key.rules, subject.client_streams)
+    }
+
+    /// Which of those that count and apply to a method fit it, whose plan this is: a plan ends at the first that does
+    /// not.
+    pub fn fit(
+        &mut self,
+        rules: &[Arc<Rule>],
+        plan: &Plan,
+        subject: &Subject<'_>,
+        counts: PolicySet,
+    ) -> MethodFit {
+        let counting = plan.applicable.common(counts);
+        if plan.steps.iter().all(|step| step.broken.is_none()) {
+            return MethodFit { fitting: counting, misfits: Vec::new() };
+        }
+        let mut fit = MethodFit::default();
+        for (index, rule) in rules.iter().enumerate().filter(|(index, _)| counting.contains(*index)) {
+            let step = self.step(index, rule, subject);
+            match &step.broken {
+                None => fit.fitting.insert(index),
+                Some(misfit) => fit.misfits.push(misfit_at(misfit, subject.path)),
+            }
+            if Arc::strong_count(&step) == 1 {
+                // Nobody else has it; the next method may be one of many that it is asked for.
+                if self.kept_steps.len() >= KEPT_MAX {
+                    self.kept_steps.clear();
+                }
+                self.kept_steps.push(step);
+            }
+        }
+        fit
     }
 
     fn step(&mut self, index: usize, rule: &Arc<Rule>, subject: &Subject<'_>) -> Arc<Step> {
@@ -179,7 +219,7 @@ impl Plans {
 }
 
 impl Plan {
-    fn of(steps: Vec<Arc<Step>>, client_streams: bool) -> Self {
+    fn of(steps: Vec<Arc<Step>>, applicable: PolicySet, client_streams: bool) -> Self {
         let mut choice = WorkerChoice::default();
         for step in &steps {
             if let Action::Workers { choice: said, .. } = step.rule.action {
@@ -196,6 +236,7 @@ impl Plan {
             needs_facts: steps.iter().any(|step| step.reads_facts),
             only_refuses: steps.iter().all(|step| matches!(step.rule.action, Action::Access { .. })),
             steps: steps.into(),
+            applicable,
             client_streams,
             choice,
         }
@@ -203,14 +244,8 @@ impl Plan {
 
     /// The first policy that does not fit the method at this path.
     pub(crate) fn misfit(&self, path: &str) -> Option<PolicyError> {
-        self.misfit_among(path, |_| true)
-    }
-
-    /// The same of those whose places in the chain count.
-    pub fn misfit_among(&self, path: &str, counts: impl Fn(usize) -> bool) -> Option<PolicyError> {
-        let mut misfits = self.steps.iter().filter_map(|step| step.broken.as_deref());
-        let misfit = misfits.find(|misfit| counts(misfit.index))?;
-        Some(PolicyError { problem: format!("{} (for {path})", misfit.problem), ..misfit.clone() })
+        let misfit = self.steps.iter().find_map(|step| step.broken.as_deref())?;
+        Some(misfit_at(misfit, path))
     }
 
     /// Whether some policy looks at the message, so that it must be private and checked before.
@@ -356,6 +391,11 @@ impl<K: Hash + Eq, V> Shared<K, V> {
         }
         self.known.insert(key, Arc::downgrade(value));
     }
+}
+
+/// In words that name the method.
+fn misfit_at(misfit: &PolicyError, path: &str) -> PolicyError {
+    PolicyError { problem: format!("{} (for {path})", misfit.problem), ..misfit.clone() }
 }
 
 fn compiled(key: &'static str, expression: &Expression, subject: &Subject<'_>) -> Result<Program, Wrong> {

@@ -81,7 +81,7 @@ impl Policies {
     }
 
     /// Asks every policy of a plan about a call that begins, and adds what they say to what those of another plan said.
-    /// `message` tells whether its first message is there.
+    /// Once a fault is to end it, only logs are asked. `message` tells whether its first message is there.
     ///
     /// # Errors
     /// The first refusal; what was held is given back, and the admission worth nothing.
@@ -96,6 +96,11 @@ impl Policies {
         self.latest = now;
         let seed = self.key_seed();
         for (index, step) in plan.steps.iter().enumerate() {
+            if admission.ends.is_some() {
+                // It reaches nobody who is behind a fault that ends it.
+                self.logs(plan, now, inputs, index, admission);
+                return Ok(());
+            }
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             state.figures.seen += 1;
             if step.reads_message && !message {
@@ -162,7 +167,8 @@ impl Policies {
         Ok(())
     }
 
-    /// Whether a call that is refused is to be logged: by a log before the policy that refused it, or behind.
+    /// Whether a call that is refused, or will be ended, is to be logged: by a log before the policy that says so, or
+    /// behind.
     fn logs(
         &mut self,
         plan: &Plan,

@@ -1,10 +1,10 @@
 //! Plans for everything that is bound, made as a whole when the chain is exchanged.
 
-use super::plans::Applicant;
+use super::plans::{Applicant, request_of};
 use crate::registry::{Form, MethodTypes, service_of};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use trunkline_policy::{Chain, Plan, PolicyError, Side};
+use trunkline_policy::{Chain, MethodFit, Plan, PolicyError, PolicySet, Side};
 use trunkline_schema::{Schema, Service};
 
 /// A method as somebody here has it.
@@ -56,9 +56,9 @@ pub(crate) enum ChainExchange {
 /// before count for nothing: whatever was bound since must not keep the operator from changing others.
 #[derive(Debug, Default)]
 pub struct ChainFit {
-    /// Methods that they fit as some application has them.
-    fitting: HashSet<(Side, Arc<str>)>,
-    /// Methods that they do not fit as some application has them, in the order in which they were found.
+    /// Which of them fit each method as some application has it to which they apply.
+    fitting: HashMap<(Side, Arc<str>), PolicySet>,
+    /// Methods that one of them does not fit as some application has them, in the order in which they were found.
     unfit: Vec<((Side, Arc<str>), PolicyError)>,
     /// Places of policies that name a method which somebody has.
     known: HashSet<usize>,
@@ -71,8 +71,18 @@ pub struct ChainFit {
 impl MethodSubject<'_> {
     /// What of a chain applies to it, and the policy that does not fit it, if there is one.
     pub(super) fn plan(&self, chain: &mut Chain) -> (Option<Arc<Plan>>, Option<PolicyError>) {
+        self.applicant().plan(chain, self.types, &self.types.path)
+    }
+
+    /// Which of the policies that count fit it, whose plan this is, each by itself.
+    fn fit(&self, chain: &mut Chain, plan: &Plan, counts: PolicySet) -> MethodFit {
+        let request = request_of(self.types);
+        self.applicant().fit((chain, plan), self.types, request, &self.types.path, counts)
+    }
+
+    fn applicant(&self) -> Applicant<'_> {
         let application = self.holder.map_or("", |holder| holder.application);
-        Applicant { side: self.side, application }.plan(chain, self.types, &self.types.path)
+        Applicant { side: self.side, application }
     }
 
     /// What does not fit, in words that say who has it so.
@@ -87,8 +97,11 @@ impl MethodSubject<'_> {
 impl BoundMethods<'_> {
     /// What of a chain applies to each, policies that do not fit a method (once for each method), and what of those
     /// that are `news` fits.
-    pub(super) fn plan(&self, chain: &mut Chain, news: &[bool]) -> (BoundPlans, Vec<PolicyError>, ChainFit) {
-        let is_new = |index: usize| news.get(index).copied().unwrap_or(true);
+    pub(super) fn plan(
+        &self,
+        chain: &mut Chain,
+        news: PolicySet,
+    ) -> (BoundPlans, Vec<PolicyError>, ChainFit) {
         let (mut fit, mut misfits) = (ChainFit::default(), Vec::new());
         let (mut seen, mut seen_new) = (HashSet::new(), HashSet::new());
         let mut plan = |method: &MethodSubject<'_>| {
@@ -99,12 +112,16 @@ impl BoundMethods<'_> {
             {
                 misfits.push(method.held(misfit));
             }
-            match plan.as_ref().map(|plan| plan.misfit_among(&method.types.path, is_new)) {
-                Some(Some(misfit)) if seen_new.insert(name()) => {
-                    fit.unfit.push((name(), method.held(misfit)));
+            if let Some(plan) = &plan {
+                let found = method.fit(chain, plan, news);
+                if !found.fitting.is_empty() {
+                    fit.fitting.entry(name()).or_default().join(found.fitting);
                 }
-                Some(None) => drop(fit.fitting.insert(name())),
-                _ => {}
+                for misfit in found.misfits {
+                    if seen_new.insert((misfit.index, name())) {
+                        fit.unfit.push((name(), method.held(misfit)));
+                    }
+                }
             }
             plan
         };
@@ -112,7 +129,7 @@ impl BoundMethods<'_> {
         let served = self.served.iter().map(&mut plan).collect();
         let named = chain.methods_named(&self.services());
         fit.known.extend(named.known);
-        fit.misnamed.extend(named.misnamed.into_iter().filter(|misnamed| is_new(misnamed.index)));
+        fit.misnamed.extend(named.misnamed.into_iter().filter(|misnamed| news.contains(misnamed.index)));
         (BoundPlans { called, served }, misfits, fit)
     }
 
@@ -134,7 +151,7 @@ impl ChainFit {
     /// Adds what another shard has found, or that it does not fit what the operator has told of types.
     pub fn join(&mut self, other: Self) {
         let Self { fitting, unfit, known, misnamed, told } = other;
-        self.fitting.extend(fitting);
+        fitting.into_iter().for_each(|(name, set)| self.fitting.entry(name).or_default().join(set));
         self.unfit.extend(unfit);
         self.known.extend(known);
         self.misnamed.extend(misnamed);
@@ -150,7 +167,8 @@ impl ChainFit {
     /// that alone has it otherwise must not keep the operator from what fits the others.
     pub fn refuse(&self) -> Result<(), PolicyError> {
         let misnamed = self.misnamed.iter().find(|misnamed| !self.known.contains(&misnamed.index));
-        let mut unfit = self.unfit.iter().filter(|(method, _)| !self.fitting.contains(method));
+        let fits = |method, index| self.fitting.get(method).is_some_and(|set| set.contains(index));
+        let mut unfit = self.unfit.iter().filter(|(method, misfit)| !fits(method, misfit.index));
         let unfit = || unfit.next().map(|(_, misfit)| misfit);
         let first = misnamed.or(self.told.as_ref()).or_else(unfit);
         first.map_or(Ok(()), |misfit| Err(misfit.clone()))

@@ -18,7 +18,7 @@ use trunkline_message::View;
 use trunkline_message::transcode::DecodeLimits;
 use trunkline_policy::{
     Admission, Chain, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits, PlaceNotice,
-    Plan, Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
+    Plan, Policies, PolicyError, PolicyRow, PolicySet, Rejection, Ticket, Verdict,
 };
 use trunkline_schema::Schema;
 use trunkline_share::{CountShare, HostLimits};
@@ -142,6 +142,7 @@ impl AdmissionControl {
     pub fn take_up(&mut self, policies: Policies) {
         self.policies = policies;
         self.version += 1;
+        self.pacer.begin_anew(self.policies.chain().batch_rate_min());
         if let Some((limits, own)) = &self.host {
             self.policies.share(limits, *own);
         }
@@ -189,18 +190,18 @@ impl AdmissionControl {
         modules: Modules,
         how: ChainExchange,
         bound: &BoundMethods<'_>,
-        fits_told: impl FnOnce(&mut Chain, &[bool]) -> Result<(), PolicyError>,
+        fits_told: impl FnOnce(&mut Chain, PolicySet) -> Result<(), PolicyError>,
     ) -> Result<(Vec<String>, ExchangedChain), PolicyError> {
         let mut staged = self.policies.stage(chain, modules)?;
-        let news = staged.news().to_vec();
-        let (plans, misfits, mut fit) = bound.plan(staged.chain_mut(), &news);
-        fit.note_told(fits_told(staged.chain_mut(), &news));
+        let news = staged.news();
+        let (plans, misfits, mut fit) = bound.plan(staged.chain_mut(), news);
+        fit.note_told(fits_told(staged.chain_mut(), news));
         let fits = if how == ChainExchange::IfFits { fit.refuse() } else { Ok(()) };
         if fits.is_ok() && how != ChainExchange::Trial {
             misfits.into_iter().for_each(|misfit| self.note_misfit(Some(misfit)));
             self.version += 1;
             if staged.changes_priorities() {
-                self.pacer.begin_anew();
+                self.pacer.begin_anew(staged.chain_mut().batch_rate_min());
             }
             return Ok((self.policies.commit(staged), ExchangedChain::Made(plans)));
         }

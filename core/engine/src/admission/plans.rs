@@ -2,7 +2,7 @@
 
 use crate::registry::{Form, MessageType, MethodTypes, is_own_service};
 use std::sync::Arc;
-use trunkline_policy::{Chain, Plan, PolicyError, Side, Subject};
+use trunkline_policy::{Chain, MethodFit, Plan, PolicyError, PolicySet, Side, Subject};
 
 /// Somebody who calls or serves a method, as policies know it.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +20,7 @@ impl Applicant<'_> {
         types: &MethodTypes,
         path: &str,
     ) -> (Option<Arc<Plan>>, Option<PolicyError>) {
-        let request = match &types.input {
-            Form::Typed(of) => Some(of),
-            Form::Opaque => None,
-        };
-        self.plan_by(chain, types, request, path)
+        self.plan_by(chain, types, request_of(types), path)
     }
 
     /// The same for a request whose type somebody else has told.
@@ -38,14 +34,42 @@ impl Applicant<'_> {
         if chain.is_empty() || !is_subject_to_policies(path) {
             return (None, None);
         }
-        let subject = Subject {
+        chain.plan(&self.subject(types, request, path))
+    }
+
+    /// Which of the policies that count fit the method whose plan this is, each by itself.
+    pub fn fit(
+        self,
+        (chain, plan): (&mut Chain, &Plan),
+        types: &MethodTypes,
+        request: Option<&MessageType>,
+        path: &str,
+        counts: PolicySet,
+    ) -> MethodFit {
+        chain.fit(plan, &self.subject(types, request, path), counts)
+    }
+
+    fn subject<'s>(
+        &'s self,
+        types: &MethodTypes,
+        request: Option<&'s MessageType>,
+        path: &'s str,
+    ) -> Subject<'s> {
+        Subject {
             side: self.side,
             application: self.application,
             path,
             request: request.map(|of| (&of.schema.schema, of.index)),
             client_streams: types.pattern.client_streams(),
-        };
-        chain.plan(&subject)
+        }
+    }
+}
+
+/// The type of a method's requests, if whoever has it has told.
+pub(super) fn request_of(types: &MethodTypes) -> Option<&MessageType> {
+    match &types.input {
+        Form::Typed(of) => Some(of),
+        Form::Opaque => None,
     }
 }
 

@@ -1223,6 +1223,27 @@ fn a_policy_that_reads_messages_of_unknown_type_refuses() {
     scene.nothing_left();
 }
 
+/// A policy at work that does not fit a type that was told since hides nothing that is new behind it.
+#[test]
+fn what_does_not_fit_a_told_type_hides_nothing_new() {
+    let mut scene = Scene::connected();
+    let reads = |name: &'static str, field: &str| Definition {
+        service: Some(SERVICE.into()),
+        deny: Some(format!("request.{field} == 'secret'")),
+        ..policy(Kind::Access, name)
+    };
+    let at_work = reads("odd", "other");
+    scene.apply(std::slice::from_ref(&at_work));
+    let engine = &mut scene.world.hosts[0].engine;
+    engine.configure_gateway(Scene::told());
+    let mut apply = |field: &str| {
+        let chain = Chain::build(&[at_work.clone(), reads("new", field)]).unwrap();
+        engine.apply_policies(chain).err().map(|refused| refused.name)
+    };
+    assert_eq!(apply("nothing"), Some("new".into()));
+    assert_eq!(apply("note"), None);
+}
+
 #[test]
 fn a_rate_limit_holds_for_all_clients() {
     let mut scene = Scene::connected();

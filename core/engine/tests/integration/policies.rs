@@ -498,8 +498,18 @@ fn a_call_is_ended_when_its_delay_is_over() {
         abort: Some(CodeName(Code::Unavailable)),
         ..Definition::default()
     };
-    for (mut world, mut client, mut server, _) in pairs() {
-        apply(&mut world, 0, std::slice::from_ref(&both));
+    // None of these is asked about a call that ends before it comes to them.
+    let behind =
+        |name: &str, side, kind| Definition { name: name.into(), kind, side, ..Definition::default() };
+    let rate = Definition {
+        calls_per_second: Some(0.001),
+        burst: Some(1),
+        ..behind("rate", Side::Client, Kind::RateLimit)
+    };
+    let places = Definition { calls_max: Some(1), ..behind("places", Side::Server, Kind::ConcurrencyLimit) };
+    let log = behind("log", Side::Server, Kind::AccessLog);
+    for (mut world, mut client, mut server, host) in pairs() {
+        apply(&mut world, 0, &[both.clone(), rate.clone(), places.clone(), turns(1), log.clone()]);
         let payload = world.blob(&mut client, b"x");
         let opening = client.call(0, Some(payload), true);
         world.submit(&client, Submission::Call(opening)).unwrap();
@@ -514,6 +524,9 @@ fn a_call_is_ended_when_its_delay_is_over() {
         assert!(server.take().is_empty());
         let figures = world.hosts[0].engine.policy_rows()[0].figures;
         assert_eq!((figures.delayed, figures.refused), (1, 1));
+        let seen: Vec<u64> = world.hosts[0].engine.policy_rows().iter().map(|row| row.figures.seen).collect();
+        assert_eq!(seen, [1, 0, 0, 0, u64::from(host == 0)], "only the log is asked where it is served");
+        assert_eq!(world.hosts[0].engine.poll_access_record().is_some(), host == 0);
         world.advance(1);
         assert_eq!(world.leftovers(), (0, 0));
     }
@@ -707,6 +720,31 @@ fn what_is_at_work_keeps_nobody_from_changing_the_rest() {
     engine.exchange_checked_policies(same, Modules::default()).unwrap();
     engine.apply_policies(Chain::default()).unwrap();
     assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Ok);
+}
+
+/// A policy behind one at work that does not fit some application is held against that application by itself, and one
+/// that does not concern an application has no say in whether others fit.
+#[test]
+fn what_does_not_fit_hides_nothing_that_is_new_behind_it() {
+    let at_work = access(Side::Server, "request.note == 'no'");
+    let other = |deny: &str| Definition { name: "other".into(), ..access(Side::Server, deny) };
+    for alone in [false, true] {
+        let mut world = World::new();
+        apply(&mut world, 0, std::slice::from_ref(&at_work));
+        world.label = Some("odd");
+        let _odd = world.attach(0, OLDER_PROTO, None, true);
+        world.label = None;
+        let _server = (!alone).then(|| world.attach(0, PROTO, None, true));
+        let engine = &mut world.hosts[0].engine;
+        let mut apply =
+            |new: Definition| engine.apply_policies(Chain::build(&[at_work.clone(), new]).unwrap()).err();
+        let refused = apply(other("request.nothing == ''")).expect("it fits nobody");
+        assert_eq!((refused.name.as_str(), refused.index), ("other", 1), "alone: {alone}");
+        let of_one = Definition { application: Some("odd".into()), ..other("request.note == ''") };
+        assert_eq!(apply(of_one).map(|refused| refused.index), Some(1), "others have no say: {alone}");
+        assert_eq!(apply(other("request.note == ''")).is_some(), alone, "as somebody has it, it fits");
+        assert_eq!(apply(other("request.data == b''")), None);
+    }
 }
 
 /// Shards ask together: who has a method otherwise may be alone on its shard, and is not alone on the host.

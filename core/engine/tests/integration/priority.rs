@@ -263,3 +263,47 @@ fn what_a_policy_said_by_mistake_holds_nobody_up_when_it_is_gone() {
         assert_eq!(delivered(&mut world, &mut client, &mut server), [1]);
     }
 }
+
+/// What waits goes at its rate, whatever becomes of its turns: also after waves of calls that ended, in another process
+/// and after a change of policies for others.
+#[test]
+fn what_waits_never_goes_faster_than_its_rate() {
+    for change in ["waves", "process", "policies"] {
+        for (mut world, mut client, mut server) in hosts() {
+            let policies = classes(Some(ClassName::Latency));
+            apply(&mut world, &policies);
+            once(&mut world, &mut client, &mut server);
+            let all: Vec<CallId> = (0..90).map(|number| open(&mut world, &mut client, number)).collect();
+            assert_eq!(delivered(&mut world, &mut client, &mut server), [0]);
+            let cancel = |world: &mut World, client: &mut App, calls: &[CallId]| {
+                for call in calls {
+                    world.submit(client, Submission::Cancel { call: *call }).unwrap();
+                }
+            };
+            cancel(&mut world, &mut client, &all[1..60]);
+            let (mut seen, mut most) = (Vec::new(), 0);
+            for round in 0..80 {
+                world.advance(TURN_NS / 2);
+                let more = delivered(&mut world, &mut client, &mut server);
+                most = most.max(more.len());
+                seen.extend(more);
+                once(&mut world, &mut client, &mut server);
+                match (round, change) {
+                    (6, "waves") => cancel(&mut world, &mut client, &all[60..75]),
+                    (6, "process") => world.replace_engines(),
+                    (6, "policies") => {
+                        let other = Definition { service: Some("other.One".into()), ..policies[0].clone() };
+                        let other = Definition { name: "other".into(), method: None, ..other };
+                        apply(&mut world, &[&policies[..], &[other]].concat());
+                    }
+                    _ => {}
+                }
+            }
+            seen.sort_unstable();
+            let rest: Vec<u8> = (60..90).filter(|number| seen.contains(number)).collect();
+            assert_eq!((most, &seen), (1, &rest), "{change}: one in half a turn at most");
+            assert!(rest.ends_with(&(75..90).collect::<Vec<_>>()), "{change}: {rest:?}");
+            assert!(change == "waves" || rest.len() == 30, "{change}: {rest:?}");
+        }
+    }
+}

@@ -550,31 +550,68 @@ fn timeout(side: Side, when: Option<&str>) -> Definition {
     }
 }
 
-/// The time that a policy gives a call counts from its entry, and is over while it waits.
+fn has_ended(scene: &Scene) -> bool {
+    scene.client.inbox.iter().any(|one| matches!(one, Completion::Finish(_)))
+}
+
+/// The time that a policy of the caller gives a call counts from its entry, and is over while it waits.
 #[test]
 fn a_policys_time_is_over_while_a_call_waits() {
-    let has_ended = |scene: &Scene| scene.client.inbox.iter().any(|one| matches!(one, Completion::Finish(_)));
-    for side in [Side::Client, Side::Server] {
+    let mut scene = Scene::measured();
+    let calls = vec![scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    apply(&mut scene, &[timeout(Side::Client, None)]);
+    let waits = scene.call(0, Deadline::NONE);
+    scene.world.advance(4 * MS);
+    assert!(!has_ended(&scene) && scene.waiting());
+    scene.world.advance(MS);
+    scene.settle();
+    let late = scene.conclude(waits, Code::DeadlineExceeded);
+    assert_eq!(late.execution, Execution::NotExecuted);
+    scene.serve_all(calls);
+}
+
+/// With a condition, and on the side of whoever serves, it is known when the call is judged.
+#[test]
+fn a_time_that_depends_on_the_call_or_its_server_is_over_when_it_begins() {
+    for (side, when) in [
+        (Side::Client, Some("path.endsWith('Once')")),
+        (Side::Server, Some("path.endsWith('Once')")),
+        (Side::Server, None),
+    ] {
         let mut scene = Scene::measured();
         let calls = vec![scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
-        apply(&mut scene, &[timeout(side, None)]);
-        let waits = scene.call(0, Deadline::NONE);
-        scene.world.advance(4 * MS);
-        assert!(!has_ended(&scene) && scene.waiting());
-        scene.world.advance(MS);
-        scene.settle();
-        let late = scene.conclude(waits, Code::DeadlineExceeded);
-        assert_eq!(late.execution, Execution::NotExecuted, "{side:?}");
-        // With a condition it is known when the call is judged.
-        apply(&mut scene, &[timeout(side, Some("path.endsWith('Once')"))]);
+        apply(&mut scene, &[timeout(side, when)]);
         let waits = scene.call(0, Deadline::NONE);
         scene.world.advance(7 * MS);
-        assert!(!has_ended(&scene) && scene.waiting());
+        scene.settle();
+        assert!(!has_ended(&scene) && scene.waiting(), "{side:?} {when:?}");
         scene.serve(0);
         let late = scene.conclude(waits, Code::DeadlineExceeded);
-        assert_eq!((late.execution, scene.delivered(0)), (Execution::NotExecuted, 0), "{side:?}");
+        assert_eq!((late.execution, scene.delivered(0)), (Execution::NotExecuted, 0), "{side:?} {when:?}");
         scene.serve_all(calls);
     }
+}
+
+/// Two applications serve one service, and one of them has no time to lose: it keeps nobody from being served by the
+/// other.
+#[test]
+fn the_time_of_one_server_is_not_that_of_another() {
+    let mut world = World::new();
+    world.label = Some("canary");
+    let canary = world.attach(0, PROTO, None, true);
+    world.label = None;
+    let (client, stable) = (world.attach(0, PROTO, None, false), world.attach(0, PROTO, None, true));
+    let mut scene = Scene { world, client, workers: [canary, stable] }.measure();
+    let calls = vec![scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    let short = Definition { application: Some("canary".into()), ..timeout(Side::Server, None) };
+    apply(&mut scene, &[short]);
+    let waits = scene.call(0, Deadline::NONE);
+    assert!(scene.waiting());
+    scene.serve(1);
+    assert_eq!(scene.delivered(1), 1);
+    scene.serve(1);
+    assert_eq!(scene.conclude(waits, Code::Ok).execution, Execution::Executed);
+    scene.serve_all(calls);
 }
 
 /// Notes which kinds of values it is shown.

@@ -116,6 +116,8 @@ pub struct World {
     pub r2p2: Vec<R2p2Settings>,
     /// What engines are made with from now on.
     pub limits: Limits,
+    /// The name of applications that attach from now on, if they are not named by their host.
+    pub label: Option<&'static str>,
     /// What a host does to an engine that has taken over, before it goes on.
     pub taken_over: Option<Box<dyn Fn(&mut Engine)>>,
     /// Applications in line for their completions.
@@ -205,6 +207,7 @@ impl World {
             datagrams: Vec::new(),
             arrives: |_| true,
             replaces: false,
+            label: None,
             taken_over: None,
             r2p2: vec![R2p2Settings::default(); 2],
             limits,
@@ -253,7 +256,8 @@ impl World {
         heap_bytes: u32,
     ) -> App {
         let schema = Arc::new(BoundSchema::new(Schema::from_proto_source("world.proto", proto).unwrap()));
-        let (label, host) = (format!("app{host}"), self.next_shard_of(host));
+        let label = self.label.map_or_else(|| format!("app{host}"), str::to_owned);
+        let host = self.next_shard_of(host);
         let Host { engine, heaps } = &mut self.hosts[host];
         let key = engine.attach(label, heap_bytes.into());
         heaps.insert(key, heap_bytes);

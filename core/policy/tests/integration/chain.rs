@@ -295,6 +295,33 @@ fn faults_timeouts_and_logs_add_up_as_often_as_they_say() {
     assert!((370..640).contains(&broken), "{broken}");
 }
 
+/// A call that a fault holds and then ends reaches nobody behind it: it takes none of their tokens, places and turns.
+#[test]
+fn behind_a_fault_that_ends_a_call_only_logs_are_asked() {
+    let mut policies = Policies::new(3);
+    let behind = policy("rate", "kind = \"rate-limit\"\ncalls_per_second = 0.001\nburst = 1")
+        + &policy("places", "kind = \"concurrency-limit\"\ncalls_max = 1")
+        + &policy("turns", "kind = \"queue\"\ncalls_max = 1\nwaiting_max = 1")
+        + &policy("broken", "kind = \"fault\"\nabort = \"INTERNAL\"")
+        + &policy("log", "kind = \"access-log\"");
+    let fault = policy("slow", "kind = \"fault\"\ndelay_ms = 20\nabort = \"UNAVAILABLE\"");
+    let plan = installed(&mut policies, &(fault.clone() + &behind));
+    for asked in 1..=3 {
+        let mut admission = ask(&mut policies, &plan, NOW).unwrap();
+        assert_eq!(
+            admission.ends.take().map(|ends| (ends.policy, ends.code)),
+            Some(("slow".into(), Code::Unavailable))
+        );
+        assert!(admission.log && admission.permits.is_empty() && admission.ticket.is_none());
+        assert_eq!(admission.delay_ns, 20_000_000);
+        let seen: Vec<u64> = policies.rows().iter().map(|row| row.figures.seen).collect();
+        assert_eq!(seen, [asked, 0, 0, 0, 0, asked]);
+    }
+    let plan = installed(&mut policies, &behind.replace("abort = \"INTERNAL\"", "delay_ms = 1"));
+    let admission = ask(&mut policies, &plan, NOW).unwrap();
+    assert!(admission.ticket.is_none() && !admission.permits.is_empty(), "all was left for others");
+}
+
 #[test]
 fn permits_are_given_back_even_by_calls_of_an_older_chain() {
     let mut policies = Policies::new(1);
