@@ -56,6 +56,9 @@ pub const CHAT: &str = "/world.Echo/Chat";
 /// Heap sizes of a session, unless a test says otherwise.
 const HEAP_BYTES: u32 = 64 << 20;
 
+/// What is done with an engine that has taken over.
+pub type AtTakeOver = Box<dyn Fn(&mut Engine)>;
+
 /// Everything.
 pub struct World {
     pub now: Instant,
@@ -119,7 +122,7 @@ pub struct World {
     /// The name of applications that attach from now on, if they are not named by their host.
     pub label: Option<&'static str>,
     /// What a host does to an engine that has taken over, before it goes on.
-    pub taken_over: Option<Box<dyn Fn(&mut Engine)>>,
+    pub taken_over: Option<AtTakeOver>,
     /// Applications in line for their completions.
     in_line: Vec<(usize, SessionKey)>,
 }
