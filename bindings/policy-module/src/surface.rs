@@ -6,7 +6,7 @@ use crate::lent::{bytes, text};
 use crate::panics::{caught, remember};
 use crate::policy::{Policy, State};
 use crate::wants::Wants;
-use crate::{Call, Config, End};
+use crate::{Call, Code, Config, End};
 use std::ffi::c_void;
 use std::time::Duration;
 use trunkline_module_abi as abi;
@@ -119,17 +119,17 @@ unsafe extern "C" fn decide<P: Policy>(
     };
     answer.token = verdict.token;
     if let Some((code, message)) = verdict.denied {
-        answer.verdict = abi::VERDICT_DENY;
-        answer.code = code as u32;
-        say(&mut answer.message, &message);
-        return abi::DONE;
+        return denied(answer, code, &message);
     }
     for (key, value) in &verdict.metadata {
         let (name, value) = (abi::Slice::of(key.as_bytes()), abi::Slice::of(value));
         // SAFETY: the daemon vouches for its function and its context; the slices lie in the verdict.
         let added = answer.add_metadata.map_or(1, |add| unsafe { add(answer.context, name, value) });
         if added != 0 {
-            return faulty(words, &format!("the pair {key:?} cannot be added to the metadata"));
+            // Its value may be what a caller wrote: that call is refused, and not the module ejected.
+            let why =
+                format!("its policy adds the pair {key:?} to its metadata, which is not legal or too long");
+            return denied(answer, Code::Internal, &why);
         }
     }
     abi::DONE
@@ -214,6 +214,21 @@ fn boxed<P>(policy: P, wants: &Wants) -> Boxed<P> {
     Boxed { policy, _expressions: expressions, fields }
 }
 
+/// Denies a call. The words may have a caller's text in them, which must not be able to eject the module: they lose
+/// their end and their control characters.
+fn denied(answer: &mut abi::Answer, code: Code, message: &str) -> i32 {
+    answer.verdict = abi::VERDICT_DENY;
+    answer.code = code as u32;
+    let capacity = answer.message.capacity;
+    if message.contains(char::is_control) {
+        let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        say(&mut answer.message, shortened(&line, capacity));
+    } else {
+        say(&mut answer.message, shortened(message, capacity));
+    }
+    abi::DONE
+}
+
 fn refused(words: &mut abi::Words, why: &str) -> i32 {
     say(words, shortened(why, words.capacity));
     abi::REFUSED
@@ -224,7 +239,7 @@ fn faulty(words: &mut abi::Words, why: &str) -> i32 {
     abi::FAULT
 }
 
-/// Words for operators may lose their end.
+/// Words may lose their end.
 fn shortened(text: &str, capacity: u32) -> &str {
     let mut end = text.len().min(capacity as usize);
     while !text.is_char_boundary(end) {
@@ -233,13 +248,12 @@ fn shortened(text: &str, capacity: u32) -> &str {
     &text[..end]
 }
 
-/// Says `text`. If there is no room for it, its length is told all the same: the daemon says then what was too long.
+/// Says `text`, of which there is room for all.
 fn say(words: &mut abi::Words, text: &str) {
-    words.bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
-    if words.bytes <= words.capacity {
-        // SAFETY: the daemon lends `capacity` bytes there, and the text has no more.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), words.data, text.len()) };
-    }
+    assert!(text.len() <= words.capacity as usize, "the text was shortened");
+    words.bytes = text.len() as u32;
+    // SAFETY: the daemon lends `capacity` bytes there, and the text has no more.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), words.data, text.len()) };
 }
 
 /// # Safety

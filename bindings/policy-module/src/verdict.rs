@@ -42,13 +42,14 @@ impl Verdict {
         Self { token, ..Self::pass() }
     }
 
-    /// It ends, with words for its caller: at most 1024 bytes without control characters.
+    /// It ends, with words for its caller. They lose what is beyond 1024 bytes, and control characters become spaces.
     pub fn deny(code: Code, message: impl Into<String>) -> Self {
         Self { denied: Some((code, message.into())), ..Self::pass() }
     }
 
     /// Adds a pair to the metadata of a call that passes, which loses its own values of that key. Keys are in lower
-    /// case and not of gRPC's own, values of printable ASCII unless the key ends in `-bin`.
+    /// case and not of gRPC's own, values of printable ASCII unless the key ends in `-bin`, at most 16 pairs and 4 KiB:
+    /// a call with another pair is refused with INTERNAL and the name of the key.
     pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self

@@ -155,6 +155,7 @@ typedef struct trunkline_answer {
     uint32_t code; /* of a denied call: 1 to 16, as gRPC numbers them */
     uint32_t reserved;
     uint64_t token; /* anything; comes back with the end of the call */
+    /* For its caller. Control characters in it, also those of a field or metadata that is quoted, are a fault. */
     trunkline_words message;
     void *context; /* first argument of add_metadata */
     /* Adds a pair to the metadata of a call that passes, whose own values of that key it loses: 0, or 1 if it is not

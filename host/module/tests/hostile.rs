@@ -6,7 +6,7 @@ use std::path::Path;
 use support::*;
 use trunkline_call::{Code, Instant};
 use trunkline_module::Loader;
-use trunkline_policy::{Module, ModuleEnd, ModuleError, ModuleState, SettingValue};
+use trunkline_policy::{FieldValue, Module, ModuleEnd, ModuleError, ModuleState, SettingValue};
 use trunkline_test_modules as built;
 
 fn refused(path: &Path) -> String {
@@ -131,21 +131,36 @@ fn panics_in_every_callback_are_told_with_their_place() {
     drop(faulty("panic-destroy").unwrap());
 }
 
+/// A module in Rust that puts a caller's text into its words and metadata: the text is denied or refused, call by call.
 #[test]
-fn what_a_module_says_too_much_is_a_fault() {
-    for (does, expected) in [
-        ("long-message", "it says 1025 bytes of words, and has room for 1024"),
-        ("control-message", "its words have control characters"),
-        ("bad-metadata", "the pair \"Not-Legal\" cannot be added to the metadata"),
-    ] {
+fn a_callers_text_does_not_eject_a_module() {
+    let ask = |does: &str, text: &str| {
         let mut module = faulty(does).unwrap();
-        let fault = ask(&mut module, Instant(1), &[]).unwrap_err();
-        assert!(fault.ends_with(expected), "{does}: {fault}");
+        let first = ask(&mut module, Instant(1), &[FieldValue::Text(text.as_bytes())]);
+        let next = ask(&mut module, Instant(2), &[FieldValue::Text(b"short")]);
+        (first.unwrap().map(|(code, words)| (code.number(), words)), next.is_ok())
+    };
+    let denied = |words: &str| (Some((Code::Aborted.number(), words.to_owned())), true);
+    assert_eq!(ask("deny-text", "a\tb\u{85}c"), denied("a b c"));
+    assert_eq!(ask("deny-text", &"x".repeat(2000)), denied(&"x".repeat(1024)));
+    assert_eq!(ask("deny-text", &"€".repeat(600)), denied(&"€".repeat(341)));
+    assert_eq!(ask("add-text", "gold"), (None, true));
+    let why = "its policy adds the pair \"text\" to its metadata, which is not legal or too long";
+    for text in ["a\tb", "ü", &"x".repeat(5000)] {
+        assert_eq!(ask("add-text", text), (Some((Code::Internal.number(), why.to_owned())), true));
     }
+}
+
+#[test]
+fn what_a_module_says_too_much_is_a_fault_or_cut() {
     assert_eq!(
         faulty("much-state").unwrap().export().unwrap_err().problem,
         "it exports more than 16777216 bytes of state"
     );
+    let mut module = faulty("bad-metadata").unwrap();
+    let refused = ask(&mut module, Instant(1), &[]).unwrap().unwrap();
+    assert_eq!(refused.0, Code::Internal);
+    assert!(refused.1.contains("\"Not-Legal\""), "{}", refused.1);
 }
 
 #[test]

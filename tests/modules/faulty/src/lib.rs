@@ -2,16 +2,22 @@
 //!
 //! Without an order it passes calls and counts them; the count is its state.
 
-use trunkline_policy_module::{Call, Code, Config, End, Policy, State, Verdict, Wants};
+use trunkline_policy_module::{Call, Code, Config, End, Field, Policy, State, Verdict, Wants};
 
 struct Faulty {
     does: String,
     count: u64,
+    text: Option<Field>,
 }
 
 impl Faulty {
     fn panics_if(&self, does: &str) {
         assert!(self.does != does, "ordered to {does}");
+    }
+
+    /// What the caller wrote.
+    fn text_of<'a>(&self, call: &Call<'a>) -> &'a str {
+        self.text.and_then(|text| call.text(text)).unwrap_or_default()
     }
 }
 
@@ -21,7 +27,7 @@ impl Policy for Faulty {
 
     fn create(config: &Config<'_>, wants: &mut Wants) -> Result<Self, String> {
         let does = config.text("does").unwrap_or_default().to_owned();
-        let faulty = Self { does, count: 0 };
+        let mut faulty = Self { does, count: 0, text: None };
         faulty.panics_if("panic-create");
         wants.end();
         match faulty.does.as_str() {
@@ -33,19 +39,20 @@ impl Policy for Faulty {
                 let _ = wants.text("request.no_such_field");
                 wants.optional();
             }
+            "deny-text" | "add-text" => faulty.text = Some(wants.text("request.text")),
             "want-other-kind" => _ = wants.int("request.text"),
             _ => {}
         }
         Ok(faulty)
     }
 
-    fn decide(&mut self, _: &Call<'_>) -> Verdict {
+    fn decide(&mut self, call: &Call<'_>) -> Verdict {
         self.panics_if("panic-decide");
         self.count += 1;
         match self.does.as_str() {
             "deny" => Verdict::deny(Code::FailedPrecondition, "it was told to deny"),
-            "long-message" => Verdict::deny(Code::Aborted, "x".repeat(1025)),
-            "control-message" => Verdict::deny(Code::Aborted, "two\nlines"),
+            "deny-text" => Verdict::deny(Code::Aborted, self.text_of(call)),
+            "add-text" => Verdict::pass().with_metadata("text", self.text_of(call)),
             "bad-metadata" => Verdict::pass().with_metadata("Not-Legal", "x"),
             "add-metadata" => Verdict::pass().with_metadata("ask", "from a module"),
             _ => Verdict::pass_with(self.count),
