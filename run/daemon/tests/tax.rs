@@ -1,7 +1,7 @@
 //! Shows that a daemon knows what its processor time goes into: between two real daemons that speak gRPC over TLS with
 //! compressed requests, at least 95 % lies in stages, and processor time that is planted in a stage is found there
-//! within 5 %. The others may have a little more, too: what follows a long pause finds caches that others have used, and
-//! takes longer. So does the stage itself, by as much as those in which nothing is planted tell.
+//! within 5 %. The others may have a little more, too: what follows a long pause finds caches that others have used,
+//! and takes longer. So does the stage itself, by as much as those in which nothing is planted tell.
 //!
 //! All of it is processor time by the threads' own clocks: what else runs on the host is not in it.
 
