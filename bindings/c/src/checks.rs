@@ -1,7 +1,7 @@
 //! `TRUNKLINE_CHECKS=1`: misuse is told, and received messages are blocks of malloc.
 
 use std::sync::OnceLock;
-use trunkline::{Code, Status};
+use trunkline::{Code, Status, say_on_standard_error};
 
 static ENABLED: OnceLock<bool> = OnceLock::new();
 
@@ -14,6 +14,6 @@ pub(crate) fn are_on() -> bool {
 pub(crate) fn tell(function: &str, status: &Status) {
     let is_misuse = matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition);
     if is_misuse && are_on() {
-        eprintln!("trunkline: {function}: {}", status.message());
+        say_on_standard_error(&format!("{function}: {}", status.message()));
     }
 }

@@ -388,6 +388,24 @@ fn random_calls_crash_nothing_and_leave_nothing_behind() {
     }
 }
 
+/// Whoever collects what a service writes may be gone or be slow: that ends neither the process nor its calls.
+#[test]
+fn a_standard_error_that_nobody_reads_stops_nothing() {
+    if !has(compiler(), "a standard error that nobody reads") {
+        return;
+    }
+    let prefix = installed();
+    let mut cc = Command::new(compiler());
+    cc.args(WARNINGS).arg(here("tests/c/unread.c"));
+    let program = built(cc, prefix.path(), &[]);
+    for how in ["gone", "full"] {
+        let mut command = again(&program);
+        command.arg(how).env("TRUNKLINE_CHECKS", "1").env("TRUNKLINE_SOCKET", prefix.path().join("no.sock"));
+        // DEADLINE_EXCEEDED each time.
+        assert_eq!(success(how, &run(command)), "4\n".repeat(4), "{how}");
+    }
+}
+
 /// Server and client of `examples`, under a daemon inside the server, cannot meet; with one of the host they do: that
 /// is a system test. Here they are built as the documentation says.
 #[test]

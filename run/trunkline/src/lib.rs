@@ -64,6 +64,7 @@
 //! `0`) and `TRUNKLINE_SOCKET`; else whichever daemon answers in the default places; else one inside the process, which
 //! reads its configuration from the file named by `TRUNKLINE_CONFIG`, if there is one. A server that ends up with the
 //! last without having asked for it says so in a line, to `tracing` or on standard error: no other program can call it.
+//! What standard error does not take at once is lost: nothing waits for its reader.
 //!
 //! # Waiting
 //! A thread that waits looks for an answer before it sleeps, yielding its core between looks, for as long as six
@@ -102,6 +103,7 @@ mod server;
 mod session;
 mod settings;
 mod shared;
+mod standard_error;
 mod stream;
 mod wait;
 mod wakers;
@@ -117,6 +119,8 @@ pub use load::LoadReport;
 pub use message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
 pub use server::{Server, ServerBuilder, ServerHandle};
 pub use shared::StatusDetails;
+#[doc(hidden)]
+pub use standard_error::say_on_standard_error;
 pub use stream::{Receiver, Sender};
 pub use trunkline_call::{Caller, Code, Deadline, Execution, Metadata, MetadataError, Status};
 pub use wait::{Wait, block_on};

@@ -7,11 +7,20 @@ use std::task::Waker;
 /// Wakes a task. A waker is its executor's code and may panic: that harms its own task, not those whose turn is next,
 /// nor the thread that wakes, which may be the one all of this process's calls need.
 pub(crate) fn wake(waker: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+    if caught(|| waker.wake()).is_none() {
         tracing::error!("a task was not woken: its executor's waker panicked");
-        // So may what it panicked with.
-        drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
     }
+}
+
+/// What other people's code gives; nothing if it panics.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let payload = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => return Some(done),
+        Err(payload) => payload,
+    };
+    // So may what it panicked with.
+    drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
+    None
 }
 
 /// Who waits for an event. As long as those who wait, and no longer.

@@ -1,6 +1,7 @@
 //! A program that found no daemon on its host and runs one inside itself: nobody else reaches what it serves, and it
 //! reaches nobody. It works, so nothing fails; without a word, the user would look for the mistake elsewhere.
 
+use crate::standard_error::say_on_standard_error;
 use trunkline_call::{NOBODY_SERVES, Status};
 
 /// What to do about it.
@@ -28,7 +29,7 @@ pub(crate) fn say(line: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{line}");
     } else {
-        eprintln!("trunkline: {line}");
+        say_on_standard_error(line);
     }
 }
 

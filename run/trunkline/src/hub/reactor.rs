@@ -19,6 +19,8 @@ use crate::wakers;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use trunkline_call::{Instant, Status};
 use trunkline_control::{decode_reply, reply};
@@ -53,6 +55,14 @@ struct Reactor {
     /// Why there is no daemon but the one inside this process, until a server has said it.
     unsaid: Option<Status>,
     unattached: Unattached,
+    /// Lanes to attach, as they were asked for.
+    to_attach: VecDeque<Arc<Lane>>,
+    /// The lane that is being attached or has been answered, while it is in neither of the above.
+    in_hand: Option<Arc<Lane>>,
+    /// What is to be said once nothing is half done: whoever collects it is other people's code.
+    lines: Vec<String>,
+    /// Something panicked, and what was under way has not been told.
+    is_shaken: bool,
 }
 
 struct Member {
@@ -80,13 +90,30 @@ impl Reactor {
             alone: false,
             unsaid: None,
             unattached: Unattached::default(),
+            to_attach: VecDeque::new(),
+            in_hand: None,
+            lines: Vec::new(),
+            is_shaken: false,
         })
     }
 
+    /// All calls of the process need this thread: a panic, as of somebody's connector or subscriber, does not end it.
     fn run(mut self) {
+        loop {
+            self.is_shaken = wakers::caught(|| self.serve()).is_none();
+        }
+    }
+
+    /// Runs until something panics.
+    fn serve(&mut self) -> Infallible {
+        if self.is_shaken {
+            self.begin_anew();
+            self.is_shaken = false;
+        }
         let mut waiting = false;
         loop {
             self.handle.kick().take();
+            self.say_lines();
             let mut found = self.obey();
             found |= self.fire();
             found |= self.listen();
@@ -109,14 +136,43 @@ impl Reactor {
         }
     }
 
+    /// Ends what may be half done: who waits for it is told, and attaches anew. Each step takes something away first,
+    /// so that one that panics is not met again.
+    fn begin_anew(&mut self) {
+        const WHY: &str = "something panicked on the thread that attaches to the daemon";
+        while let Some(token) = self.members.keys().next().copied() {
+            self.detach(token, WHY, EndedBy::Us);
+        }
+        self.fail_in_hand(WHY);
+        while let Some(token) = self.attaching.keys().next().copied() {
+            self.in_hand = self.attaching.remove(&token).map(|(lane, _)| lane);
+            self.fail_in_hand(WHY);
+        }
+    }
+
+    fn fail_in_hand(&mut self, why: &str) {
+        if let Some(lane) = self.in_hand.take() {
+            self.failed(&lane, &unavailable(why));
+        }
+    }
+
+    fn say_lines(&mut self) {
+        for line in self.lines.drain(..) {
+            wakers::caught(|| alone::say(&line));
+        }
+    }
+
     /// Takes what was asked for.
     fn obey(&mut self) -> bool {
         let (attach, watch) = {
             let mut requests = self.handle.requests().lock();
             (std::mem::take(&mut requests.attach), std::mem::take(&mut requests.watch))
         };
-        let any = !attach.is_empty() || !watch.is_empty();
-        attach.into_iter().for_each(|lane| self.attach(lane));
+        let any = !attach.is_empty() || !watch.is_empty() || !self.to_attach.is_empty();
+        self.to_attach.extend(attach);
+        while let Some(lane) = self.to_attach.pop_front() {
+            self.attach(lane);
+        }
         for session in watch {
             self.watch(session);
             self.read_unread(session);
@@ -239,6 +295,7 @@ impl Reactor {
     }
 
     fn attach(&mut self, lane: Arc<Lane>) {
+        self.in_hand = Some(Arc::clone(&lane));
         let dialled = self.daemon.dial().map(|dialled| {
             if let Some(why) = dialled.alone {
                 if lane.worker().is_none() {
@@ -252,7 +309,7 @@ impl Reactor {
         if lane.worker().is_some()
             && let Some(why) = self.unsaid.take()
         {
-            alone::say(&alone::of_server(lane.name(), why.message()));
+            self.lines.push(alone::of_server(lane.name(), why.message()));
         }
         let greeted =
             dialled.and_then(|socket| Greeted::greet(socket, lane.name(), lane.role(), clock::now()));
@@ -264,15 +321,18 @@ impl Reactor {
             }
             Err(why) => self.failed(&lane, &why),
         }
+        self.in_hand = None;
     }
 
     fn answered(&mut self, token: u64, lane: Arc<Lane>, greeted: Greeted) {
+        self.in_hand = Some(Arc::clone(&lane));
         match greeted.answer(&mut self.packet) {
             Ok(Ok(opened)) => self.join(token, lane, opened),
             Ok(Err(greeted)) => drop(self.attaching.insert(token, (lane, greeted))),
             // The socket is closed by now, and with it its place in the epoll set is gone.
             Err(why) => self.failed(&lane, &why),
         }
+        self.in_hand = None;
     }
 
     fn join(&mut self, token: u64, lane: Arc<Lane>, opened: Opened) {
@@ -287,21 +347,21 @@ impl Reactor {
         if lane.worker().is_some()
             && let Some(line) = self.unattached.attached(lane.name())
         {
-            alone::say(&line);
+            self.lines.push(line);
         }
         lane.attached(session);
     }
 
     fn failed(&mut self, lane: &Arc<Lane>, why: &Status) {
-        tracing::debug!(%why, "attach failed");
-        if lane.worker().is_some()
-            && let Some(line) = self.unattached.failed(lane.name(), why, clock::now())
-        {
-            alone::say(&line);
-        }
         if let Some(retry_at) = lane.failed(why) {
             self.handle.attach_at(lane, retry_at);
         }
+        if lane.worker().is_some()
+            && let Some(line) = self.unattached.failed(lane.name(), why, clock::now())
+        {
+            self.lines.push(line);
+        }
+        tracing::debug!(%why, "attach failed");
     }
 
     fn give_up_attaching(&mut self, now: Instant) {
@@ -390,11 +450,16 @@ fn remove(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) {
 mod tests {
     //! Shows that tasks' wakers, which are other people's code, neither end the reactor's thread nor lock it up, and
     //! that it hears what other threads have read for it.
+    use super::super::dial::Connector;
+    use super::super::lane::Patience;
+    use super::super::wait::SessionWait;
     use super::*;
     use crate::kick::Kick;
     use crate::session::{Agreement, BindingId, Limits};
+    use crate::wait::block_on;
     use prost::Message;
     use std::future::Future;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll, Wake, Waker};
     use trunkline_call::TimerKey;
     use trunkline_call::entry::Span;
@@ -441,6 +506,25 @@ mod tests {
         assert!(session.received_block(Span { offset: 1, len: 1 }).is_err(), "there is no such heap");
         reactor.obey();
         assert_eq!(poll(), Poll::Ready(Ok(())));
+    }
+
+    /// A connector is other people's code, too.
+    #[test]
+    fn a_connector_that_panics_does_not_end_the_reactor_and_who_waits_is_told() {
+        let tries = AtomicUsize::new(0);
+        let connect = move || match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => panic!("no connection from me"),
+            _ => Err(std::io::Error::other("refused")),
+        };
+        let handle = ReactorHandle::new(Daemon::Given(Connector(Arc::new(connect))), start);
+        let attach = || {
+            let (mut wait, lane) = (SessionWait::new(Patience::FailFast), Lane::of_calls(&"test".into()));
+            block_on(std::future::poll_fn(|cx| wait.poll(&handle, &lane, cx))).unwrap_err()
+        };
+        let panicked = attach();
+        assert!(panicked.message().contains("something panicked"), "{panicked}");
+        let refused = attach();
+        assert!(refused.message().ends_with("refused"), "{refused}");
     }
 
     #[test]
