@@ -117,6 +117,8 @@ fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), Stri
     let gathered = gathered.map(Body::uncharged_bytes).sum::<usize>();
     let held = streams().map(|stream| stream.incoming.held()).sum::<usize>();
     agree(&of("arriving bytes"), peer.arriving_bytes, held + waiting + gathered)?;
+    let unreleased = streams().map(|stream| stream.incoming.unreleased).sum();
+    agree(&of("bytes taken of its window"), peer.window.taken_bytes(), unreleased)?;
     let replays = streams().filter_map(|stream| stream.replay.as_ref());
     agree(&of("replay bytes"), peer.replay_bytes, replays.map(|replay| replay.bytes).sum())?;
     for (tag, stream) in &peer.streams {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Instant};
-use trunkline_engine::{BoundSchema, GatewaySettings, Limits, R2p2Settings, Turn};
+use trunkline_engine::{BoundSchema, GatewaySettings, GrpcSettings, Limits, R2p2Settings, Turn};
 use trunkline_grpc::compress::{Encoding, compress};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason, StreamTag};
@@ -239,6 +239,12 @@ impl History {
             ..Limits::default()
         };
         let mut world = World::with_limits(limits);
+        for Host { engine, .. } in &mut world.hosts {
+            engine.configure_grpc(GrpcSettings {
+                connection_window_bytes: WINDOW_BYTES,
+                ..GrpcSettings::default()
+            });
+        }
         world.foreign = !setting.is_far();
         let host = usize::from(setting.is_far());
         if setting == Setting::R2p2 {

@@ -18,7 +18,7 @@ use trunkline_grpc::compress::{Accepts, Encoding as Compression};
 use trunkline_grpc::framing::{Framed, FramingFault};
 use trunkline_grpc::request::{self, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
-use trunkline_grpc::{Command, Outcome};
+use trunkline_grpc::{Command, Outcome, StreamTag};
 
 /// A connection's streams are not looked at more often than this.
 const SWEEP_NS_MIN: u64 = 50_000_000;
@@ -178,10 +178,40 @@ impl GrpcEnds {
                 stream.incoming.end(Ending::Body);
             }
             found.note_held(held, count as isize);
+            if found.window.take(count, self.settings.connection_window_bytes) {
+                self.keep_less(at.peer);
+            }
             return true;
         }
         self.release_bytes(at, count);
         false
+    }
+
+    /// A connection's window has become short: what its streams keep of it for messages that are not complete is given
+    /// back. That is once for each quarter of the window that has come.
+    #[cold]
+    fn keep_less(&mut self, peer: GrpcKey) {
+        let tags = self.peers.find(peer).map(|found| found.streams.iter());
+        let unfinished = tags.into_iter().flatten().filter(|(_, stream)| stream.incoming.is_unfinished());
+        let unfinished: Vec<StreamTag> = unfinished.map(|(tag, _)| *tag).collect();
+        unfinished.into_iter().for_each(|tag| self.release_ahead(WebStream { peer, tag }));
+    }
+
+    /// The sender gets back what cannot wait for its message to be complete.
+    fn release_ahead(&mut self, at: WebStream) {
+        let window = self.limits.stream_window_bytes as usize;
+        let Some(found) = self.peers.find_mut(at.peer) else { return };
+        let Some(stream) = found.streams.get_mut(&at.tag) else { return };
+        let bytes = stream.incoming.release_ahead(window, found.window.is_short());
+        self.give_back(at, bytes);
+    }
+
+    /// The window gets back what a stream has taken of it.
+    fn give_back(&mut self, at: WebStream, bytes: usize) {
+        if let Some(found) = self.peers.find_mut(at.peer).filter(|_| bytes > 0) {
+            found.window.give_back(bytes, self.settings.connection_window_bytes);
+            self.release_bytes(at, bytes);
+        }
     }
 
     /// A direction ended: what of it waits goes first. Whether it is a call's.
@@ -304,11 +334,9 @@ impl GrpcEnds {
         now: Instant,
         at: WebStream,
     ) -> Result<bool, Fault> {
-        let window = self.limits.stream_window_bytes as usize;
         let Some(stream) = self.stream_mut(at) else { return Ok(false) };
         let ended = stream.incoming.ended.is_some();
-        let ahead = stream.incoming.release_ahead(window);
-        self.release_bytes(at, ahead);
+        self.release_ahead(at);
         if !ended {
             self.may_hold_unfinished(held, timers, now, at)?;
         }
@@ -358,10 +386,14 @@ impl GrpcEnds {
 
     /// The application is through with a message that took so much of the window.
     pub fn grant(&mut self, at: WebStream, bytes: u32) {
-        let Some(stream) = self.stream_mut(at) else { return };
-        let bytes = (bytes as usize).min(stream.incoming.unreleased);
-        stream.incoming.unreleased -= bytes;
-        self.release_bytes(at, bytes);
+        let Some(found) = self.peers.find_mut(at.peer) else { return };
+        let Some(stream) = found.streams.get_mut(&at.tag) else { return };
+        let mut bytes = stream.incoming.grant(bytes as usize);
+        if found.window.is_short() && stream.incoming.is_unfinished() {
+            // It may be that which the rest has waited for.
+            bytes += stream.incoming.release_ahead(self.limits.stream_window_bytes as usize, true);
+        }
+        self.give_back(at, bytes);
     }
 
     /// The sender may send so many bytes more.
@@ -429,8 +461,7 @@ impl GrpcEnds {
         let window = self.limits.stream_window_bytes as usize;
         let Some(peer) = self.peers.find_mut(key) else { return swept };
         peer.sweep = None;
-        let takes_more = peer.streams.values().map(|stream| stream.incoming.unreleased).sum::<usize>()
-            < self.settings.connection_window_bytes as usize / 2;
+        let takes_more = peer.window.takes_more(self.settings.connection_window_bytes);
         let stall_ns = self.limits.message_stall_ns();
         let mut next = None::<Instant>;
         for (tag, stream) in &mut peer.streams {

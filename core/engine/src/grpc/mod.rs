@@ -9,6 +9,7 @@
 //! * `ends.rs`: the owner, and whole connections; `incoming.rs`: what peers send; `outgoing.rs`: what is sent to them;
 //! * `peer.rs`: one connection; `stream.rs`: one stream of it; `replay.rs`: a request that may be sent again;
 //! * `frame.rs`: messages as they leave; `unpacking.rs`: how much is unpacked before others have their turn;
+//! * `window.rs`: what a connection's streams have taken of its window;
 //! * `settings.rs`: how gRPC is spoken here;
 //! * `events.rs`, `openings.rs`: events to what follows for calls; `end.rs`: items to commands, as for every end
 //!   (`ends.rs` of the crate).
@@ -16,6 +17,7 @@
 //! # Messages
 //! A message is passed on when it is complete. One that streams keeps its part of the stream's window until the
 //! application has released it, so a slow application slows the sender; what waits in the daemon is within that window.
+//! Of a connection whose window is short, messages that are not complete keep nothing: they would keep it from each other.
 //! The one message of a direction that does not stream is held until the direction has ended, because only then it is
 //! known to be the only one.
 //!
@@ -51,6 +53,7 @@ mod replay;
 mod settings;
 mod stream;
 mod unpacking;
+mod window;
 
 pub use ends::GrpcLeft;
 pub(crate) use ends::{GrpcEnds, HeldAccounts};

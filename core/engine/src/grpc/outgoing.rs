@@ -239,6 +239,7 @@ impl GrpcEnds {
         let is_empty = stream.outgoing.queued_bytes == 0;
         stream.call = None;
         stream.incoming.discard();
+        found.window.give_back(unreleased, self.settings.connection_window_bytes);
         found.arriving_bytes =
             accounts.invariants.left(found.arriving_bytes.checked_sub(held), ARRIVING_AGREES);
         found.settle(accounts.held);
@@ -269,6 +270,7 @@ impl GrpcEnds {
         let HeldAccounts { held, invariants } = accounts;
         let peer = self.peers.find_mut(at.peer)?;
         let stream = peer.streams.remove(&at.tag)?;
+        peer.window.give_back(stream.incoming.unreleased, self.settings.connection_window_bytes);
         let queued_bytes = peer.queued_bytes.checked_sub(stream.outgoing.queued_bytes);
         peer.queued_bytes = invariants.left(queued_bytes, QUEUED_AGREES);
         let arriving_bytes = peer.arriving_bytes.checked_sub(stream.incoming.held());

@@ -1,6 +1,7 @@
 //! A connection to a peer that speaks gRPC, and what is known of it.
 
 use super::stream::GrpcStream;
+use super::window::ConnectionWindow;
 use crate::call_line::CallLine;
 use crate::gateway_client::CallRights;
 use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding, source_of_peer};
@@ -49,6 +50,8 @@ pub struct GrpcPeer {
     pub(crate) tags_used: u64,
     /// Bytes of messages that are not complete, or not passed on: the daemon holds them itself.
     pub(crate) arriving_bytes: usize,
+    /// What its streams have taken of its window.
+    pub(crate) window: ConnectionWindow,
     /// Bytes given to the connection that have not left.
     pub(crate) queued_bytes: u64,
     /// Bytes of requests kept to be sent again.
@@ -126,6 +129,7 @@ impl GrpcPeer {
             streams_max: 0,
             tags_used: 0,
             arriving_bytes: 0,
+            window: ConnectionWindow::default(),
             queued_bytes: 0,
             replay_bytes: 0,
             holding,

@@ -62,6 +62,8 @@ pub(crate) struct Incoming {
     /// Bytes in the deframer that were given back to the sender's window already, because their message may
     /// not fit in it.
     ahead: usize,
+    /// The same of complete messages since the application was last through with all of them.
+    passed_ahead: usize,
     /// Bytes that still take of the window.
     pub unreleased: usize,
     /// What is held is part of a message, of which more is to come.
@@ -132,6 +134,7 @@ impl Incoming {
             over: false,
             goes_on_unheard: false,
             ahead: 0,
+            passed_ahead: 0,
             unreleased: 0,
             unfinished: false,
             goes_on: None,
@@ -153,8 +156,9 @@ impl Incoming {
         let Some(framed) = self.deframer.next_in(buffers)? else { return Ok(None) };
         self.goes_on = None;
         let bytes = framed.bytes.len() + PREFIX_BYTES;
-        let charged = bytes.saturating_sub(std::mem::take(&mut self.ahead));
-        Ok(Some((framed, charged as u32)))
+        let ahead = std::mem::take(&mut self.ahead);
+        self.passed_ahead += ahead;
+        Ok(Some((framed, bytes.saturating_sub(ahead) as u32)))
     }
 
     /// Whether the body ended between messages.
@@ -224,18 +228,36 @@ impl Incoming {
         }
     }
 
+    /// Bytes of the window that complete messages take, with which the application is not through.
+    fn waiting(&self) -> usize {
+        self.unreleased.saturating_sub(self.deframer.held().saturating_sub(self.ahead))
+    }
+
     /// When it is to be looked at again whether an unfinished message goes on.
     pub fn stalls_at(&self, now: Instant, stall_ns: u64) -> Instant {
         self.goes_on.map_or(now, |(since, _)| since).plus_ns(stall_ns)
     }
 
+    /// The application is through with a message that took so much of the window. What is given back of that.
+    pub fn grant(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.unreleased);
+        self.unreleased -= bytes;
+        if self.waiting() == 0 {
+            self.passed_ahead = 0;
+        }
+        bytes
+    }
+
     /// What the sender gets back now, before its message is complete. A direction without a stream is bounded by its
     /// one message; in a stream a message may be larger than the window, so half a window is always left to send it.
-    pub fn release_ahead(&mut self, window: usize) -> usize {
+    /// Where the connection's window is short, all of it is left, unless the application has not read what came before.
+    pub fn release_ahead(&mut self, window: usize, connection_is_short: bool) -> usize {
         if !self.streams {
             return std::mem::take(&mut self.unreleased);
         }
-        let ahead = self.deframer.held().saturating_sub(window / 2).saturating_sub(self.ahead);
+        let is_read = connection_is_short && self.waiting() + self.passed_ahead <= window / 2;
+        let kept = if is_read { 0 } else { window / 2 };
+        let ahead = self.deframer.held().saturating_sub(kept).saturating_sub(self.ahead);
         self.ahead += ahead;
         self.unreleased -= ahead.min(self.unreleased);
         ahead

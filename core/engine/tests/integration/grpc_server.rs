@@ -603,6 +603,113 @@ fn a_message_larger_than_the_window_arrives() {
     scene.nothing_left();
 }
 
+/// Sends what is left of a message on each of the streams, a frame of each in turn, as far as windows allow. Whether all
+/// has been sent.
+fn send_in_turn(scene: &mut Scene, sent: &mut [usize], message: &[u8], connection_window: usize) -> bool {
+    let window = Limits::default().stream_window_bytes as usize;
+    loop {
+        let before = sent.to_vec();
+        for (tag, sent) in sent.iter_mut().enumerate() {
+            let web = &scene.world.webs[scene.web];
+            let taken = web.streams.values().map(|stream| stream.unreleased).sum::<usize>();
+            let room = (window - web.streams[&(tag as u64)].unreleased).min(connection_window - taken);
+            let piece = room.min(message.len() - *sent).min(16_384);
+            if piece > 0 {
+                scene.world.body(scene.web, StreamTag(tag as u64), &message[*sent..*sent + piece], false);
+                *sent += piece;
+            }
+        }
+        scene.settle();
+        if sent == before {
+            return sent.iter().all(|sent| *sent == message.len());
+        }
+    }
+}
+
+/// A scene with a connection that has so large a window, and so many streams of it with calls.
+fn scene_of_streams(streams: u64, connection_window: usize, limits: Limits) -> Scene {
+    let mut scene = Scene::with_limits(limits);
+    scene.world.detach(&scene.server);
+    scene.server = scene.world.attach_sized(0, PROTO, None, true, 256 << 20);
+    let settings =
+        GrpcSettings { connection_window_bytes: connection_window as u32, ..GrpcSettings::default() };
+    scene.world.hosts[0].engine.configure_grpc(settings);
+    for tag in 0..streams {
+        let path = if tag % 2 == 0 { GATHER } else { CHAT };
+        scene.world.request(scene.web, StreamTag(tag), path, &[], false);
+    }
+    scene.settle();
+    assert_eq!(scene.server.take().len(), streams as usize);
+    scene
+}
+
+/// A connection's window is shared by messages none of which is complete: they do not keep it from each other.
+#[test]
+fn unfinished_messages_leave_the_connections_window_to_each_other() {
+    for (streams, bytes, window) in
+        [(200, 600_000, 64 << 20), (130, 1 << 20, 64 << 20), (8, 600_000, 4 << 20)]
+    {
+        let mut scene = scene_of_streams(streams, window, Limits::default());
+        let mut sent = vec![0; streams as usize];
+        let message = blob(&vec![7; bytes]);
+        assert!(send_in_turn(&mut scene, &mut sent, &message, window), "{streams} of {bytes} stand still");
+        let mut arrived = 0;
+        while arrived < sent.len() {
+            let before = arrived;
+            for completion in scene.server.take() {
+                let Completion::Message { call, payload, .. } = completion else { panic!("{completion:?}") };
+                scene.submit(release(call, Some(payload), Default::default(), 0));
+                arrived += 1;
+            }
+            assert!(arrived > before, "{arrived} have arrived");
+        }
+        assert_eq!(scene.world.unreleased(), 0);
+        (0..streams).for_each(|tag| scene.world.reset(scene.web, StreamTag(tag), Reason::CANCEL));
+        scene.nothing_left();
+    }
+}
+
+/// Halves of messages that would fill a connection's window, and then silence: each has its time and no more.
+#[test]
+fn halves_that_would_fill_the_connections_window_stall() {
+    let limits = Limits { message_stall_s: 30, ..Limits::default() };
+    let mut scene = scene_of_streams(130, 64 << 20, limits);
+    let message = blob(&[7; 1 << 20]);
+    assert!(send_in_turn(&mut scene, &mut [0; 130], &message[..520_000], 64 << 20));
+    (0..3).for_each(|_| scene.world.advance(30_000_000_000));
+    for tag in (0..130).map(StreamTag) {
+        let said = scene.said(tag);
+        assert!(said.message().contains("limits.message_stall_s"), "{said:?}");
+    }
+    scene.server.take();
+    scene.nothing_left();
+}
+
+/// An application that does not read slows its clients also where the connection's window is short: what waits for it
+/// is not without bound. When it reads on, they go on.
+#[test]
+fn a_short_window_is_not_given_to_messages_that_nobody_reads() {
+    let window = 4 << 20;
+    let mut scene = scene_of_streams(8, window, Limits::default());
+    let (message, mut sent) = (blob(&[7; 600_000]).repeat(20), [0; 8]);
+    assert!(!send_in_turn(&mut scene, &mut sent, &message, window), "nobody reads");
+    let waits = sent.iter().sum::<usize>();
+    assert!(waits < 8 << 20, "a message of each, and a window: {waits}");
+    let mut read = 0;
+    while read < 8 * 20 {
+        send_in_turn(&mut scene, &mut sent, &message, window);
+        let before = read;
+        for completion in scene.server.take() {
+            if let Completion::Message { call, payload, .. } = completion {
+                scene.submit(release(call, Some(payload), Default::default(), 0));
+                read += 1;
+            }
+        }
+        assert!(read > before, "{read} read, and no more come");
+    }
+    assert_eq!(scene.world.unreleased(), 0);
+}
+
 #[test]
 fn a_flood_of_empty_messages_waits_as_bytes() {
     let mut scene = Scene::new();
