@@ -358,6 +358,7 @@ impl Config {
             response_encoding: self.grpc.response_encoding.into(),
             request_encoding: self.grpc.request_encoding.into(),
             always: self.grpc.always,
+            stream_window_bytes: self.http2.stream_window_bytes.as_u32(),
             connection_window_bytes: self.http2.connection_window_bytes.as_u32(),
             ..GrpcSettings::default()
         }

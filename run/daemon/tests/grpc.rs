@@ -414,6 +414,25 @@ fn a_draining_daemon_says_goodbye() {
     });
 }
 
+/// A gateway that knows no types has every call stream. Whichever of the two keys for a stream's window is larger, a
+/// message that is larger than both arrives.
+#[test]
+fn messages_larger_than_the_windows_pass_a_gateway() {
+    let server = GrpcServer::start(None);
+    for windows in ["[limits]\nstream_window_bytes = \"2 MiB\"\n", "[http2]\nstream_window_bytes = \"256 KiB\"\n"] {
+        let gateway = format!(
+            "{windows}[gateway]\nlisten = [\"tcp://127.0.0.1:0\"]\n[services.\"raw.Echo\"]\nendpoints = [{:?}]\n",
+            server.endpoint
+        );
+        let gateway = Daemon::embedded(Config::from_toml(&gateway, "test").unwrap()).unwrap();
+        let address = gateway.gateway_endpoints()[0].strip_prefix("tcp://").unwrap();
+        let mut caller = Caller::new(connected(address, None).unwrap());
+        let sent = message(&vec![7; 3 << 20]);
+        let (status, body) = caller.call("/raw.Echo/Once", sent.clone());
+        assert_eq!((status.as_str(), body == sent), ("0", true), "{windows}");
+    }
+}
+
 /// Behind a gateway that others than this host reach: TLS in front of it and, with its own certificate, behind it. A
 /// daemon that calls it offers the native protocol, too, and speaks gRPC there.
 #[test]

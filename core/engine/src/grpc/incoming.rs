@@ -199,11 +199,16 @@ impl GrpcEnds {
 
     /// The sender gets back what cannot wait for its message to be complete.
     fn release_ahead(&mut self, at: WebStream) {
-        let window = self.limits.stream_window_bytes as usize;
+        let window = self.stream_window();
         let Some(found) = self.peers.find_mut(at.peer) else { return };
         let Some(stream) = found.streams.get_mut(&at.tag) else { return };
         let bytes = stream.incoming.release_ahead(window, found.window.is_short());
         self.give_back(at, bytes);
+    }
+
+    /// What a sender can have under way on a stream, and is to have.
+    fn stream_window(&self) -> usize {
+        self.limits.stream_window_bytes.min(self.settings.stream_window_bytes) as usize
     }
 
     /// The window gets back what a stream has taken of it.
@@ -386,12 +391,13 @@ impl GrpcEnds {
 
     /// The application is through with a message that took so much of the window.
     pub fn grant(&mut self, at: WebStream, bytes: u32) {
+        let window = self.stream_window();
         let Some(found) = self.peers.find_mut(at.peer) else { return };
         let Some(stream) = found.streams.get_mut(&at.tag) else { return };
         let mut bytes = stream.incoming.grant(bytes as usize);
         if found.window.is_short() && stream.incoming.is_unfinished() {
             // It may be that which the rest has waited for.
-            bytes += stream.incoming.release_ahead(self.limits.stream_window_bytes as usize, true);
+            bytes += stream.incoming.release_ahead(window, true);
         }
         self.give_back(at, bytes);
     }
@@ -458,7 +464,7 @@ impl GrpcEnds {
     /// Calls whose messages do not go on, and answers whose deadlines have passed before they left.
     pub fn sweep(&mut self, timers: &mut TimerTable<Due>, now: Instant, key: GrpcKey) -> SweptStreams {
         let mut swept = SweptStreams::default();
-        let window = self.limits.stream_window_bytes as usize;
+        let window = self.stream_window();
         let Some(peer) = self.peers.find_mut(key) else { return swept };
         peer.sweep = None;
         let takes_more = peer.window.takes_more(self.settings.connection_window_bytes);

@@ -18,6 +18,9 @@ pub struct GrpcSettings {
     pub always: bool,
     /// What this host calls itself in requests.
     pub user_agent: HeaderValue,
+    /// Bytes a peer may have sent on a stream that are not given back, as HTTP/2 has told it. Where a stream's limit is
+    /// less, the daemon holds no more than that without giving back.
+    pub stream_window_bytes: u32,
     /// Bytes a peer may have sent on a connection that are not dealt with: beyond half of them a message that does not
     /// go on is not its sender's fault.
     pub connection_window_bytes: u32,
@@ -43,6 +46,7 @@ impl Default for GrpcSettings {
             request_encoding: Encoding::Identity,
             always: false,
             user_agent: request::user_agent_of(env!("CARGO_PKG_VERSION")),
+            stream_window_bytes: 1 << 20,
             connection_window_bytes: 64 << 20,
         }
     }

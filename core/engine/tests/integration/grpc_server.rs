@@ -578,13 +578,26 @@ fn a_slow_application_slows_the_client() {
 
 #[test]
 fn a_message_larger_than_the_window_arrives() {
-    let window = 64 << 10;
-    let mut scene = Scene::with_limits(Limits { stream_window_bytes: window, ..Limits::default() });
+    larger_than_the_window(64 << 10, 1 << 20);
+}
+
+/// What HTTP/2 has told a peer and what a stream may hold here are two keys, whichever is less.
+#[test]
+fn a_message_larger_than_the_window_of_http2_arrives() {
+    larger_than_the_window(1 << 20, 64 << 10);
+    larger_than_the_window(4 << 20, 1 << 20);
+}
+
+fn larger_than_the_window(stream_window_bytes: u32, told: u32) {
+    let window = stream_window_bytes.min(told);
+    let mut scene = Scene::with_limits(Limits { stream_window_bytes, ..Limits::default() });
+    let settings = GrpcSettings { stream_window_bytes: told, ..GrpcSettings::default() };
+    scene.world.hosts[0].engine.configure_grpc(settings);
     scene.world.request(scene.web, ONE, CHAT, &[], false);
     scene.settle();
     let call = scene.server.take_call();
     for round in 0..3u8 {
-        let mut message = &blob(&vec![round; 1 << 20])[..];
+        let mut message = &blob(&vec![round; 3 << 20])[..];
         while !message.is_empty() {
             let room = window as usize - scene.world.webs[scene.web].streams[&1].unreleased;
             assert!(room > 0, "the client can go on");
