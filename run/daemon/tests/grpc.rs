@@ -419,7 +419,9 @@ fn a_draining_daemon_says_goodbye() {
 #[test]
 fn messages_larger_than_the_windows_pass_a_gateway() {
     let server = GrpcServer::start(None);
-    for windows in ["[limits]\nstream_window_bytes = \"2 MiB\"\n", "[http2]\nstream_window_bytes = \"256 KiB\"\n"] {
+    for windows in
+        ["[limits]\nstream_window_bytes = \"2 MiB\"\n", "[http2]\nstream_window_bytes = \"256 KiB\"\n"]
+    {
         let gateway = format!(
             "{windows}[gateway]\nlisten = [\"tcp://127.0.0.1:0\"]\n[services.\"raw.Echo\"]\nendpoints = [{:?}]\n",
             server.endpoint

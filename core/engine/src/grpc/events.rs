@@ -185,7 +185,8 @@ impl GrpcEvents<'_> {
         let direction = if call.comes_by(at) { Direction::Request } else { Direction::Response };
         loop {
             if call.half(direction).backlog.len() >= MESSAGES_WAITING_MAX || grpc.unpacks_later(at) {
-                return None;
+                let fault = grpc.may_hold_waiting(held, at).err()?;
+                return Some(EndEvent::Failed { call: key, fault });
             }
             match grpc.next_message(held, &scratch.long, at, call, direction) {
                 Ok(NextMessage::Whole { message, charged, end }) => {

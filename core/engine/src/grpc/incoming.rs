@@ -348,6 +348,12 @@ impl GrpcEnds {
         Ok(ended)
     }
 
+    /// Whether what waits as bytes, behind messages that wait as items or to be unpacked, may do so.
+    pub fn may_hold_waiting(&mut self, held: &mut HeldBudget, at: WebStream) -> Result<(), Fault> {
+        let Some(found) = self.peers.find_mut(at.peer) else { return Ok(()) };
+        found.book(held).map_err(HeldFull::fault)
+    }
+
     /// Whether what has come of a message that is not complete, or before it, may be held until it is. It is looked at
     /// again in a while, whether more has come.
     pub fn may_hold_unfinished(

@@ -994,6 +994,43 @@ fn what_all_connections_of_an_address_hold_is_one_budget() {
     scene.nothing_left();
 }
 
+/// Messages that are complete and wait as bytes behind those that wait as items are in the budget of their address.
+#[test]
+fn what_waits_as_bytes_is_in_the_budget() {
+    let limits = Limits { held_bytes_per_source: 4 << 20, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    scene.world.detach(&scene.server);
+    scene.server = scene.world.attach_sized(0, PROTO, None, true, 64 << 10);
+    let webs: Vec<usize> =
+        (1..=8).map(|port| scene.world.web_from(0, format!("tcp://10.9.9.9:{port}"))).collect();
+    let streams: Vec<_> = webs.iter().flat_map(|web| (0..4).map(|tag| (*web, StreamTag(tag)))).collect();
+    streams.iter().for_each(|(web, tag)| scene.world.request(*web, *tag, CHAT, &[], false));
+    scene.settle();
+    assert_eq!(scene.server.take().len(), streams.len());
+    let messages = blob(&[1; 1_000]).repeat(16);
+    for _ in 0..57 {
+        streams.iter().for_each(|(web, tag)| scene.world.body(*web, *tag, &messages, false));
+        scene.settle();
+        let most = (4 << 20) + webs.len() * (256 << 10) + streams.len() * messages.len();
+        assert!(scene.world.unreleased() <= most, "{} of {most}", scene.world.unreleased());
+    }
+    let mut refused = 0;
+    for (web, tag) in &streams {
+        let said = scene.world.webs[*web].take(*tag);
+        if said.trailers.is_some() {
+            assert!(said.message().contains("limits.held_bytes_per_source"), "{}", said.message());
+            refused += 1;
+        }
+    }
+    assert!((16..32).contains(&refused), "{refused}");
+    scene.ask(ONE, &[], b"x");
+    assert!(scene.said(ONE).trailers.is_none(), "another address has its own");
+    scene.world.reset(scene.web, ONE, Reason::CANCEL);
+    streams.iter().for_each(|(web, tag)| scene.world.reset(*web, *tag, Reason::CANCEL));
+    scene.settle();
+    assert_eq!(scene.world.unreleased(), 0);
+}
+
 /// One address has all the calls in flight at a server that it may have, by several connections: the server takes
 /// those of others.
 #[test]
