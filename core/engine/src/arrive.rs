@@ -198,6 +198,7 @@ impl Engine {
         {
             self.line_goes_on(turn, remote);
         }
+        self.unblock_all(turn, lost.unsent);
         self.go_on(turn);
     }
 
@@ -332,9 +333,8 @@ impl Engine {
             }
             EndEvent::LaneLeft { remote, lane, peer } => {
                 self.lane_lost(turn, (remote, lane, peer), "peer is draining", false);
-                for call in self.peer_events().take_unsent(peer) {
-                    self.unblock(turn, call, Direction::Request);
-                }
+                let unsent = self.peer_events().take_unsent(peer);
+                self.unblock_all(turn, unsent);
             }
             EndEvent::WantsAnother(peer) => self.owners.reach().redial(turn.now, peer),
             EndEvent::PeerClosed { peer, why } => {
@@ -349,6 +349,8 @@ impl Engine {
                 if goes_on {
                     self.serve_line(turn, remote);
                 }
+                let unsent = self.grpc_events().take_unsent(peer);
+                self.unblock_all(turn, unsent);
             }
             // Carried out before. Named, so that what is new is not forgotten.
             EndEvent::Nothing
@@ -483,11 +485,14 @@ impl Engine {
         if let Some((remote, lane)) = lane {
             self.lane_lost(turn, (remote, lane, key), why, silent);
         }
-        for call in lost.unsent {
-            self.unblock(turn, call, Direction::Request);
-        }
+        self.unblock_all(turn, lost.unsent);
         self.note_host_left(turn.now, lost.number);
         self.go_on(turn);
+    }
+
+    /// Calls whose requests waited for a connection try again.
+    fn unblock_all(&mut self, turn: &mut Turn<'_>, calls: Vec<CallKey>) {
+        calls.into_iter().for_each(|call| self.unblock(turn, call, Direction::Request));
     }
 
     /// After every change of a connection: what it noticed, what it wants to send, when it wants the clock.

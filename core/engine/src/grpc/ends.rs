@@ -226,6 +226,18 @@ impl GrpcEnds {
         }
     }
 
+    /// Takes those of a connection's line that `goes` says it of.
+    pub fn take_blocked(
+        &mut self,
+        key: GrpcKey,
+        goes: impl Fn(&(CallKey, Direction)) -> bool,
+    ) -> Vec<(CallKey, Direction)> {
+        let Some(peer) = self.peers.find_mut(key) else { return Vec::new() };
+        let (taken, others): (Vec<_>, Vec<_>) = peer.blocked.take().into_iter().partition(goes);
+        others.into_iter().for_each(|other| peer.blocked.push(other, |_| true));
+        taken
+    }
+
     /// A connection has changed, and is looked at before long.
     pub fn touch(&mut self, key: GrpcKey) {
         if let Some(peer) = self.peers.find_mut(key)

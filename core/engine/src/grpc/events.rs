@@ -54,6 +54,8 @@ pub(crate) struct GrpcEvents<'e> {
 pub(crate) struct LostGrpc {
     /// How the calls that were made over it end.
     pub made: Vec<(CallKey, Fault)>,
+    /// Calls that waited for room on it, of which nothing was sent.
+    pub unsent: Vec<CallKey>,
     /// Its number in reports.
     pub number: PeerIndex,
 }
@@ -279,6 +281,7 @@ impl GrpcEvents<'_> {
 
     /// Takes a connection out that is over, whose streams had these calls.
     pub fn remove(&mut self, key: GrpcKey, calls: &[CallKey]) -> Option<LostGrpc> {
+        let unsent = self.take_unsent(key);
         let lost = self.grpc.remove(self.held, self.timers, key)?;
         let is_made_here = lost.remote.is_some();
         let how = |key: &CallKey| {
@@ -288,7 +291,16 @@ impl GrpcEvents<'_> {
             Some((*key, Fault::ConnectionLost { endpoint, executed }))
         };
         let made = calls.iter().filter(|_| is_made_here).filter_map(how).collect();
-        Some(LostGrpc { made, number: lost.telemetry })
+        Some(LostGrpc { made, unsent, number: lost.telemetry })
+    }
+
+    /// Takes the calls out of a connection's line that have no stream there: its peer takes none any more.
+    pub fn take_unsent(&mut self, key: GrpcKey) -> Vec<CallKey> {
+        let Self { grpc, calls, .. } = self;
+        let is_unsent = |&(key, direction): &(CallKey, Direction)| {
+            direction == Direction::Request && calls.find(key).is_some_and(|call| !call.handed_over)
+        };
+        grpc.take_blocked(key, is_unsent).into_iter().map(|(key, _)| key).collect()
     }
 
     /// Calls whose messages do not go on. Answers are dropped whose deadlines have passed before they left.

@@ -749,6 +749,45 @@ fn a_slow_server_slows_the_application_and_a_slow_application_the_server() {
     scene.nothing_left();
 }
 
+/// A call that waits for room on a connection, of which nothing has been sent, goes by another when that one ends or is
+/// left.
+#[test]
+fn a_call_that_waits_for_room_takes_another_connection() {
+    for leaves in [false, true] {
+        let mut scene = Scene::with_limits(Limits { held_bytes_per_source: 1 << 20, ..Limits::default() });
+        let first = scene.call(0, b"first", Deadline::NONE);
+        scene.ready(0, 100);
+        let tag = scene.world.webs[0].newest();
+        scene.respond(0, tag, b"first");
+        scene.conclude(first, Code::Ok);
+        scene.world.webs[0].reads = false;
+        let streams = |scene: &Scene| scene.world.hosts[0].engine.snapshot().peers[0].streams;
+        let waiting = loop {
+            let before = streams(&scene);
+            let call = scene.call(0, &[3; 200_000], Deadline::NONE);
+            if streams(&scene) == before {
+                break call;
+            }
+        };
+        let sent = streams(&scene);
+        assert!((4..8).contains(&sent), "{sent}");
+        match leaves {
+            true => {
+                scene.world.http(0, Event::GoAway { reason: Reason::NO_ERROR, debug: Default::default() })
+            }
+            false => scene.world.hang_up(0),
+        }
+        scene.settle();
+        let failed = scene.client.take();
+        assert_eq!(failed.len(), if leaves { 0 } else { sent });
+        scene.ready(1, 100);
+        let tag = scene.world.webs[1].newest();
+        assert_eq!(data_of(&scene.said(1, tag).messages[0].1), [3; 200_000]);
+        scene.respond(1, tag, b"y");
+        assert_eq!(scene.conclude(waiting, Code::Ok).1, b"y");
+    }
+}
+
 #[test]
 fn requests_are_compressed_when_the_host_says_so() {
     let mut scene = Scene::connected(100);
