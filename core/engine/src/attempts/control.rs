@@ -293,7 +293,9 @@ impl AttemptControl {
         }
         let unseen =
             end.handed_over && end.execution == Execution::NotExecuted && end.code == Code::Unavailable;
-        if unseen && attempts.transparent < TRANSPARENT_MAX && self.budget.withdraw(now) {
+        if unseen && attempts.transparent < TRANSPARENT_MAX {
+            // It takes from the budget what is there. Others cannot have it refused: it is once for each call.
+            self.budget.withdraw(now);
             self.figures.unseen += 1;
             attempts.transparent += 1;
             return (NextAttempt::Now { counted: false }, None);

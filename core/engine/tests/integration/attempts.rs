@@ -182,6 +182,18 @@ fn what_a_server_has_not_seen_is_sent_again_whatever_the_policy_once() {
     assert_eq!((ended.code, fleet.seen[..] == [1, 1] || fleet.seen[..] == [0, 1]), (Code::Ok, true));
 }
 
+/// Not even by a budget that is spent: a call without a policy has it, too.
+#[test]
+fn what_a_server_has_not_seen_is_sent_again_whatever_the_budget() {
+    let limits = Limits { attempts_percent: 0, attempts_per_second: 0, ..Limits::default() };
+    let refused = || Answer { refuse: true, ..failing() };
+    for config in [retries(4), "{}".to_owned()] {
+        let mut fleet = Fleet::with_limits(script(vec![refused()]), &config, limits.clone());
+        fleet.calls(1, MS);
+        assert_eq!((fleet.ended[0].code, fleet.seen[0]), (Code::Ok, 2), "{config}");
+    }
+}
+
 /// What policies have read is what every attempt sends, and its block goes back once.
 #[test]
 fn a_message_that_policies_have_read_takes_several_attempts() {
