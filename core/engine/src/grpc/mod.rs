@@ -17,9 +17,9 @@
 //! # Messages
 //! A message is passed on when it is complete. One that streams keeps its part of the stream's window until the
 //! application has released it, so a slow application slows the sender; what waits in the daemon is within that window.
-//! Of a connection whose window is short, messages that are not complete keep nothing: they would keep it from each other.
-//! The one message of a direction that does not stream is held until the direction has ended, because only then it is
-//! known to be the only one.
+//! Of a connection whose window is short, messages that are not complete keep nothing: they would keep it from each
+//! other. The one message of a direction that does not stream is held until the direction has ended, because only then
+//! it is known to be the only one.
 //!
 //! # Connections to an endpoint
 //! HTTP/2 servers limit the streams of a connection (a hundred is usual), so an endpoint has a pool: a call takes the

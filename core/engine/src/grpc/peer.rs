@@ -181,15 +181,19 @@ pub(crate) fn report_name(label: &str, dialled: bool) -> String {
     format!("grpc {address}")
 }
 
-/// `host:port` of an endpoint, or the name its certificate must have and the port; a Unix socket's peer is called
-/// localhost, as gRPC's libraries do. A user before an `@` has no place here (RFC 9113, section 8.3.1), and neither has
-/// the port that is understood (RFC 9110, section 4.2.3).
+/// `host:port` of an endpoint, or the name its certificate must have and the port, unless that is a SPIFFE id; a Unix
+/// socket's peer is called localhost, as gRPC's libraries do. A user before an `@` has no place here (RFC 9113, section
+/// 8.3.1), and neither has the port that is understood (RFC 9110, section 4.2.3).
 fn authority_of(label: &str) -> Authority {
     let authority = match label.split_once("://") {
         Some(("tls", rest)) => {
-            let named =
-                rest.split_once('@').and_then(|(name, address)| Some((name, address.rsplit_once(':')?.1)));
-            let whole = named.map_or_else(|| rest.to_owned(), |(name, port)| format!("{name}:{port}"));
+            let whole = match rest.split_once('@') {
+                Some((id, address)) if id.starts_with("spiffe://") => address.to_owned(),
+                Some((name, address)) => address
+                    .rsplit_once(':')
+                    .map_or_else(|| rest.to_owned(), |(_, port)| format!("{name}:{port}")),
+                None => rest.to_owned(),
+            };
             Authority::try_from(whole.strip_suffix(":443").unwrap_or(&whole)).ok()
         }
         Some((_, address)) => Authority::try_from(address).ok(),
@@ -213,6 +217,9 @@ mod tests {
             ("tls://10.0.0.7:443", "10.0.0.7"),
             ("tls://search.internal@10.0.0.7:443", "search.internal"),
             ("tls://search.internal@[::1]:8443", "search.internal:8443"),
+            ("tls://spiffe://corp/search@10.0.0.7:7878", "10.0.0.7:7878"),
+            ("tls://spiffe://corp/search@10.0.0.7:443", "10.0.0.7"),
+            ("tls://spiffe://corp/search@[::1]:7878", "[::1]:7878"),
             ("unix:///run/a.sock", "localhost"),
             ("unix:a.sock", "localhost"),
         ] {

@@ -616,8 +616,8 @@ fn larger_than_the_window(stream_window_bytes: u32, told: u32) {
     scene.nothing_left();
 }
 
-/// Sends what is left of a message on each of the streams, a frame of each in turn, as far as windows allow. Whether all
-/// has been sent.
+/// Sends what is left of a message on each of the streams, a frame of each in turn, as far as windows allow. Whether
+/// all has been sent.
 fn send_in_turn(scene: &mut Scene, sent: &mut [usize], message: &[u8], connection_window: usize) -> bool {
     let window = Limits::default().stream_window_bytes as usize;
     loop {
