@@ -84,6 +84,15 @@ impl Call {
         self.request.is_at_rest() && self.response.is_at_rest()
     }
 
+    /// Its answer leaves by a gRPC connection. The stamps of a call that was forwarded are those of whoever served it,
+    /// by another clock.
+    #[inline]
+    pub fn leaves_by_grpc(&mut self, now: Instant) {
+        if !self.is_forwarded() {
+            self.server_stamps.k14 = now;
+        }
+    }
+
     /// The application that made it gets its end now.
     #[inline]
     pub fn ends_for_application(&mut self, now: Instant, code: Code) {

@@ -169,7 +169,7 @@ impl ServerSide for WebStream {
 /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.
 fn served(owners: &mut Owners, now: Instant, call: &mut Call, at: WebStream, code: Code) -> HandedItem {
     let Owners { grpc, timers, .. } = owners;
-    call.server_stamps.k14 = now;
+    call.leaves_by_grpc(now);
     grpc.want_until(timers, at, call.deadline);
     HandedItem::Served(code)
 }

@@ -405,7 +405,7 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, mut fini
     (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
     let own = call.server_stamps;
     call.server_stamps = finish.stamps;
-    if call.maker().is_none() {
+    if call.maker().is_none() && !call.is_forwarded() {
         // It came from elsewhere: it is served since it came here.
         (call.server_stamps.k7, call.server_stamps.d8) = (own.k7, own.d8);
     }

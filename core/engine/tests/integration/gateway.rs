@@ -13,7 +13,7 @@ use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use trunkline_schema::Schema;
-use trunkline_telemetry::{Ask, Entry, Side as Recorded};
+use trunkline_telemetry::{Ask, Component, Coverage, Entry, Side as Recorded};
 use world::web::{Said, blob, framed};
 use world::*;
 
@@ -1277,6 +1277,43 @@ fn forwarded_calls_are_recorded_as_made_here() {
     let row = rows.iter().find(|row| row.method == ONCE).expect("the call is recorded");
     assert_eq!((row.side, row.peer.as_str()), (Recorded::Made, "grpc tcp://10.1.1.1:50051"));
     scene.nothing_left();
+}
+
+/// The stamps of the host that serves are of its clock, which is an hour behind this one's, or ahead of it.
+#[test]
+fn calls_forwarded_to_a_daemon_are_divided_whatever_the_clocks_say() {
+    const MS: u64 = 1_000_000;
+    for ahead_ns in [[3_600_000 * MS, 0], [0, 3_600_000 * MS], [0, 0]] {
+        let (mut world, mut server) = two_hosts(Some(PROTO), false);
+        world.ahead_ns = ahead_ns;
+        for n in 0..3 {
+            let tag = StreamTag(n * 2 + 1);
+            world.request(CLIENT, tag, ONCE, &[], false);
+            world.body(CLIENT, tag, &blob(b"x"), true);
+            world.settle(&mut [&mut server]);
+            let call = take_delivered(&mut world, &mut server, b"x");
+            world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
+            let taken = world.clock(server.host);
+            world.advance(8 * MS);
+            let published = world.clock(server.host);
+            let payload = Some(world.message(&mut server, b"x"));
+            let end = Finish { taken, published, ..finish(call.call, Code::Ok, payload) };
+            world.submit(&server, Submission::Finish(end)).unwrap();
+            world.advance(2 * MS);
+            world.settle(&mut [&mut server]);
+            assert_eq!(answered(&world.webs[CLIENT].take(tag)), [b"x".to_vec()]);
+        }
+        let rows: Vec<_> = world.hosts[0].engine.telemetry().recorder().recent().collect();
+        assert_eq!(rows.len(), 3);
+        for row in rows {
+            let parts = &row.components;
+            let told = (row.side, parts.coverage, parts.clipped);
+            assert_eq!(told, (Recorded::Made, Coverage::Whole, false), "{row:#?}");
+            let application = parts.ns[Component::ServerApplication as usize];
+            assert_eq!(application, 8 * MS, "{ahead_ns:?}: {row:#?}");
+            assert!(row.half_width_ns < u32::MAX, "{row:#?}");
+        }
+    }
 }
 
 #[test]

@@ -91,14 +91,16 @@ impl World {
         self.bridges[index].pipes.iter_mut().for_each(VecDeque::clear);
         let bridge = &self.bridges[index];
         for (host, key) in bridge.hosts.into_iter().zip(bridge.ends) {
+            let now = self.now.plus_ns(self.ahead_ns[host % 2]);
             let Host { engine, heaps } = &mut self.hosts[host];
-            engine.grpc_lost(&mut Turn { now: self.now, heaps }, key, "cut");
+            engine.grpc_lost(&mut Turn { now, heaps }, key, "cut");
         }
     }
 
     fn happen(&mut self, host: usize, key: GrpcKey, event: Event) {
+        let now = self.clock(host);
         let Host { engine, heaps } = &mut self.hosts[host];
-        engine.handle_http(&mut Turn { now: self.now, heaps }, key, self.now, event).unwrap();
+        engine.handle_http(&mut Turn { now, heaps }, key, now, event).unwrap();
     }
 }
 

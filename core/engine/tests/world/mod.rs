@@ -62,6 +62,8 @@ pub type AtTakeOver = Box<dyn Fn(&mut Engine)>;
 /// Everything.
 pub struct World {
     pub now: Instant,
+    /// How far the clocks of the near host and the far one are ahead of that, in nanoseconds.
+    pub ahead_ns: [u64; 2],
     pub hosts: Vec<Host>,
     pub links: Vec<Link>,
     /// gRPC clients and servers.
@@ -201,6 +203,7 @@ impl World {
             next_shard: 0,
             placed: None,
             now: Instant(1_000_000),
+            ahead_ns: [0; 2],
             hosts,
             links: Vec::new(),
             webs: Vec::new(),
@@ -307,6 +310,11 @@ impl World {
         app.served.extend(binding.serves);
     }
 
+    /// What the clock says at a place among `hosts`.
+    pub fn clock(&self, place: usize) -> Instant {
+        self.now.plus_ns(self.ahead_ns[place % 2])
+    }
+
     pub fn submit(&mut self, app: &App, submission: Submission) -> Result<(), SessionFault> {
         self.submit_raw(app, &submission.encode())
     }
@@ -358,22 +366,24 @@ impl World {
         let mut fresh = Engine::new(self.limits.clone(), name, 1);
         join_shards(&mut fresh, ShardIndex(host as u16 / 2), self.shards[0].len() as u16);
         share_limits(&mut fresh, &self.shared[host % 2]);
-        fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
+        fresh.configure_r2p2(self.clock(host), self.r2p2.get(host).cloned().unwrap_or_default());
         let mut engine = take_over(fresh, &exported.state, &exported.schemas).unwrap();
         engine.keep_services(|_| self.keeps_services);
         self.taken_over.iter().for_each(|does| does(&mut engine));
+        let now = self.clock(host);
         let Host { engine: old, heaps } = &mut self.hosts[host];
         let ends = self.links.iter().flat_map(|link| link.hosts.into_iter().zip(link.ends));
         let carried: Vec<PeerKey> = ends.filter(|(at, _)| *at == host).map(|(_, end)| end).collect();
         let brought =
             Brought { socket: &|key| carried.contains(&key), memory: &|key| !left_behind.contains(&key) };
-        go_on_elsewhere(&mut engine, &mut Turn { now: self.now, heaps }, &brought);
+        go_on_elsewhere(&mut engine, &mut Turn { now, heaps }, &brought);
         *old = engine;
     }
 
     pub fn submit_raw(&mut self, app: &App, entry: &[u64; 8]) -> Result<(), SessionFault> {
+        let now = self.clock(app.host);
         let Host { engine, heaps } = &mut self.hosts[app.host];
-        let mut turn = Turn { now: self.now, heaps };
+        let mut turn = Turn { now, heaps };
         let outcome = engine.handle_submission(&mut turn, app.key, entry);
         if outcome.is_err() {
             engine.detach(&mut turn, app.key);
@@ -393,9 +403,10 @@ impl World {
 
     /// The first half of that: the session is nowhere.
     pub fn release(&mut self, app: &App, to: usize) -> Option<Leaving> {
+        let now = self.clock(app.host);
         let Host { engine, heaps } = &mut self.hosts[app.host];
         let index = ShardIndex(to as u16 / 2);
-        let moved = release_session(engine, &mut Turn { now: self.now, heaps }, app.key, index).ok()?;
+        let moved = release_session(engine, &mut Turn { now, heaps }, app.key, index).ok()?;
         let slot = heaps.slots.remove(&app.key.to_bits()).unwrap();
         self.away += 1;
         Some(Leaving { to, moved, slot })
@@ -403,11 +414,12 @@ impl World {
 
     /// The second.
     pub fn adopt(&mut self, app: &mut App, Leaving { to, moved, slot }: Leaving) {
+        let now = self.clock(to);
         let Host { engine, heaps } = &mut self.hosts[to];
         (app.key, app.host) = (adopt_session(engine, moved), to);
         self.away -= 1;
         heaps.slots.insert(app.key.to_bits(), slot);
-        engine.serve_waiting(&mut Turn { now: self.now, heaps });
+        engine.serve_waiting(&mut Turn { now, heaps });
     }
 
     /// Memory of sessions that are gone goes, as the daemon has it.
@@ -420,15 +432,18 @@ impl World {
     }
 
     pub fn detach(&mut self, app: &App) {
+        let now = self.clock(app.host);
         let Host { engine, heaps } = &mut self.hosts[app.host];
-        engine.detach(&mut Turn { now: self.now, heaps }, app.key);
+        engine.detach(&mut Turn { now, heaps }, app.key);
     }
 
     /// Lets time pass.
     pub fn advance(&mut self, ns: u64) {
         self.now = self.now.plus_ns(ns);
-        for Host { engine, heaps } in &mut self.hosts {
-            engine.handle_timeout(&mut Turn { now: self.now, heaps });
+        for place in 0..self.hosts.len() {
+            let now = self.clock(place);
+            let Host { engine, heaps } = &mut self.hosts[place];
+            engine.handle_timeout(&mut Turn { now, heaps });
         }
         while self.fire() {}
     }
@@ -436,9 +451,11 @@ impl World {
     /// Does what is due and was left for another time. Whether there was any.
     pub fn fire(&mut self) -> bool {
         let mut fired = false;
-        for Host { engine, heaps } in &mut self.hosts {
-            if engine.next_timeout().is_some_and(|at| at <= self.now) {
-                engine.handle_timeout(&mut Turn { now: self.now, heaps });
+        for place in 0..self.hosts.len() {
+            let now = self.clock(place);
+            let Host { engine, heaps } = &mut self.hosts[place];
+            if engine.next_timeout().is_some_and(|at| at <= now) {
+                engine.handle_timeout(&mut Turn { now, heaps });
                 fired = true;
             }
         }
@@ -496,9 +513,10 @@ impl World {
         for shards in self.shards.clone() {
             let pairs = shards.iter().flat_map(|from| shards.iter().map(move |to| (*from, *to)));
             for (from, to) in pairs.filter(|(from, to)| from != to) {
+                let now = self.clock(from);
                 let queue = self.crossings.entry((from, to)).or_default();
                 let Host { engine, heaps } = &mut self.hosts[from];
-                let mut turn = Turn { now: self.now, heaps };
+                let mut turn = Turn { now, heaps };
                 while let room @ 1.. = self.crossings_max.saturating_sub(queue.len()) {
                     let there = ShardIndex(to as u16 / 2);
                     let Some(batch) = next_crossings(engine, &mut turn, there, room) else { break };
@@ -511,8 +529,8 @@ impl World {
                         break;
                     };
                     let Host { engine, heaps } = &mut self.hosts[to];
-                    let mut turn = Turn { now: self.now, heaps };
-                    let (from, now) = (ShardIndex(from as u16 / 2), self.now);
+                    let mut turn = Turn { now, heaps };
+                    let from = ShardIndex(from as u16 / 2);
                     handle_crossings(engine, &mut turn, from, CrossingBatch::from(crossing), &mut || now);
                     moved = true;
                     if self.replaces {
@@ -550,8 +568,9 @@ impl World {
         self.links[link].up = false;
         let link = &self.links[link];
         for (host, end) in link.hosts.into_iter().zip(link.ends) {
+            let now = self.now.plus_ns(self.ahead_ns[host % 2]);
             let Host { engine, heaps } = &mut self.hosts[host];
-            engine.peer_lost(&mut Turn { now: self.now, heaps }, end, "cut");
+            engine.peer_lost(&mut Turn { now, heaps }, end, "cut");
         }
     }
 
@@ -591,8 +610,9 @@ impl World {
             moved = true;
             self.dials += 1;
             self.now = self.now.plus_ns(self.dial_ns);
+            let (now, accepted) = (self.clock(host), self.clock(self.accepts));
             let Host { engine, heaps } = &mut self.hosts[host];
-            let mut turn = Turn { now: self.now, heaps };
+            let mut turn = Turn { now, heaps };
             let is_foreign = self.foreign || self.foreign_at.contains(&*dial.endpoint);
             match dial.connection {
                 connection if self.unreachable || self.down.contains(&*dial.endpoint) => {
@@ -602,10 +622,10 @@ impl World {
                     engine.peer_lost(&mut turn, near, "closed")
                 }
                 Dialled::Native(near) => {
-                    engine.native().connected(self.now, near);
+                    engine.native().connected(now, near);
                     engine.native().identified(near, self.identities[1].clone());
                     let acceptor = &mut self.hosts[self.accepts].engine;
-                    let far = acceptor.native().accept(self.now, "near".into());
+                    let far = acceptor.native().accept(accepted, "near".into());
                     acceptor.native().identified(far, self.identities[0].clone());
                     self.links.push(Link {
                         hosts: [host, self.accepts],
@@ -654,9 +674,10 @@ impl World {
         for host in 0..self.hosts.len() {
             for port in [R2p2Port::Client, R2p2Port::Server] {
                 if udp_address(host, port) == to {
+                    let now = self.clock(host);
                     let Host { engine, heaps } = &mut self.hosts[host];
-                    let mut turn = Turn { now: self.now, heaps };
-                    engine.handle_datagram(&mut turn, port, (self.now, self.now), from, bytes);
+                    let mut turn = Turn { now, heaps };
+                    engine.handle_datagram(&mut turn, port, (now, now), from, bytes);
                 }
             }
         }
@@ -675,17 +696,18 @@ impl World {
 
     fn send(&mut self, link: usize, side: usize) -> bool {
         let host = self.links[link].hosts[side];
+        let now = self.clock(host);
         while self.hosts[host].engine.native().poll_transmitting().is_some() {}
         let Host { engine, heaps } = &mut self.hosts[host];
         let peer = self.links[link].ends[side];
         let mut bytes = Vec::new();
-        for piece in engine.native().poll_transmit(self.now, peer, 1 << 20) {
+        for piece in engine.native().poll_transmit(now, peer, 1 << 20) {
             match piece {
                 Piece::Bytes(own) => bytes.extend_from_slice(own),
                 Piece::Shared { session, span } => assert!(heaps.seal(session, span, &mut bytes)),
             }
         }
-        engine.transmitted(&mut Turn { now: self.now, heaps }, peer, bytes.len());
+        engine.transmitted(&mut Turn { now, heaps }, peer, bytes.len());
         let pipe = &mut self.links[link].pipes[side];
         // What waits there has been looked at, but for a trailer that was not whole.
         let looked = pipe.len().saturating_sub(TRAILER_BYTES);
@@ -697,6 +719,7 @@ impl World {
 
     fn receive(&mut self, link: usize, side: usize) -> bool {
         let host = self.links[link].hosts[side];
+        let now = self.clock(host);
         let peer = self.links[link].ends[side];
         let pipe = &mut self.links[link].pipes[1 - side];
         if pipe.is_empty() {
@@ -708,7 +731,7 @@ impl World {
             for (byte, from) in room.iter_mut().zip(pipe.drain(..count)) {
                 *byte = from;
             }
-            engine.placed(&mut Turn { now: self.now, heaps }, peer, self.now, count);
+            engine.placed(&mut Turn { now, heaps }, peer, now, count);
             return true;
         }
         let mut buffer = vec![0; 256 << 10];
@@ -717,8 +740,7 @@ impl World {
         for (byte, from) in buffer[start..].iter_mut().zip(pipe.drain(..count)) {
             *byte = from;
         }
-        let handled =
-            engine.handle_input(&mut Turn { now: self.now, heaps }, peer, self.now, &buffer[..start + count]);
+        let handled = engine.handle_input(&mut Turn { now, heaps }, peer, now, &buffer[..start + count]);
         if let Err(fault) = handled {
             panic!("peer fault: {fault}");
         }

@@ -265,8 +265,9 @@ impl World {
             }
             _ => {}
         }
+        let now = self.clock(host);
         let Host { engine, heaps } = &mut self.hosts[host];
-        engine.handle_http(&mut Turn { now: self.now, heaps }, key, self.now, event).unwrap();
+        engine.handle_http(&mut Turn { now, heaps }, key, now, event).unwrap();
     }
 
     /// A client opens a stream.
@@ -343,8 +344,9 @@ impl World {
     pub fn hang_up(&mut self, web: usize) {
         let (host, key) = (self.webs[web].host, self.webs[web].key);
         if std::mem::replace(&mut self.webs[web].up, false) {
+            let now = self.clock(host);
             let Host { engine, heaps } = &mut self.hosts[host];
-            engine.grpc_lost(&mut Turn { now: self.now, heaps }, key, "hung up");
+            engine.grpc_lost(&mut Turn { now, heaps }, key, "hung up");
         }
     }
 
