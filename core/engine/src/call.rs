@@ -494,6 +494,12 @@ impl Call {
     pub fn note_complete(&mut self, direction: Direction, arrived: Instant, now: Instant) {
         if direction == Direction::Request && !self.handed_over {
             (self.server_stamps.k7, self.server_stamps.d8) = (arrived, now);
+            if self.is_forwarded() && !self.streams(direction) && self.request.backlog.is_empty() {
+                // It begins with all of its request: what its client took to send that, behind the head, is nobody's
+                // here.
+                let client = &mut self.client_stamps;
+                (client.a0, client.a1, client.d2) = (arrived, arrived, now);
+            }
         }
     }
 

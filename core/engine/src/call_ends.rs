@@ -5,6 +5,7 @@ use crate::admission::CallPolicies;
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::Placed;
 use crate::registry::{Form, MethodTypes};
+use crate::shard::ShardStage;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{
@@ -97,22 +98,53 @@ impl Call {
     #[inline]
     pub fn ends_for_application(&mut self, now: Instant, code: Code) {
         self.outcome = Some(code);
-        if matches!(self.server, ServerEnd::Session { .. }) {
-            self.server_stamps.k14 = now;
-            (self.client_stamps.k15, self.client_stamps.d16) = (now, now);
-        }
-        self.client_stamps.d17 = now;
+        self.answer_goes(now);
     }
 
-    /// An item waited so long here before it went on. What is there already a peer may have said, who may say anything.
-    pub fn note_wait(&mut self, direction: Direction, waited_ns: u64) {
-        let add = |sum: &mut u64| *sum = sum.saturating_add(waited_ns);
-        let is_attempt = matches!(self.client, ClientEnd::Attempt { .. });
-        match direction {
-            Direction::Response => add(&mut self.server_stamps.wait_ns),
-            Direction::Request if self.is_made_here() || is_attempt => add(&mut self.client_stamps.wait_ns),
-            Direction::Request => self.note_receive_wait(waited_ns),
+    /// Whoever it was made for gets its answer now. If it waited for its reader, what came after it was ready is the
+    /// client's receive queue.
+    #[inline]
+    pub fn answer_goes(&mut self, now: Instant) {
+        let waited = self.client_stamps.d17 != Instant::default();
+        let ready = if waited { self.answer_was_ready().min(now) } else { now };
+        if matches!(self.server, ServerEnd::Session { .. }) {
+            self.server_stamps.k14 = ready;
+            (self.client_stamps.k15, self.client_stamps.d16) = (ready, ready);
         }
+        self.client_stamps.d17 = ready;
+    }
+
+    /// What of it began to wait is not all of the answer if that was not here yet.
+    #[cold]
+    fn answer_was_ready(&self) -> Instant {
+        let is_served_here = matches!(self.server, ServerEnd::Session { .. });
+        let came = if is_served_here { self.server_stamps.d12 } else { self.client_stamps.d16 };
+        self.client_stamps.d17.max(came)
+    }
+
+    /// An item of its request waited so long here before it went on.
+    pub fn note_request_wait(&mut self, waited_ns: u64) {
+        let is_attempt = matches!(self.client, ClientEnd::Attempt { .. });
+        if self.is_made_here() || is_attempt {
+            self.client_stamps.wait_ns = self.client_stamps.wait_ns.saturating_add(waited_ns);
+        } else {
+            self.note_receive_wait(waited_ns);
+        }
+    }
+
+    /// An item of its answer waited so long here before it went on: `for_reader`, that is for whoever gets it, or for
+    /// its turn there. Of those who read elsewhere their host says it. What is there already a peer may have said, who
+    /// may say anything.
+    pub fn note_answer_wait(&mut self, now: Instant, waited_ns: u64, for_reader: bool) {
+        if for_reader && (self.maker().is_some() || self.is_forwarded()) {
+            return self.answer_waits_since(now.minus_ns(waited_ns));
+        }
+        self.server_stamps.wait_ns = self.server_stamps.wait_ns.saturating_add(waited_ns);
+    }
+
+    fn answer_waits_since(&mut self, since: Instant) {
+        let stamps = &mut self.client_stamps;
+        stamps.d17 = if stamps.d17 == Instant::default() { since } else { stamps.d17 };
     }
 
     /// Its request waited so long in front of the server. What comes after it was delivered is the application's time.
@@ -122,21 +154,56 @@ impl Call {
         }
     }
 
-    /// A call of an application of this host ends: if it waits for a worker, all of that was the server's receive
-    /// queue, and the stamps say so. Whether it does. Of calls that are served for others the server's record
-    /// says it.
-    pub fn ends_in_queue(&mut self, now: Instant) -> bool {
+    /// A call of an application of this host ends: whether the server's stamps say how far it was there. Of calls that
+    /// are served for others the server's record says it.
+    pub fn ends_at_server(&mut self, now: Instant) -> bool {
+        let is_of_host = matches!(self.client, ClientEnd::Session { .. } | ClientEnd::Shard { .. });
+        is_of_host && (self.ends_in_queue(now) || self.ends_before_reader(now) || self.ends_at_handler(now))
+    }
+
+    /// Its answer has come and waits for its reader.
+    fn ends_before_reader(&mut self, now: Instant) -> bool {
+        let (true, Some(since)) = (self.server_measured, self.response.waiting_since) else { return false };
+        if self.maker().is_some() {
+            self.answer_waits_since(since);
+            self.answer_goes(now);
+        }
+        true
+    }
+
+    /// It was delivered: from then on its handler had it, here or on another shard. What has moved since with its
+    /// session is elsewhere for all that is known.
+    fn ends_at_handler(&mut self, now: Instant) -> bool {
+        let handed = match (&self.client, &self.server) {
+            (_, ServerEnd::Session { .. }) if self.handed_over => self.server_stamps.d9,
+            (ClientEnd::Session { .. }, ServerEnd::Shard { stage, .. })
+                if *stage != ShardStage::Chosen && self.moves == 0 =>
+            {
+                self.client_stamps.d3
+            }
+            _ => return false,
+        };
+        if handed == Instant::default() {
+            return false;
+        }
+        let server = &mut self.server_stamps;
+        if server.d9 == Instant::default() {
+            (server.k7, server.d8, server.d9) = (handed, handed, handed);
+        }
+        (server.d12, server.k14) = (now, now);
+        (self.client_stamps.k15, self.client_stamps.d16) = (now, now);
+        true
+    }
+
+    /// If it waits for a worker, all of that was the server's receive queue.
+    fn ends_in_queue(&mut self, now: Instant) -> bool {
         let waits = self.queued.is_some_and(|queued| queued.for_worker);
         let (true, Some(since)) = (waits, self.request.waiting_since) else { return false };
         let since = since.minus_ns(self.receive_wait_ns);
         let (client, server) = (&mut self.client_stamps, &mut self.server_stamps);
-        match self.client {
-            ClientEnd::Session { .. } => {
-                (client.d3, client.d4, client.k6, client.k15, client.d16) = (since, since, since, now, now);
-            }
-            // That shard has the client's.
-            ClientEnd::Shard { .. } => {}
-            _ => return false,
+        // Of a call from another shard that one has the client's.
+        if matches!(self.client, ClientEnd::Session { .. }) {
+            (client.d3, client.d4, client.k6, client.k15, client.d16) = (since, since, since, now, now);
         }
         (server.k7, server.d8, server.d9) = (since, since, since);
         (server.a10, server.a11, server.d12, server.k14) = (now, now, now, now);

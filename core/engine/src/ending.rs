@@ -73,7 +73,7 @@ pub(crate) fn tell(
     if let Item::Finish { code, .. } = *finish {
         owners.nested.add(call.take_children(), code);
     }
-    (call.server_measured, call.response.ended) = (call.ends_in_queue(turn.now), true);
+    (call.server_measured, call.response.ended) = (call.ends_at_server(turn.now), true);
     call.response.is_of_stream = is_stream(call);
     owners.leave_server(lent.named());
     finish_at_client(owners, turn, lent, finish)

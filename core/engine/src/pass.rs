@@ -302,7 +302,10 @@ impl Engine {
             };
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-            lent.call.note_wait(direction, waited);
+            match direction {
+                Direction::Request => lent.call.note_request_wait(waited),
+                Direction::Response => lent.call.note_answer_wait(turn.now, waited, had_its_turn),
+            }
             owners.accounts().discharge(key, lent.call, direction, &item);
             let onward = match lent.call.policies.as_ref().and_then(|policies| policies.class) {
                 Some(class)

@@ -59,7 +59,8 @@ impl CallBooks<'_> {
         if call.is_forwarded() {
             // Made here for somebody who keeps no time: it ends where it leaves.
             call.outcome = Some(code);
-            (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
+            call.answer_goes(now);
+            call.client_stamps.a18 = now;
             return self.recorder.made(now, call);
         }
         close(&mut call.server_stamps, now);
@@ -93,7 +94,7 @@ impl CallBooks<'_> {
             ClientEnd::Session { .. } => {
                 if call.outcome.is_none() {
                     call.outcome = Some(code);
-                    call.server_measured |= call.ends_in_queue(now);
+                    call.server_measured |= call.ends_at_server(now);
                     call.comes_as_far_as(first);
                     end_at(&mut call.client_stamps, now);
                 }
@@ -282,8 +283,10 @@ fn traced(call: &Call) -> Option<CallTrace> {
 
 /// The end of a call whose application does not say when it took it.
 fn end_at(stamps: &mut ClientStamps, now: Instant) {
-    if stamps.d17 == Instant::default() {
-        (stamps.d17, stamps.a18) = (now, now);
+    if stamps.a18 == Instant::default() {
+        // There is one already if an answer waits for its reader.
+        stamps.d17 = if stamps.d17 == Instant::default() { now } else { stamps.d17 };
+        stamps.a18 = now;
     }
 }
 

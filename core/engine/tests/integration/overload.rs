@@ -6,7 +6,7 @@ use crate::world;
 use trunkline_call::entry::{Completion, Finish, Submission};
 use trunkline_call::{CallId, Code, Deadline, Instant};
 use trunkline_engine::Limits;
-use trunkline_telemetry::{Component, Coverage, FlightRow, Side};
+use trunkline_telemetry::{Ask, Component, Coverage, FlightRow, Side};
 use world::*;
 
 const MS: u64 = 1_000_000;
@@ -176,5 +176,93 @@ fn a_hand_over_leaves_the_wait_in_the_queue() {
         assert_eq!(ended(&mut world, &mut client), [Code::Ok; 2 * WORKERS_CALLS + 1]);
         let coverage = if target.is_some() { Coverage::ServerOnly } else { Coverage::OneHost };
         has_queued(&rows(&mut world, worker), side, coverage);
+    }
+}
+
+fn part(row: &FlightRow, component: Component) -> u64 {
+    row.components.ns[component as usize]
+}
+
+/// Its deadline passes there, its caller gives it up, or its handler dies.
+#[test]
+fn a_call_that_ends_at_its_handler_was_there_until_then() {
+    for (worker, code) in [0, 2].into_iter().flat_map(|worker| {
+        [Code::DeadlineExceeded, Code::Cancelled, Code::Unavailable].map(|code| (worker, code))
+    }) {
+        let mut world = World::with_shards(Limits::default(), 2);
+        let mut attach = |host, serves| {
+            world.placed = Some(host);
+            world.attach(0, PROTO, None, serves)
+        };
+        let (mut client, mut server) = (attach(0, false), attach(worker, true));
+        let is_late = code == Code::DeadlineExceeded;
+        let deadline = if is_late { Deadline::at(world.now.plus_ns(50 * MS)) } else { Deadline::NONE };
+        let call = open(&mut world, &mut client, deadline);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(delivered(&mut world, &mut server).len(), 1);
+        world.advance(50 * MS);
+        match code {
+            Code::Cancelled => world.submit(&client, Submission::Cancel { call }).unwrap(),
+            Code::Unavailable => world.detach(&server),
+            _ => {}
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        let codes = ended(&mut world, &mut client);
+        assert_eq!(codes, if code == Code::Cancelled { vec![] } else { vec![code] });
+        let rows = rows(&mut world, 0);
+        let [row] = &rows[..] else { panic!("one call: {rows:#?}") };
+        assert_eq!((row.code, row.components.coverage), (code, Coverage::OneHost), "{worker} {row:#?}");
+        assert_eq!(part(row, Component::ServerApplication), 50 * MS, "{worker} {row:#?}");
+        let now = world.now;
+        let series = world.hosts[0].engine.telemetry().snapshot(now, &Ask::default()).series;
+        assert!(series.iter().all(|entry| entry.series.remote.count() == 0), "nothing is elsewhere");
+    }
+}
+
+/// Its caller keeps the answer before it, and has no room for another. It takes it then, or its deadline passes.
+#[test]
+fn an_answer_that_waits_for_its_reader_waits_in_the_clients_queue() {
+    for (worker, target, is_late) in [(0, None), (2, None), (1, Some("far:1"))]
+        .into_iter()
+        .flat_map(|(worker, target)| [false, true].map(|is_late| (worker, target, is_late)))
+    {
+        let mut world = World::with_shards(Limits::default(), 2);
+        world.placed = Some(0);
+        let mut client = world.attach_sized(0, PROTO, target, false, 8192);
+        world.placed = Some(worker);
+        let mut server = world.attach(worker % 2, PROTO, None, true);
+        let mut kept = None;
+        for round in 0..2 {
+            let until = world.now.plus_ns(54 * MS);
+            let deadline = if is_late && round == 1 { Deadline::at(until) } else { Deadline::NONE };
+            open(&mut world, &mut client, deadline);
+            world.settle(&mut [&mut client, &mut server]);
+            let call = server.take_call();
+            world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+            let taken = world.now;
+            world.advance(4 * MS);
+            let payload = Some(world.blob(&mut server, &[7; 5000]));
+            let answer = Finish { taken, published: world.now, ..finish(call.call, Code::Ok, payload) };
+            world.submit(&server, Submission::Finish(answer)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            if round == 0 {
+                kept = Some(client.take_finish());
+            }
+        }
+        assert!(client.take().is_empty(), "there is no room");
+        world.advance(50 * MS);
+        // Another shard is asked whether its handler has seen the call, and does not say.
+        let asked_ns = if is_late && worker == 2 { 5 * MS } else { 0 };
+        world.advance(asked_ns);
+        let first = kept.expect("an answer");
+        world.submit(&client, release(first.call, first.payload, first.metadata, 0)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(ended(&mut world, &mut client), [if is_late { Code::DeadlineExceeded } else { Code::Ok }]);
+        let rows = rows(&mut world, 0);
+        let row = rows.iter().max_by_key(|row| row.at).expect("two calls");
+        let told = format!("{worker} {is_late} {row:#?}");
+        assert_eq!(part(row, Component::ClientReceiveQueue), 50 * MS + asked_ns, "{told}");
+        assert_eq!(part(row, Component::ServerApplication), 4 * MS, "{told}");
+        assert_eq!(row.components.total_ns(), 54 * MS + asked_ns, "{told}");
     }
 }
