@@ -6,8 +6,8 @@ use crate::registry::{Called, service_of};
 use crate::routing::Routing;
 use crate::shard::ShardLinks;
 use crate::{cluster::Clusters, registry::Registry, service_users::ServiceUsers};
-use trunkline_call::{Fault, Pattern};
-use trunkline_telemetry::Telemetry;
+use trunkline_call::{ClientStamps, Code, Fault, Instant, Pattern, ServerStamps};
+use trunkline_telemetry::{MethodIndex, PeerIndex, Record, Side, Telemetry};
 
 /// The owners that know what a path stands for, and whether that is served here.
 pub(crate) struct CalledPaths<'e> {
@@ -48,6 +48,41 @@ impl CalledPaths<'_> {
             }
             None => Err(self.unknown(path)),
         }
+    }
+
+    /// A call that was refused before it was one is in the books all the same, as served: a host is to know what it
+    /// sheds. Names that nobody here has bound are told together.
+    #[cold]
+    pub fn note_refused(
+        &mut self,
+        arrived: Instant,
+        now: Instant,
+        (path, peer): (&str, PeerIndex),
+        code: Code,
+    ) {
+        let Self { registry, telemetry, .. } = self;
+        let method = registry.key_of(path).map_or(MethodIndex::OTHER, |method| registry.number(method));
+        let server = ServerStamps {
+            k7: arrived,
+            d8: now,
+            a10: now,
+            a11: now,
+            d12: now,
+            k14: now,
+            ..Default::default()
+        };
+        let record = Record {
+            side: Side::Served,
+            method,
+            peer,
+            code,
+            request_bytes: 0,
+            response_bytes: 0,
+            client: ClientStamps::default(),
+            server: Some(server),
+            is_stream: false,
+        };
+        telemetry.record(now, &record);
     }
 
     /// Why a call of a service is not taken that has endpoints here, if it has.

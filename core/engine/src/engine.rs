@@ -426,7 +426,7 @@ impl Engine {
 
     pub(crate) fn peer_events(&mut self) -> PeerEvents<'_> {
         let Self { calls, owners } = self;
-        let Owners { peers, sessions, held, invariants, timers, host_numbers, grpc, .. } = owners;
+        let Owners { peers, sessions, held, invariants, timers, limits_met, host_numbers, grpc, .. } = owners;
         let Owners {
             peer_rules, registry, telemetry, shards, service_users, clusters, limits, arrived, ..
         } = owners;
@@ -438,6 +438,7 @@ impl Engine {
             held,
             invariants,
             timers,
+            limits_met,
             host_numbers,
             grpc,
             peer_rules,

@@ -23,6 +23,7 @@ use trunkline_native::Trailer;
 use trunkline_r2p2::{
     CallFailure, ClientEvent, ReplyEnvelope, Request, RequestEnvelope, RequestKey, ServerEvent,
 };
+use trunkline_telemetry::PeerIndex;
 
 /// The owners that datagrams concern, and when the last of these was known to be there.
 pub(crate) struct R2p2Events<'e> {
@@ -122,7 +123,7 @@ impl R2p2Events<'_> {
                 return None;
             }
             Ok(said) => said,
-            Err(uncalled) => return self.refuse(now, key, &uncalled),
+            Err(uncalled) => return self.refuse(now, key, "", &uncalled),
         };
         match self.called(now, request, &said) {
             Ok(call) => {
@@ -130,7 +131,7 @@ impl R2p2Events<'_> {
                 self.r2p2.serve(key, call);
                 Some(EndEvent::Opens { call, target: Target::Here, opening: opening_of(&said) })
             }
-            Err(uncalled) => self.refuse(now, key, &uncalled),
+            Err(uncalled) => self.refuse(now, key, said.path, &uncalled),
         }
     }
 
@@ -138,9 +139,14 @@ impl R2p2Events<'_> {
         &mut self,
         now: Instant,
         request: RequestKey,
+        path: &str,
         why: &RequestRefused,
     ) -> Option<EndEvent<'b>> {
-        let Self { r2p2, peers, .. } = self;
+        let Self { r2p2, peers, paths, arrived, .. } = self;
+        if let RequestRefused::Refused(status) = why {
+            // Addresses that were never served may be anything, and have no series of their own.
+            paths.note_refused(*arrived, now, (path, PeerIndex::OTHER), status.code());
+        }
         r2p2.refuse(now, request, why, |said| peers.said_here(said));
         None
     }

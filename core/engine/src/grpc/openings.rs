@@ -20,6 +20,7 @@ use std::sync::Arc;
 use trunkline_call::{Deadline, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 use trunkline_grpc::request::RequestHead;
+use trunkline_telemetry::PeerIndex;
 
 /// The owners that the requests of gRPC clients concern, and when the last was known to be there.
 pub(crate) struct GrpcOpenings<'e> {
@@ -62,6 +63,8 @@ impl GrpcOpenings<'_> {
         match route {
             Ok(route) => Ok(Some(self.open(now, at, head, end, route))),
             Err(status) => {
+                let peer = self.grpc.find(at.peer).map_or(PeerIndex::OTHER, |peer| peer.telemetry);
+                self.paths.note_refused(self.arrived, now, (head.path, peer), status.code());
                 self.grpc.refuse(at, &Outcome::of(&self.peers.said_here(&status)));
                 Ok(None)
             }

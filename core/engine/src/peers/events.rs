@@ -18,6 +18,7 @@ use crate::target::Target;
 use crate::vouching::PeerRule;
 use crate::{CallKey, Heaps, PeerKey};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use trunkline_call::{Code, Deadline, Encoding, Execution, Fault, Instant, Status, TimerTable};
 use trunkline_native::{
     Arriving, Event, Failure, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer,
@@ -32,6 +33,7 @@ pub(crate) struct PeerEvents<'e> {
     pub held: &'e mut HeldBudget,
     pub invariants: &'e mut Invariants,
     pub timers: &'e mut TimerTable<Due>,
+    pub limits_met: &'e mut BTreeMap<&'static str, u64>,
     pub host_numbers: &'e mut HostNumbers,
     pub grpc: &'e GrpcEnds,
     pub peer_rules: &'e [PeerRule],
@@ -166,10 +168,14 @@ impl PeerEvents<'_> {
         if let Some(offered) = &offered
             && let Err(status) = found.may_call(self.peer_rules, service_of(&offered.path))
         {
-            return self.refuse(now, peer, stream, &status);
+            return self.refuse(now, (peer, stream), &offered.path, &status);
         }
         if let Err(full) = found.hold(self.held, 0) {
-            return self.refuse(now, peer, stream, &full.status());
+            if let Fault::Limit { name, .. } = &full {
+                *self.limits_met.entry(name).or_default() += 1;
+            }
+            let path = offered.as_ref().map_or("", |offered| &*offered.path);
+            return self.refuse(now, (peer, stream), path, &full.status());
         }
         let called = offered.as_ref().and_then(|offered| match offered.method {
             Some(method) => Some(Called { method, path: None }),
@@ -177,8 +183,8 @@ impl PeerEvents<'_> {
         });
         let Some(Called { method, path }) = called else {
             let path = offered.map_or_else(String::new, |offered| offered.path.to_string());
-            let fault = self.uncalled(path);
-            return self.refuse(now, peer, stream, &fault.status());
+            let fault = self.uncalled(path.clone());
+            return self.refuse(now, (peer, stream), &path, &fault.status());
         };
         let deadline =
             incoming.deadline_remaining_ns.map_or(Deadline::NONE, |ns| Deadline::at(now.plus_ns(ns)));
@@ -209,12 +215,13 @@ impl PeerEvents<'_> {
         }
     }
 
-    /// Refuses a stream a peer opened, before it became a call.
+    /// Refuses a stream a peer opened, before it became a call of this path.
     #[cold]
-    fn refuse(&mut self, now: Instant, peer: PeerKey, stream: StreamId, status: &Status) {
+    fn refuse(&mut self, now: Instant, (peer, stream): (PeerKey, StreamId), path: &str, status: &Status) {
         let trunkline_grpc::Outcome { code, execution, metadata } =
             trunkline_grpc::Outcome::of(&self.peers.said_here(status));
         if let Some(found) = self.peers.find_mut(peer) {
+            self.paths.note_refused(self.arrived, now, (path, found.telemetry), code);
             let failure = Failure { code, execution, metadata: &metadata, trailer: None };
             let _ = found.connection.abort(now, stream, &failure);
         }

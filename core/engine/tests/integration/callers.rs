@@ -198,5 +198,6 @@ fn rules_say_who_of_the_network_may_call() {
         let finish = client.take_finish();
         assert_eq!(finish.code, Code::PermissionDenied);
         assert!(server.inbox.is_empty());
+        assert_eq!(world.refused(1), [(ONCE.to_owned(), Code::PermissionDenied.number())], "its host knows");
     }
 }

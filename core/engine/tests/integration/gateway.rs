@@ -842,6 +842,9 @@ fn rules_say_who_may_call_what() {
     }
     scene.ask(TWO, "/other.Service/Do", &[], b"x");
     assert_eq!(scene.said(CLIENT, TWO).code(), Code::Unimplemented as u32);
+    let of_nobody = |code: Code| ("(other)".to_owned(), code.number());
+    let refused = [of_nobody(Code::PermissionDenied), of_nobody(Code::Unimplemented)];
+    assert_eq!(scene.world.refused(0), refused, "this host knows, and what nobody has bound has no name");
     // What applications of this host serve is no way around them.
     let _server = scene.world.attach(0, PROTO, None, true);
     scene.ask(StreamTag(5), ONCE, &[], b"x");
@@ -1314,6 +1317,31 @@ fn calls_forwarded_to_a_daemon_are_divided_whatever_the_clocks_say() {
             assert!(row.half_width_ns < u32::MAX, "{row:#?}");
         }
     }
+}
+
+/// A head, and 50 ms later the message: where that took its time on the way to the gateway.
+#[test]
+fn what_a_client_takes_to_send_its_request_is_no_work_of_the_gateway() {
+    const MS: u64 = 1_000_000;
+    let (mut world, mut server) = two_hosts(Some(PROTO), false);
+    world.hosts[0].engine.configure_gateway(Scene::told());
+    for n in 0..2 {
+        let tag = StreamTag(n * 2 + 1);
+        world.request(CLIENT, tag, ONCE, &[], false);
+        world.settle(&mut [&mut server]);
+        world.advance(50 * MS);
+        world.body(CLIENT, tag, &blob(b"x"), true);
+        world.settle(&mut [&mut server]);
+        let call = take_delivered(&mut world, &mut server, b"x");
+        world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
+        let payload = Some(world.message(&mut server, b"x"));
+        let end = Finish { taken: world.now, published: world.now, ..finish(call.call, Code::Ok, payload) };
+        world.submit(&server, Submission::Finish(end)).unwrap();
+        world.settle(&mut [&mut server]);
+        assert_eq!(answered(&world.webs[CLIENT].take(tag)), [b"x".to_vec()]);
+    }
+    let rows: Vec<_> = world.hosts[0].engine.telemetry().recorder().recent().collect();
+    assert_eq!(rows.iter().map(|row| row.components.total_ns()).collect::<Vec<_>>(), [0, 0], "{rows:#?}");
 }
 
 #[test]

@@ -660,6 +660,11 @@ fn rules_about_the_network_hold_for_requests() {
             let words = words.text("grpc-message").unwrap();
             let why = "a peer that has proved nothing may not call world.Echo: [[call]] for \"world.*\"";
             assert!(words.starts_with(why), "{words}");
+            assert_eq!(
+                scene.world.refused(1),
+                [(ONCE.to_owned(), Code::PermissionDenied.number())],
+                "its host knows"
+            );
         }
         scene.nothing_left();
     }

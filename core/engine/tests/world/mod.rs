@@ -21,6 +21,7 @@ use trunkline_engine::{
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
 use trunkline_share::HostLimits;
+use trunkline_telemetry::{Ask, Side};
 
 /// The service of every test: a blob in, a blob out, in all four patterns.
 pub const PROTO: &str = r#"
@@ -483,6 +484,20 @@ impl World {
                 return self.audit();
             }
         }
+    }
+
+    /// Calls that a host has served, or refused to, and that did not end well: their methods and codes, sorted.
+    pub fn refused(&mut self, host: usize) -> Vec<(String, u16)> {
+        let ask = Ask { samples_max: 100, ..Ask::default() };
+        let mut found = Vec::new();
+        for place in self.shards[host].clone() {
+            let samples = self.hosts[place].engine.telemetry().snapshot(self.now, &ask).samples;
+            let refused =
+                samples.into_iter().filter(|sample| sample.side == Side::Served && sample.code != 0);
+            found.extend(refused.map(|sample| (sample.method, sample.code)));
+        }
+        found.sort();
+        found
     }
 
     /// Entries in lines of calls, of all engines.
