@@ -54,6 +54,11 @@ impl Batch<'_> {
         self.pending.get(usize::from(call)).map_or(0, |call| call.weight).into()
     }
 
+    /// How long a call took, in nanoseconds.
+    pub fn total_ns(&self, call: u8) -> u64 {
+        self.flight(call).map_or(0, |flight| flight.amounts[Flight::TOTAL]).into()
+    }
+
     /// The parts of a call between kernel and daemon, in nanoseconds.
     pub fn wakeup_ns(&self, call: u8, wakeup: usize) -> u64 {
         let wakeups_ns = self.pending.get(usize::from(call)).map_or([0; 2], |call| call.wakeups_ns);

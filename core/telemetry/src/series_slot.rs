@@ -18,9 +18,9 @@ pub(crate) struct SeriesSlot {
     pub series: Box<Series>,
     /// Calls with traces that stand for others.
     pub exemplars: Exemplars,
-    /// No more than a twentieth of the method's calls is slower than this, in nanoseconds.
+    /// About a twentieth of the series' calls of lately is slower than this, in nanoseconds.
     pub slow_ns: u64,
-    /// Calls until `slow_ns` is looked up again.
+    /// Calls until `slow_ns` is looked up again; zero once it follows calls by itself.
     slow_due: u32,
     /// Calls that come too fast.
     pub passing: Passing,
@@ -29,10 +29,17 @@ pub(crate) struct SeriesSlot {
 }
 
 impl SeriesSlot {
-    /// A series' threshold for *slow* is looked up once in so many calls: it scans some hundred buckets.
-    const SLOW_REFRESH_CALLS: u32 = 256;
     /// Until this many calls, none is slow: a twentieth of fewer is nobody.
     const SLOW_AFTER_CALLS: u32 = 20;
+    /// Until this many, the threshold for *slow* is looked up among all there were, each time there are twice as many:
+    /// it scans some hundred buckets. From then on it follows what comes, or calls of last week would say what is slow
+    /// today.
+    const SLOW_FOLLOWS_CALLS: u64 = 640;
+    /// A slower call moves it by 19 steps of so small a part of it, a faster one by one step the other way: it rests
+    /// where one is slower for 19 that are faster. What became twice as slow has it there in 150 calls.
+    const SLOW_STEPS: u64 = 4_096;
+    /// Calls that are faster by less than this part do not move it: of calls that take alike, none is slow.
+    const SLOW_ALIKE: u64 = 32;
 
     pub fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
         let slow_due = Self::SLOW_AFTER_CALLS;
@@ -71,11 +78,30 @@ impl SeriesSlot {
         taken
     }
 
-    /// So many more calls were counted: what is slow is looked up again now and then.
-    pub fn note_slow(&mut self, calls: u64) {
+    /// More calls were counted, that took so long and stand for so many: what is slow follows them.
+    pub fn note_slow(&mut self, calls: impl Iterator<Item = (u64, u64)>) {
+        let faster_ns = self.slow_ns - self.slow_ns / Self::SLOW_ALIKE;
+        let [mut slower, mut faster, mut all] = [0; 3];
+        for (total_ns, weight) in calls {
+            all += weight;
+            slower += if total_ns > self.slow_ns { weight } else { 0 };
+            faster += if total_ns < faster_ns { weight } else { 0 };
+        }
+        if self.slow_due > 0 {
+            return self.look_up_slow(all);
+        }
+        let step_ns = self.slow_ns / Self::SLOW_STEPS + 1;
+        let up_ns = step_ns.saturating_mul(19 * slower);
+        self.slow_ns = self.slow_ns.saturating_add(up_ns).saturating_sub(step_ns.saturating_mul(faster));
+    }
+
+    #[cold]
+    fn look_up_slow(&mut self, calls: u64) {
         self.slow_due = self.slow_due.saturating_sub(u32::try_from(calls).unwrap_or(u32::MAX));
         if self.slow_due == 0 {
-            self.slow_due = Self::SLOW_REFRESH_CALLS;
+            let counted = self.series.total.count();
+            let follows = counted >= Self::SLOW_FOLLOWS_CALLS;
+            self.slow_due = if follows { 0 } else { (counted as u32).max(Self::SLOW_AFTER_CALLS) };
             self.slow_ns = self.series.total.not_above(0.95);
         }
     }
@@ -88,5 +114,7 @@ pub(crate) fn count(series: &mut [SeriesSlot], batch: &Batch<'_>, calls: impl It
     let Some(keyed) = series.get_mut((kind >> 4) as usize) else { return };
     let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
     keyed.series.record_batch(batch, calls.clone(), (coverage, kind & 8 != 0));
-    keyed.note_slow(calls.map(|call| batch.weight(call)).sum());
+    if kind & 8 == 0 {
+        keyed.note_slow(calls.map(|call| (batch.total_ns(call), batch.weight(call))));
+    }
 }

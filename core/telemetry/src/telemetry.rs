@@ -334,7 +334,9 @@ impl Telemetry {
             subtree: record.server.map_or(0, |server| server.subtree),
             is_stream: record.is_stream,
         });
-        keyed.note_slow(1);
+        if !record.is_stream {
+            keyed.note_slow(std::iter::once((parts.total_ns(), 1)));
+        }
     }
 
     /// A handler of a call that did not end well, and is counted already, says what it took of its processor.

@@ -337,6 +337,27 @@ fn failures_and_the_slow_outlive_the_ring() {
 }
 
 #[test]
+fn what_is_slow_follows_what_calls_take_by_now() {
+    let mut telemetry = Telemetry::new();
+    for (calls, application_ns, slow) in [
+        (200_000, 1_000_000, 300..=700),
+        // Twice as slow, and so for good.
+        (20_000, 2_000_000, 300..=1_000),
+        (20_000, 500_000, 200..=700),
+    ] {
+        greet(&mut telemetry, calls, |n, _, parts| {
+            parts[4] = application_ns + dice(n, application_ns / 4);
+        });
+        let recent = telemetry.recorder().recent().take(10_000);
+        let are_slow = recent.filter(|row| row.slow).count();
+        assert!(slow.contains(&are_slow), "{are_slow} of 10000 calls of {application_ns} ns");
+    }
+    // Of calls that all take as long none is.
+    greet(&mut telemetry, 5_000, |_, _, _| {});
+    assert_eq!(telemetry.recorder().recent().take(1_000).filter(|row| row.slow).count(), 0);
+}
+
+#[test]
 fn where_calls_are_many_counts_are_exact_and_sums_and_percentiles_close() {
     const CALLS: u64 = 100_000;
     let mut telemetry = Telemetry::new();
