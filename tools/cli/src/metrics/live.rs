@@ -12,10 +12,15 @@ use trunkline_daemon::Observation;
 use trunkline_engine::{AttemptFigures, RemoteState, ServiceRow, SessionRow};
 use trunkline_pages::Page;
 use trunkline_policy::PolicyRow;
-use trunkline_telemetry::{Ask, Explanation, Side, Snapshot, Spread, top};
+use trunkline_telemetry::{Ask, Explanation, Side, Snapshot, Spread};
 
 /// Rows of one table of the page, and names of applications, services, endpoints or policies in one family of figures.
 pub const NAMES_MAX: usize = 500;
+
+/// What methods show is of the last minute, if there are calls of theirs: of twice as long after a pause at most.
+const LATELY_NS: u64 = 60_000_000_000;
+/// Of less than that it says little.
+const LATELY_NS_MIN: u64 = 10_000_000_000;
 
 /// Methods of one service of the page.
 const METHODS_MAX: usize = 100;
@@ -61,7 +66,10 @@ struct Method {
     side: &'static str,
     /// Calls per second since the picture before.
     rate: f64,
+    /// Calls since the start.
     calls: u64,
+    /// Since when the rest is: for so long, or since the start, where there was no call lately.
+    lately_ns: Option<u64>,
     errors: u64,
     codes: Vec<(String, u64)>,
     p50_ns: u64,
@@ -137,9 +145,19 @@ struct TakenFrom {
     paused_ns: u64,
 }
 
-/// Pictures, one after the other: a rate is that since the one before.
+/// Pictures, one after the other: a rate is that since the one before, the rest is of half a minute to a minute.
 #[derive(Debug, Default)]
-pub struct Pictures(Option<Snapshot>);
+pub struct Pictures {
+    /// What was counted before what is shown, and what will be that later: two, for each may be tens of megabytes.
+    earlier: Option<Snapshot>,
+    next: Option<Snapshot>,
+    /// When there was a picture last, and the calls of each method then.
+    at_ns: u64,
+    calls: CallsOfMethods,
+}
+
+/// Calls of each method and side.
+type CallsOfMethods = HashMap<(Side, String), u64>;
 
 impl Pictures {
     /// The next, as JSON.
@@ -147,12 +165,54 @@ impl Pictures {
         let mut shards = host.observe(&Ask::default());
         let mut measured = Snapshot::default();
         shards.iter_mut().for_each(|shard| measured.merge(std::mem::take(&mut shard.telemetry)));
-        let methods = methods(&measured, self.0.as_ref());
+        let methods = self.methods(measured);
         let picture =
             Picture { methods, ..of(&shards, host.facts(), &host.policies(), host.upgrade_state()) };
-        self.0 = Some(measured);
         serde_json::to_string(&picture).unwrap_or_default()
     }
+
+    fn methods(&mut self, measured: Snapshot) -> Vec<Method> {
+        let age_ns = |old: &Snapshot| measured.at_ns.saturating_sub(old.at_ns);
+        self.earlier.take_if(|old| age_ns(old) > 2 * LATELY_NS);
+        let calls = calls_of(&measured);
+        let earlier = self.earlier.as_ref().filter(|old| age_ns(old) >= LATELY_NS_MIN);
+        let mut shown = methods(&measured, earlier);
+        let seconds = measured.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9;
+        for method in &mut shown {
+            let side = Side::ALL.into_iter().find(|side| side.name() == method.side).unwrap_or(Side::Made);
+            let key = (side, method.method.clone());
+            let of = |calls: &CallsOfMethods| calls.get(&key).copied().unwrap_or(0);
+            method.calls = of(&calls);
+            let more = method.calls.saturating_sub(of(&self.calls));
+            method.rate = if self.at_ns == 0 { 0.0 } else { more as f64 / seconds };
+        }
+        shown.sort_by_key(|method| std::cmp::Reverse(method.calls));
+        shown.truncate(NAMES_MAX);
+        (self.at_ns, self.calls) = (measured.at_ns, calls);
+        self.keep(measured);
+        shown
+    }
+
+    fn keep(&mut self, measured: Snapshot) {
+        let age_ns = self.earlier.as_ref().map(|old| measured.at_ns.saturating_sub(old.at_ns));
+        match age_ns {
+            None => (self.earlier, self.next) = (Some(measured), None),
+            Some(age_ns) if age_ns >= LATELY_NS => {
+                let next = self.next.replace(measured);
+                self.earlier = next.or_else(|| self.next.take());
+            }
+            Some(age_ns) if age_ns >= LATELY_NS / 2 && self.next.is_none() => self.next = Some(measured),
+            Some(_) => {}
+        }
+    }
+}
+
+fn calls_of(measured: &Snapshot) -> CallsOfMethods {
+    let mut calls = CallsOfMethods::new();
+    for entry in &measured.series {
+        *calls.entry((entry.side, entry.method.clone())).or_default() += entry.series.calls();
+    }
+    calls
 }
 
 fn of(shards: &[Observation], facts: Facts, chain: &[PolicyRow], state: UpgradeState) -> Picture {
@@ -178,25 +238,28 @@ fn of(shards: &[Observation], facts: Facts, chain: &[PolicyRow], state: UpgradeS
     }
 }
 
-/// The methods with the most calls, with what they have been since the start.
+/// The methods, with what they have been since an earlier picture; those that nobody has called since, since the start.
 fn methods(measured: &Snapshot, earlier: Option<&Snapshot>) -> Vec<Method> {
-    let elapsed_ns = earlier.map_or(0, |earlier| measured.at_ns.saturating_sub(earlier.at_ns));
-    let recent = if earlier.is_some() { top(measured, earlier, elapsed_ns) } else { Vec::new() };
-    let rates: HashMap<(Side, String), f64> =
-        recent.into_iter().map(|row| ((row.side, row.method), row.rate)).collect();
+    let recent = earlier.map(|earlier| measured.since(earlier)).unwrap_or_default();
+    let lately_ns = earlier.map(|earlier| measured.at_ns.saturating_sub(earlier.at_ns));
+    let (ever, lately) = (by_method(measured), by_method(&recent));
+    let explained = ever.into_iter().filter_map(|((method, side), all)| {
+        let (part, lately_ns) = match lately.get(&(method, side)) {
+            Some(part) => (part, lately_ns),
+            None => (&all, None),
+        };
+        Some(Method { lately_ns, ..of_explanation(method, Explanation::of(part, side)?) })
+    });
+    explained.collect()
+}
+
+fn by_method(measured: &Snapshot) -> BTreeMap<(&str, Side), Snapshot> {
     let mut of_method: BTreeMap<(&str, Side), Snapshot> = BTreeMap::new();
     for entry in &measured.series {
         let part = of_method.entry((&entry.method, entry.side)).or_default();
         part.series.push(entry.clone());
     }
-    let explained = of_method.into_iter().filter_map(|((method, side), part)| {
-        let rate = rates.get(&(side, method.to_owned())).copied().unwrap_or(0.0);
-        Some(Method { rate, ..of_explanation(method, Explanation::of(&part, side)?) })
-    });
-    let mut methods: Vec<Method> = explained.collect();
-    methods.sort_by_key(|method| std::cmp::Reverse(method.calls));
-    methods.truncate(NAMES_MAX);
-    methods
+    of_method
 }
 
 fn of_explanation(method: &str, explained: Explanation) -> Method {
@@ -208,6 +271,7 @@ fn of_explanation(method: &str, explained: Explanation) -> Method {
         side: explained.side.name(),
         rate: 0.0,
         calls: explained.calls,
+        lately_ns: None,
         errors: explained.errors.iter().map(|(_, calls)| calls).sum(),
         p50_ns: durations.p50_ns,
         p99_ns: durations.p99_ns,
@@ -431,6 +495,36 @@ mod tests {
             assert!(!script().contains(door), "{door}");
         }
         assert!(script().contains("createTextNode"));
+    }
+
+    #[test]
+    fn what_is_shown_is_of_lately() {
+        let counted = |at_s: u64, slow: u64, failed: u64| {
+            let mut series = trunkline_telemetry::Series::default();
+            (series.codes[0], series.codes[14]) = (10_000 + slow - failed, failed);
+            (0..10_000).for_each(|_| series.total.record(1_000_000));
+            (0..slow).for_each(|_| series.total.record(100_000_000));
+            let (method, peer) = ("/s.S/M".to_owned(), "10.0.0.7:7878".to_owned());
+            let exemplars = Default::default();
+            let series =
+                vec![trunkline_telemetry::Entry { side: Side::Made, method, peer, series, exemplars }];
+            Snapshot { at_ns: at_s * 1_000_000_000, series, ..Snapshot::default() }
+        };
+        let mut pictures = Pictures::default();
+        let mut look = |at_s, slow, failed| {
+            let method = pictures.methods(counted(at_s, slow, failed)).remove(0);
+            (method.p99_ns > 90_000_000, method.errors, method.calls, method.rate, method.lately_ns.is_some())
+        };
+        assert_eq!(look(1_000, 0, 0), (false, 0, 10_000, 0.0, false), "the first is of all there was");
+        assert_eq!(look(1_002, 0, 0), (false, 0, 10_000, 0.0, false), "two seconds say little");
+        assert_eq!(look(1_012, 100, 7), (true, 7, 10_100, 10.0, true), "a percent of all, and all of lately");
+        assert_eq!(look(1_032, 100, 7), (true, 7, 10_100, 0.0, true));
+        assert_eq!(look(1_062, 200, 7), (true, 7, 10_200, 100.0 / 30.0, true));
+        assert_eq!(look(1_064, 200, 7), (true, 0, 10_200, 0.0, true), "failures of a minute ago are over");
+        assert_eq!(look(1_098, 200, 7), (true, 0, 10_200, 0.0, true));
+        let (_, errors, calls, _, is_lately) = look(1_100, 200, 7);
+        assert_eq!((errors, calls, is_lately), (7, 10_200, false), "nobody calls: of all there was");
+        assert_eq!(look(9_000, 300, 7).1, 7, "nobody has looked for long");
     }
 
     #[test]
