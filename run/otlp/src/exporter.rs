@@ -257,7 +257,8 @@ impl Export {
         let figures = (self.source.figures)();
         let (now_ns, monotonic) = (self.source.clocks)();
         let now = (now_ns, monotonic);
-        let started_ns = self.since.get_or_insert(CountedSince::of(now)).start_ns(now);
+        let mut since = self.since.unwrap_or(CountedSince::of(now));
+        let started_ns = since.start_ns(now);
         let times = FigureTimes { started_ns, now_ns, epoch_ns: now_ns.saturating_sub(monotonic) };
         let Self { origin, to, .. } = self;
         let mut outcomes = Vec::new();
@@ -267,6 +268,10 @@ impl Export {
             outcomes.push(outcome);
             goes_on
         });
+        // While a collector has not all of the first figures of a daemon that goes on, they begin when they are taken.
+        let is_taken = |outcome: &io::Result<Posted>| matches!(outcome, Ok(Posted::Taken { .. }));
+        let has_begun = self.since.is_some() || !outcomes.is_empty() && outcomes.iter().all(is_taken);
+        self.since = has_begun.then_some(since);
         for outcome in outcomes {
             self.note(outcome, false);
         }

@@ -95,6 +95,7 @@ fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
+const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
 const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
 fn sender() -> (Sender<Vec<TracedCall>>, Receiver<Vec<TracedCall>>) {
@@ -113,10 +114,14 @@ fn count(figures: &ExportFigures, of: impl Fn(&ExportFigures) -> &std::sync::ato
 
 /// Start and time of the first point of the figures that come next.
 fn times(listener: &TcpListener) -> [u64; 2] {
+    times_answered(listener, TAKEN)
+}
+
+fn times_answered(listener: &TcpListener, with: &str) -> [u64; 2] {
     loop {
         let (mut stream, _) = listener.accept().unwrap();
         let (line, body) = request(&mut stream);
-        answer(&mut stream, TAKEN);
+        answer(&mut stream, with);
         if line.contains("metrics") {
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             let metric = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
@@ -135,6 +140,18 @@ fn figures_that_go_on_from_another_process_say_that_their_start_is_not_known() {
     let ([start, first], [again, second]) = (times(&listener), times(&listener));
     assert_eq!((start, again), (first, first), "the first are of no duration, the next begin there");
     assert!(second > first);
+    drop(exporter);
+}
+
+#[test]
+fn figures_that_go_on_begin_when_the_first_are_taken() {
+    watched();
+    let (listener, port) = listen();
+    let exporter = export_to(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), true, sender().1);
+    let [_, untaken] = times_answered(&listener, BUSY);
+    let ([start, first], [again, second]) = (times(&listener), times(&listener));
+    assert!(untaken < first && first < second);
+    assert_eq!((start, again), (first, first), "not when nobody took them");
     drop(exporter);
 }
 
