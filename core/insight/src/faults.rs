@@ -38,6 +38,8 @@ pub enum FileFault {
     NoName,
     /// A row that ended before its block began or after it ended.
     OutsideOfBlock,
+    /// Calls of a time that another recording of the same daemon has.
+    ToldBefore,
     /// More rows than are read at once.
     TooMany,
     /// More blocks, or more in their heads, than are read at once.
@@ -102,6 +104,9 @@ impl fmt::Display for FileFault {
             Self::Trace(fault) => write!(f, "traces of calls with {fault}"),
             Self::NoName => f.write_str("calls of a method or host without a name"),
             Self::OutsideOfBlock => f.write_str("calls that ended outside of their block's time"),
+            Self::ToldBefore => {
+                f.write_str("calls of a time that another recording of their daemon has, too")
+            }
             Self::TooMany => f.write_str("calls beyond the limit of what is read at once"),
             Self::TooManyBlocks => f.write_str("blocks beyond the limit of what is read at once"),
         }

@@ -4,6 +4,7 @@ use crate::block::{BlockHead, BlockReader, RecordBlock};
 use crate::driven::DrivenCalls;
 use crate::estimate::WeightedValues;
 use crate::faults::{Faults, FileFault};
+use crate::twice::{RecordedTimes, is_within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use trunkline_call::Code;
@@ -39,6 +40,7 @@ pub struct Fleet {
     numbers: BTreeMap<String, u32>,
     /// About what the heads take.
     head_bytes: usize,
+    times: RecordedTimes,
 }
 
 /// A call of a fleet.
@@ -89,9 +91,40 @@ pub struct MethodValues {
     pub values: WeightedValues,
 }
 
+/// Calls of one side that are divided whole: those that were made, if they are enough to say something. Of a call that
+/// was served its host knows the server's part alone, and calls that it made meanwhile lie within that: both added
+/// up would tell wires for less than they are, and time twice.
+#[derive(Clone, Debug)]
+pub struct DividedCalls<'f> {
+    /// Made, or served.
+    pub side: Side,
+    /// The calls.
+    pub calls: Vec<&'f FleetCall>,
+    /// Methods that have calls of the other side alone.
+    pub left_out: usize,
+}
+
+impl DividedCalls<'_> {
+    /// What there is to say of that, if there is.
+    pub fn words(&self) -> Option<String> {
+        match (self.side, self.left_out) {
+            (Side::Served, _) => Some(
+                "Calls that were served: the server's part of them. Wires, and their callers' queues, are not known."
+                    .into(),
+            ),
+            (_, 0) => None,
+            (_, left_out) => Some(format!(
+                "Calls that were made; {left_out} methods whose calls were served here, and made by hosts that are \
+                 not recorded, are left out: their wires are not known."
+            )),
+        }
+    }
+}
+
 impl Fleet {
-    /// Reads a file and adds what it holds.
+    /// Reads a file and adds what it holds. What it has of a time and daemon that another file had before is left out.
     pub fn read(&mut self, bytes: &[u8]) {
+        self.times.begin_file();
         let mut reader = BlockReader::new(bytes);
         for block in reader.by_ref() {
             self.add(block);
@@ -112,12 +145,28 @@ impl Fleet {
         let methods = head.methods.iter().filter(|(_, name)| !is_own_method(name));
         let names: BTreeMap<u32, u32> = methods.map(|(number, name)| (*number, self.number(name))).collect();
         let number = self.heads.len() as u32;
+        let named = rows.iter().filter_map(|call| Some((call.row, *names.get(&call.row.method.0)?)));
+        let calls_of = |block: u32| {
+            let own = &self.calls[self.calls.partition_point(|call| call.block < block)..];
+            let own = own.iter().take_while(|call| call.block == block);
+            own.map(|call| (call.row, call.method)).collect()
+        };
+        let told = self.times.told_before(&head, named, calls_of);
+        let is_told = |row: &FlightRow| told.iter().any(|time| is_within(row, *time));
+        let before = rows.iter().filter(|call| is_told(&call.row)).count();
+        self.faults.note(FileFault::ToldBefore, before as u64);
+        if before > 0 && before == rows.len() {
+            return;
+        }
+        self.times.note(&head, number);
         let room = CALLS_MAX - self.calls.len();
         self.faults.note(FileFault::TooMany, rows.len().saturating_sub(room) as u64);
         let mut traces = traces.into_iter().peekable();
         for (place, call) in rows.iter().take(room).enumerate() {
             let trace = traces.next_if(|(of, _)| *of as usize == place);
-            let Some(method) = names.get(&call.row.method.0) else { continue };
+            let Some(method) = names.get(&call.row.method.0).filter(|_| !is_told(&call.row)) else {
+                continue;
+            };
             let own = trace.map(|(_, trace)| {
                 self.traces.push(FleetTrace { call: self.calls.len() as u32, trace });
                 self.traces.len() as u32 - 1
@@ -131,11 +180,13 @@ impl Fleet {
                 row: call.row,
             });
         }
-        let late = head.late_handlers.iter().filter_map(|(method, code, seconds)| {
-            let is_sound = usize::from(*code) < Code::ALL.len() && (0.0..=LATE_SECONDS_MAX).contains(seconds);
-            let (method, code) = (*names.get(method)?, Code::from_number(*code));
-            is_sound.then_some(FleetLateHandler { method, block: number, code, seconds: *seconds })
-        });
+        let late =
+            head.late_handlers.iter().filter(|_| told.is_empty()).filter_map(|(method, code, seconds)| {
+                let is_sound =
+                    usize::from(*code) < Code::ALL.len() && (0.0..=LATE_SECONDS_MAX).contains(seconds);
+                let (method, code) = (*names.get(method)?, Code::from_number(*code));
+                is_sound.then_some(FleetLateHandler { method, block: number, code, seconds: *seconds })
+            });
         let room = LATE_MAX.saturating_sub(self.late.len());
         self.late.extend(late.take(room));
         self.heads.push(head);
@@ -242,6 +293,21 @@ impl Fleet {
     /// Of these, those in which every component there is was measured.
     pub fn whole(&self) -> impl Iterator<Item = &FleetCall> + Clone {
         self.good().filter(|call| is_whole(call))
+    }
+
+    /// Calls that are so, of one side, in which every component there is was measured.
+    pub fn divided(&self, is_so: impl Fn(&FleetCall) -> bool) -> DividedCalls<'_> {
+        let of_side = |side: Side| {
+            let calls = self.each_once().filter(|call| call.row.side == side && is_good(call));
+            calls.filter(|call| is_whole(call) && is_so(call)).collect::<Vec<_>>()
+        };
+        let (made, served) = (of_side(Side::Made), of_side(Side::Served));
+        let are_made = made.len() >= METHOD_CALLS_MIN || served.is_empty();
+        let (side, calls, others) =
+            if are_made { (Side::Made, made, served) } else { (Side::Served, served, made) };
+        let methods = |calls: &[&FleetCall]| calls.iter().map(|call| call.method).collect::<BTreeSet<_>>();
+        let left_out = methods(&others).difference(&methods(&calls)).count();
+        DividedCalls { side, calls, left_out }
     }
 
     /// Which ends of the calls are told of: `made`, `served` or both.
@@ -534,6 +600,47 @@ mod tests {
         fleet.read(&[a.encode(), b.encode()].concat());
         assert_eq!((fleet.calls.len(), fleet.weight()), (45, 25.0), "five are of a host nobody recorded");
         assert!(fleet.handlers().eq(fleet.each_once()), "a router may stand between");
+    }
+
+    #[test]
+    fn two_recordings_of_one_time_count_its_calls_once() {
+        let (mut whole, mut later) = (block("a", 150), block("a", 200));
+        whole.head.ended_ns = 150_500;
+        later.rows.drain(..100);
+        later.head.began_ns = later.rows[0].row.at.0;
+        let mut fleet = Fleet::default();
+        fleet.read(&whole.encode());
+        fleet.read(&later.encode());
+        assert_eq!(fleet.weight(), 200.0, "fifty of them were told before");
+        assert!(fleet.faults.to_string().starts_with("50 calls of a time"), "{}", fleet.faults);
+        fleet.read(&[whole.encode(), later.encode()].concat());
+        assert_eq!((fleet.weight(), fleet.heads.len()), (200.0, 2));
+        // Another daemon of the machine has its name, and other calls.
+        let mut other = whole.clone();
+        other.rows.iter_mut().for_each(|call| call.row.at.0 += 1);
+        fleet.read(&other.encode());
+        assert_eq!(fleet.weight(), 350.0);
+    }
+
+    #[test]
+    fn whole_calls_and_servers_parts_are_not_added_up() {
+        let (made, mut served) = (block("a", 150), block("a", 200));
+        served.head.methods.iter_mut().for_each(|(_, name)| "/front.v1.Front/Page".clone_into(name));
+        served.head.peers.iter_mut().for_each(|(_, name)| "10.9.9.9".clone_into(name));
+        served.rows.iter_mut().for_each(|call| {
+            (call.row.side, call.row.components.coverage) = (Side::Served, Coverage::ServerOnly);
+        });
+        let mut fleet = Fleet::default();
+        fleet.add(served);
+        let alone = fleet.divided(|_| true);
+        assert_eq!((alone.side, alone.calls.len(), alone.left_out), (Side::Served, 200, 0));
+        assert!(alone.words().is_some_and(|words| words.contains("the server's part")));
+        fleet.add(made);
+        let both = fleet.divided(|_| true);
+        assert_eq!((both.side, both.calls.len(), both.left_out), (Side::Made, 150, 1));
+        assert!(both.words().is_some_and(|words| words.contains("1 methods")));
+        let front = fleet.divided(|call| fleet.name(call.method).contains("front"));
+        assert_eq!((front.side, front.calls.len()), (Side::Served, 200));
     }
 
     #[test]

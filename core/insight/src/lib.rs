@@ -40,6 +40,7 @@ mod published;
 mod report;
 mod synth;
 mod trees;
+mod twice;
 pub mod words;
 
 pub use block::{BlockHead, BlockReader, RecordBlock};
@@ -49,7 +50,7 @@ pub use driven::DrivenCalls;
 pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effects, scaled};
 pub use faults::{Faults, FileFault};
 pub use figures::{Drawing, StudyFigure, basis, figures};
-pub use fleet::{Fleet, FleetCall, FleetLateHandler, FleetTrace, METHOD_CALLS_MIN};
+pub use fleet::{DividedCalls, Fleet, FleetCall, FleetLateHandler, FleetTrace, METHOD_CALLS_MIN};
 pub use published::{Checked, Published, check_rows, summary};
 pub use report::report;
 pub use synth::{Synthetic, synth};

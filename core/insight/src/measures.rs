@@ -6,6 +6,7 @@ use crate::figures::{
 use crate::fleet::{Fleet, FleetCall, MethodValues};
 use std::collections::BTreeMap;
 use trunkline_call::Code;
+use trunkline_telemetry::Side;
 
 /// What a target is called, and how it is measured.
 type Measure = (&'static str, fn(&Measured<'_>) -> f64);
@@ -116,8 +117,12 @@ pub(crate) struct Measured<'a> {
 impl<'a> Measured<'a> {
     pub fn of(fleet: &'a Fleet) -> Self {
         let good = |value: &dyn Fn(&FleetCall) -> Option<f64>| fleet.by_method(fleet.good(), value);
-        let whole =
-            |value: &dyn Fn(&FleetCall) -> f64| fleet.by_method(fleet.whole(), |call| Some(value(call)));
+        // What was served alone has no wires to compare.
+        let divided = fleet.divided(|_| true);
+        let divided = if divided.side == Side::Made { divided.calls } else { Vec::new() };
+        let whole = |value: &dyn Fn(&FleetCall) -> f64| {
+            fleet.by_method(divided.iter().copied(), |call| Some(value(call)))
+        };
         let mut totals = good(&|call| Some(call.total_s()));
         totals.sort_by(|a, b| a.values.quantile(0.5).total_cmp(&b.values.quantile(0.5)));
         let size = |call: &FleetCall| f64::from(call.row.request_bytes) + f64::from(call.row.response_bytes);
@@ -140,8 +145,8 @@ impl<'a> Measured<'a> {
             services: service_shares(fleet, |_| Some(1.0)),
             bytes: service_shares(fleet, |call| Some(size(call))),
             seconds: cpu_shares(fleet),
-            all: TaxShares::of(fleet.whole()),
-            tail: TaxShares::of(tail(fleet)),
+            all: TaxShares::of(divided.iter().copied()),
+            tail: TaxShares::of(tail(fleet, &divided)),
             cycles: cycle_shares(fleet),
             errors: error_shares(fleet),
             error_rate: failed / fleet.weight(),

@@ -5,18 +5,30 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use trunkline_insight::{Fleet, count_ancestors};
 
-/// No file larger than this is read: 1 GiB are about eight million calls.
+/// No more of a file is read: 1 GiB are about eight million calls.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads all of these files, and tells standard error what of them could not be used, and which have no call.
 ///
 /// # Errors
-/// A file is not there or too large, or none holds a block of records.
+/// A file is not there, or none holds a block of records.
 pub fn load(files: &[PathBuf]) -> Result<Fleet, String> {
+    load_within(files, FILE_BYTES_MAX)
+}
+
+/// The same, of so many bytes of each: blocks behind them are left out, and it is said.
+fn load_within(files: &[PathBuf], bytes_max: u64) -> Result<Fleet, String> {
     let mut fleet = Fleet::default();
     for path in files {
         let (blocks, calls) = (fleet.heads.len(), fleet.calls.len());
-        fleet.read(&bytes_of(path)?);
+        let (bytes, has_more) = first_bytes(path, bytes_max)?;
+        fleet.read(&bytes);
+        if has_more {
+            let (path, most) = (path.display(), bytes_max >> 20);
+            eprintln!(
+                "trunkline: {path}: only the first {most} MiB are read, and what was recorded later is not"
+            );
+        }
         match (fleet.heads.len() - blocks, fleet.calls.len() - calls) {
             (0, _) => eprintln!("trunkline: {}: no block of records could be read", path.display()),
             (_, 0) => eprintln!("trunkline: {}: no call was recorded", path.display()),
@@ -66,15 +78,23 @@ pub fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
 /// # Errors
 /// It cannot be read, or has more.
 pub fn bytes_within(path: &Path, bytes_max: u64, else_do: &str) -> Result<Vec<u8>, String> {
-    let said = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = File::open(path).map_err(said)?;
-    let mut bytes = Vec::new();
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(said)?;
-    if bytes.len() as u64 > bytes_max {
+    let (bytes, has_more) = first_bytes(path, bytes_max)?;
+    if has_more {
         let (path, most) = (path.display(), bytes_max >> 20);
         return Err(format!("{path}: the file has more than {most} MiB, the most that is read: {else_do}"));
     }
     Ok(bytes)
+}
+
+/// So many bytes of a file, and whether there are more.
+fn first_bytes(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, bool), String> {
+    let said = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(said)?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(said)?;
+    let has_more = bytes.len() as u64 > bytes_max;
+    bytes.truncate(bytes_max as usize);
+    Ok((bytes, has_more))
 }
 
 #[cfg(test)]
@@ -92,6 +112,16 @@ mod tests {
         let head = BlockHead { host: format!("of-{calls}"), methods, peers, ..BlockHead::default() };
         let rows = vec![RecordedCall::decode(&bytes).unwrap(); calls];
         RecordBlock { head, rows, traces: Vec::new() }.encode()
+    }
+
+    #[test]
+    fn of_a_file_that_is_too_long_the_first_blocks_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("long.rec");
+        std::fs::write(&path, [block(3), block(4), block(5)].concat()).unwrap();
+        let read = load_within(&[path], block(3).len() as u64 + block(4).len() as u64 + 60).unwrap();
+        assert_eq!((read.calls.len(), read.heads.len()), (7, 2));
+        assert!(read.faults.to_string().contains("blocks cut short"), "{}", read.faults);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::applications::ApplicationTimes;
 use crate::args::{KeptTail, OutputArgs, RecordArgs};
 use crate::earlier::earlier_calls;
 use crate::host::HostReading;
+use crate::load::FILE_BYTES_MAX;
 use crate::operator::refusal;
 use crate::output;
 use proto::admin_client::AdminClient;
@@ -37,6 +38,8 @@ const BLOCK_TIME: Duration = Duration::from_secs(5);
 const BLOCK_CALLS_MAX: usize = 100_000;
 /// Or so many bytes of names: those of one more answer still fit into a head.
 const NAMES_BYTES_MAX: usize = trunkline_insight::block::HEAD_BYTES_MAX / 4;
+/// A block, its head and the one of earlier calls beside it have no more.
+const BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// How often the processes of applications are looked at: what one takes behind the last look at it is not known.
 const LOOK: Duration = Duration::from_secs(1);
 /// Answers without a pause in between; then the block's end and the time are looked at.
@@ -79,12 +82,20 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
             false => why,
         })?,
     };
+    let written = file.metadata().map_or(0, |found| found.len());
     let mut recording = Recording::new(client, args, file, &first);
+    recording.room = FILE_BYTES_MAX.saturating_sub(written);
     let end = Instant::now() + args.time;
     let outcome = recording.run(|| match stop.load(Ordering::Relaxed) {
         true => Duration::ZERO,
         false => end.saturating_duration_since(Instant::now()),
     });
+    if recording.is_full() {
+        let most = FILE_BYTES_MAX >> 20;
+        println!(
+            "ended before its time: the file has as much as is read of one, {most} MiB; record with a lower --rate"
+        );
+    }
     let Tally { seen, traced, lost, kept, shards_gone, unsound, blocks, bytes, .. } = recording.tally;
     println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.out.output.display());
     if traced > 0 {
@@ -201,6 +212,8 @@ struct Recording<'a, W> {
     applications: Option<ApplicationTimes>,
     looked: Instant,
     tally: Tally,
+    /// Bytes the file may have more.
+    room: u64,
     progress: Option<&'a RecordingProgress>,
 }
 
@@ -223,6 +236,7 @@ impl<'a, W: Write> Recording<'a, W> {
             applications: Some(ApplicationTimes::default()),
             looked: Instant::now(),
             tally: Tally::default(),
+            room: u64::MAX,
             progress: None,
         };
         recording.look();
@@ -252,11 +266,16 @@ impl<'a, W: Write> Recording<'a, W> {
             if self.began.elapsed() >= BLOCK_TIME || self.block.rows.len() >= BLOCK_CALLS_MAX {
                 written = self.end_block();
             }
-            heard.is_ok() && written.is_ok()
+            heard.is_ok() && written.is_ok() && !self.is_full()
         });
         written?;
         self.end_block()?;
         heard
+    }
+
+    /// Whether another block might not fit into what is read of a file.
+    fn is_full(&self) -> bool {
+        self.tally.bytes.saturating_add(BLOCK_BYTES_MAX) > self.room
     }
 
     /// Looks at the processes of applications. A daemon that does not answer is asked again the next time.

@@ -95,14 +95,16 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
 /// A file cannot be read, or there are too few calls.
 pub fn what_if(args: &WhatIfArgs) -> Result<(), String> {
     let fleet = load_calls(&args.files.files)?;
-    let calls = fleet.whole().filter(|call| fleet.name(call.method).contains(&args.of.method)).collect();
-    let calls = enough(&fleet, calls, &args.of.method)?;
+    let divided = fleet.divided(|call| fleet.name(call.method).contains(&args.of.method));
+    let words = divided.words();
+    let calls = enough(&fleet, divided.calls, &args.of.method)?;
     if args.set.is_empty() {
         let found = effects(&calls);
         print!("{}{}", say::effects(&found, args.def), say::verdict(&found));
     } else {
         print!("{}", say::scaled(scaled(&calls, &args.set)));
     }
+    words.into_iter().for_each(|words| println!("{words}"));
     print!("{}", say::footer(&fleet, calls.len()));
     Ok(())
 }

@@ -61,6 +61,7 @@ impl Column {
             Self::new("coverage", Text, |_, call| text(coverage(call.row.components.coverage))),
             Self::new("clipped", Flag, |_, call| Cell::Flag(call.row.components.clipped)),
             Self::new("slow", Flag, |_, call| Cell::Flag(call.row.slow)),
+            Self::new("stream", Flag, |_, call| Cell::Flag(call.row.is_stream)),
             Self::new("request_bytes", Whole, |_, call| Cell::Whole(call.row.request_bytes.into())),
             Self::new("response_bytes", Whole, |_, call| Cell::Whole(call.row.response_bytes.into())),
             Self::new("cpu_ns", Whole, |_, call| told(call.row.cpu_ns.into())),

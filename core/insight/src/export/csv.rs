@@ -75,6 +75,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn csv_says_which_calls_stream() {
+        let mut fleet = fleet();
+        fleet.calls[1].row.is_stream = true;
+        let text = lines(&fleet);
+        let place = text.lines().next().unwrap().split(',').position(|name| name == "stream").unwrap();
+        // The host's name has a comma.
+        let cells: Vec<_> =
+            text.lines().skip(1).map(|line| line.split(',').nth(place + 1).unwrap()).collect();
+        assert_eq!(cells, ["false", "true", "false"], "{text}");
+    }
+
+    #[test]
     fn csv_has_ids_and_stamps_of_traces() {
         let text = lines(&tree());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();

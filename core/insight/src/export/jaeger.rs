@@ -171,7 +171,9 @@ impl<'a, W: Write> JaegerTrace<'a, W> {
         id: impl Fn(u64) -> u64,
     ) -> io::Result<()> {
         let mut at = began_us;
-        for component in Component::ALL {
+        // How long a stream takes is up to its ends, and none of it is a component's.
+        let divided = if call.row.is_stream { &[][..] } else { &Component::ALL };
+        for component in divided.iter().copied() {
             let us = call.part_s(component) * 1e6;
             if us > 0.0 {
                 let span = JaegerSpan {
@@ -239,6 +241,7 @@ fn tags_of(fleet: &Fleet, call: &FleetCall) -> Vec<Value> {
         tag("trunkline.peer", fleet.peer(call).into()),
         tag("trunkline.weight", call.weight.into()),
         tag("trunkline.coverage", coverage(call.row.components.coverage).into()),
+        tag("trunkline.stream", call.row.is_stream.into()),
         tag("error", (call.row.code.number() != 0).into()),
     ]
 }
@@ -319,6 +322,15 @@ mod tests {
         let ids: HashSet<_> =
             traces.iter().flat_map(|trace| &trace.spans).map(|span| &span.span_id).collect();
         assert_eq!(ids.len(), 18, "every span has a number of its own");
+        let mut streams = fleet();
+        streams.calls.iter_mut().for_each(|call| call.row.is_stream = true);
+        let text = written(&streams);
+        assert_eq!(read(&text).iter().map(|trace| trace.spans.len()).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(
+            text.matches(r#""key":"trunkline.stream","type":"bool","value":true"#).count(),
+            3,
+            "{text}"
+        );
     }
 
     #[test]

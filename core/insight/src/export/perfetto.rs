@@ -40,6 +40,7 @@ pub fn perfetto(fleet: &Fleet, to: &mut impl Write) -> io::Result<()> {
         };
         let mut args = json!({
             "code": call.row.code.name(), "side": call.row.side.name(), "peer": fleet.peer(call), "weight": call.weight,
+            "stream": call.row.is_stream,
         });
         if let Some(number) = call.trace {
             let ids = fleet.traces[number as usize].trace.ids;
@@ -51,7 +52,9 @@ pub fn perfetto(fleet: &Fleet, to: &mut impl Write) -> io::Result<()> {
         let name = fleet.name(call.method);
         event("b", name, began_us, args)?;
         let mut at = began_us;
-        for component in Component::ALL {
+        // How long a stream takes is up to its ends, and none of it is a component's.
+        let divided = if call.row.is_stream { &[][..] } else { &Component::ALL };
+        for component in divided.iter().copied() {
             let us = call.part_s(component) * 1e6;
             if us > 0.0 {
                 event("b", component.name(), at, json!({}))?;

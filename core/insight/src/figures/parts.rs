@@ -6,7 +6,7 @@ use crate::estimate::WeightedValues;
 use crate::fleet::{Fleet, FleetCall, METHOD_CALLS_MIN, MethodValues};
 use crate::words::{percent, time};
 use trunkline_plot::{HeatChart, StackChart};
-use trunkline_telemetry::Component;
+use trunkline_telemetry::{Component, Side};
 
 /// Methods that are looked at one by one: the ones with most calls.
 const METHODS_SHOWN: usize = 8;
@@ -43,23 +43,31 @@ impl TaxShares {
     }
 }
 
-/// Calls at or above the 95th percentile of their method.
-pub(crate) fn tail(fleet: &Fleet) -> impl Iterator<Item = &FleetCall> {
+/// Those at or above the 95th percentile of their method.
+pub(crate) fn tail<'a>(fleet: &Fleet, calls: &[&'a FleetCall]) -> impl Iterator<Item = &'a FleetCall> {
     let mut marks = vec![f64::INFINITY; fleet.methods.len()];
-    for one in fleet.by_method(fleet.whole(), |call| Some(call.total_s())) {
+    for one in fleet.by_method(calls.iter().copied(), |call| Some(call.total_s())) {
         marks[one.method as usize] = one.values.quantile(0.95);
     }
-    fleet.whole().filter(move |call| call.total_s() >= marks[call.method as usize])
+    calls.iter().copied().filter(move |call| call.total_s() >= marks[call.method as usize])
 }
 
 pub(super) fn tax(fleet: &Fleet) -> Drawing {
-    if fleet.whole().next().is_none() {
+    let divided = fleet.divided(|_| true);
+    let calls = &divided.calls;
+    if calls.is_empty() {
         return not_whole();
     }
-    let (all, tail) = (TaxShares::of(fleet.whole()), TaxShares::of(tail(fleet)));
-    let parts = ["application", "wire", "stack", "queue"].map(str::to_owned).to_vec();
-    let row = |name: &str, shares: [f64; 4]| {
-        (name.to_owned(), shares.to_vec(), format!("tax {}", percent(shares[1..].iter().sum())))
+    let (all, tail) = (TaxShares::of(calls.iter().copied()), TaxShares::of(tail(fleet, calls)));
+    let has_wires = divided.side != Side::Served;
+    let wires = if has_wires { &["wire"][..] } else { &[] };
+    let parts = [&["application"], wires, &["stack", "queue"]].concat();
+    let parts: Vec<String> = parts.into_iter().map(str::to_owned).collect();
+    let row = |name: &str, [application, wire, stack, queue]: [f64; 4]| {
+        let wires = if has_wires { &[wire][..] } else { &[] };
+        let shares = [&[application], wires, &[stack, queue]].concat();
+        let tax = format!("tax {}", percent(shares[1..].iter().sum()));
+        (name.to_owned(), shares, tax)
     };
     let is_sound = |(_, shares, _): &(String, Vec<f64>, String)| shares.iter().all(|share| share.is_finite());
     let rows = [
@@ -79,11 +87,11 @@ pub(super) fn tax(fleet: &Fleet) -> Drawing {
     let stack = |title: &str, rows| {
         StackChart { title: title.into(), titled: true, parts: parts.clone(), rows, whole: true }.svg()
     };
+    let said = "By time: sums of components over the sum of completion times. Mean of ratios: each call's own shares, \
+                averaged. The second picture divides the tax alone. The tail is each method's own.";
     Drawing::Charts(
         vec![stack("application and tax", rows), stack("the tax alone", of_tax)],
-        vec!["By time: sums of components over the sum of completion times. Mean of ratios: each call's own shares, \
-              averaged. The second picture divides the tax alone. The tail is each method's own."
-            .into()],
+        [said.to_owned()].into_iter().chain(divided.words()).collect(),
     )
 }
 
@@ -93,15 +101,17 @@ fn by_method(
     format: fn(f64) -> String,
     value: impl Fn(&FleetCall) -> f64,
 ) -> Drawing {
-    if fleet.whole().next().is_none() {
+    let divided = fleet.divided(|_| true);
+    if divided.calls.is_empty() {
         return not_whole();
     }
-    let methods = fleet.by_method(fleet.whole(), |call| Some(value(call)));
+    let methods = fleet.by_method(divided.calls.iter().copied(), |call| Some(value(call)));
     if methods.is_empty() {
         return too_few(fleet);
     }
     let said = format!("{} methods; calls of which every component was measured.", methods.len());
-    Drawing::Charts(over_methods(methods, what, format), vec![said])
+    let said = [said].into_iter().chain(divided.words()).collect();
+    Drawing::Charts(over_methods(methods, what, format), said)
 }
 
 pub(super) fn tax_ratio(fleet: &Fleet) -> Drawing {
@@ -117,11 +127,11 @@ pub(super) fn queues(fleet: &Fleet) -> Drawing {
 }
 
 /// The methods with most calls among those that have enough, and their calls.
-fn shown(fleet: &Fleet) -> Vec<(MethodValues, Vec<&FleetCall>)> {
-    let mut methods = fleet.by_method(fleet.whole(), |call| Some(call.total_s()));
+fn shown<'f>(fleet: &Fleet, calls: &[&'f FleetCall]) -> Vec<(MethodValues, Vec<&'f FleetCall>)> {
+    let mut methods = fleet.by_method(calls.iter().copied(), |call| Some(call.total_s()));
     methods.sort_by(|a, b| b.values.weight().total_cmp(&a.values.weight()));
     methods.truncate(METHODS_SHOWN);
-    let of = |one: &MethodValues| fleet.whole().filter(|call| call.method == one.method).collect();
+    let of = |one: &MethodValues| calls.iter().copied().filter(|call| call.method == one.method).collect();
     methods
         .into_iter()
         .map(|one| {
@@ -132,9 +142,10 @@ fn shown(fleet: &Fleet) -> Vec<(MethodValues, Vec<&FleetCall>)> {
 }
 
 pub(super) fn by_percentile(fleet: &Fleet) -> Drawing {
-    let shown = shown(fleet);
+    let divided = fleet.divided(|_| true);
+    let shown = shown(fleet, &divided.calls);
     if shown.is_empty() {
-        return if fleet.whole().next().is_none() { not_whole() } else { too_few(fleet) };
+        return if divided.calls.is_empty() { not_whole() } else { too_few(fleet) };
     }
     let parts: Vec<String> = Component::ALL.iter().map(|component| component.name().to_owned()).collect();
     let chart = |(one, calls): &(MethodValues, Vec<&FleetCall>)| {
@@ -165,13 +176,14 @@ pub(super) fn by_percentile(fleet: &Fleet) -> Drawing {
         .svg()
     };
     let said = shown.iter().map(|(one, calls)| format!("{}: {} calls.", fleet.name(one.method), calls.len()));
-    Drawing::Charts(shown.iter().map(chart).collect(), said.collect())
+    Drawing::Charts(shown.iter().map(chart).collect(), said.chain(divided.words()).collect())
 }
 
 pub(super) fn what_if(fleet: &Fleet) -> Drawing {
-    let shown = shown(fleet);
+    let divided = fleet.divided(|_| true);
+    let shown = shown(fleet, &divided.calls);
     if shown.is_empty() {
-        return if fleet.whole().next().is_none() { not_whole() } else { too_few(fleet) };
+        return if divided.calls.is_empty() { not_whole() } else { too_few(fleet) };
     }
     let found: Vec<(String, Vec<Effect>)> =
         shown.iter().map(|(one, calls)| (fleet.name(one.method).to_owned(), effects(calls))).collect();
@@ -204,7 +216,7 @@ pub(super) fn what_if(fleet: &Fleet) -> Drawing {
                 of the calls at or above P95 that fall below it with the component at its median.";
     let least =
         format!("The {} methods with most calls, of those with {METHOD_CALLS_MIN} or more.", found.len());
-    Drawing::Charts(charts, vec![said.into(), least])
+    Drawing::Charts(charts, [said.into(), least].into_iter().chain(divided.words()).collect())
 }
 
 /// Service and method, without package.
