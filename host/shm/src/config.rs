@@ -124,6 +124,11 @@ pub enum SessionError {
     /// The books of a receive heap that was handed over are none.
     #[error("blocks of the receive heap overlap, or lie outside it")]
     Blocks,
+    /// The application's doorbell is no socket.
+    #[error(
+        "the application's doorbell is a pipe of an earlier version, by which it could have the daemon wait"
+    )]
+    Doorbell,
     /// The kernel refused.
     #[error("{what}: {errno}")]
     System {

@@ -5,13 +5,17 @@
 //!
 //! * The application rings the daemon through an **eventfd**. The daemon drains it with `RWF_NOWAIT`, which does not
 //!   ask the shared flag.
-//! * The daemon rings the application through a **pipe** whose writing description the application never gets. A full
-//!   pipe means the application has been rung already.
+//! * The daemon rings the application through one end of a **Unix stream socket**, and the application has the other. A
+//!   full socket means the application has been rung already. The daemon's end receives nothing. A pipe would not do:
+//!   whoever reads from it holds its lock for as long as the bytes take to where they go (`splice` to a full socket),
+//!   and `O_NONBLOCK` says nothing of a writer who waits for a lock.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, fstat};
 use rustix::io::{self, Errno, ReadWriteFlags, preadv2, read, write};
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
 
 use crate::ring::Producer;
 
@@ -27,15 +31,12 @@ pub struct Doorbell {
 pub struct Ringer {
     kind: Kind,
     fd: OwnedFd,
-    /// A pipe without readers answers a ring with SIGPIPE, which would kill a program that embeds us. We therefore
-    /// stay a reader ourselves; the death of the other side is told by the control socket.
-    _reader: Option<OwnedFd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Eventfd,
-    Pipe,
+    Socket,
 }
 
 impl Ringer {
@@ -56,31 +57,27 @@ impl Ringer {
     pub fn ring(&self) -> io::Result<()> {
         let rung = match self.kind {
             Kind::Eventfd => write(&self.fd, &1u64.to_ne_bytes()),
-            Kind::Pipe => write(&self.fd, &[1]),
+            Kind::Socket => send(&self.fd, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         };
         match rung {
-            // Full: it was rung more often than it looked, so it is awake or about to be.
-            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            // Full: it was rung more often than it looked, so it is awake or about to be. Closed: nobody is there, as
+            // the control socket tells.
+            Ok(_) | Err(Errno::AGAIN | Errno::PIPE | Errno::CONNRESET) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The daemon's side of an application's doorbell, from its two descriptors.
-    pub(crate) fn of_daemon(writer: OwnedFd, reader: OwnedFd) -> Ringer {
-        Ringer { kind: Kind::Pipe, fd: writer, _reader: Some(reader) }
+    /// The daemon's side of an application's doorbell. `None` if it is no socket: a daemon of an earlier version had
+    /// pipes, and one who rings those can be made to wait.
+    pub(crate) fn of_daemon(fd: OwnedFd) -> Option<Ringer> {
+        let is_socket =
+            fstat(&fd).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket);
+        is_socket.then_some(Ringer { kind: Kind::Socket, fd })
     }
 
     /// The application's side of the daemon's doorbell.
     pub(crate) fn of_application(fd: OwnedFd) -> Ringer {
-        Ringer { kind: Kind::Eventfd, fd, _reader: None }
-    }
-}
-
-impl Ringer {
-    /// The writing and the reading end of the daemon's pipe, for a successor; `None` of an application's.
-    #[must_use]
-    pub fn ends(&self) -> Option<[BorrowedFd<'_>; 2]> {
-        Some([self.fd.as_fd(), self._reader.as_ref()?.as_fd()])
+        Ringer { kind: Kind::Eventfd, fd }
     }
 }
 
@@ -96,14 +93,14 @@ impl Doorbell {
     /// # Errors
     /// What the kernel says if the descriptor is none of ours any more.
     pub fn quiet(&self) -> io::Result<bool> {
-        // Larger than any number of rings in a pipe of one page is not needed: what stays keeps it readable.
+        // What stays keeps it readable. The daemon may be of an earlier version, and this a pipe of one page.
         let mut rings = [0u8; 256];
         let taken = match self.kind {
             Kind::Eventfd => {
                 let mut count = [0u8; 8];
                 preadv2(&self.fd, &mut [io::IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT)
             }
-            Kind::Pipe => read(&self.fd, &mut rings),
+            Kind::Socket => read(&self.fd, &mut rings),
         };
         match taken {
             Ok(_) => Ok(true),
@@ -119,7 +116,7 @@ impl Doorbell {
 
     /// The application's own doorbell.
     pub(crate) fn of_application(fd: OwnedFd) -> Doorbell {
-        Doorbell { kind: Kind::Pipe, fd }
+        Doorbell { kind: Kind::Socket, fd }
     }
 }
 
@@ -138,11 +135,14 @@ pub(crate) fn daemon_doorbell() -> io::Result<(Doorbell, OwnedFd)> {
 
 /// The daemon's side of an application's doorbell, and the application's.
 pub(crate) fn application_doorbell() -> io::Result<(Ringer, OwnedFd)> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // One page instead of sixteen: rings carry nothing, and pipe pages count against a limit per user.
-    fcntl_setpipe_size(&writer, 4096)?;
-    let theirs = dup_cloexec(&reader)?;
-    Ok((Ringer::of_daemon(writer, reader), theirs))
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // As small as the kernel has them: rings carry nothing.
+    set_socket_send_buffer_size(&ours, 1)?;
+    // Before the other end is given away: nothing can be sent to this one, no descriptors either, whose last close
+    // would be ours.
+    shutdown(&ours, Shutdown::Read)?;
+    Ok((Ringer { kind: Kind::Socket, fd: ours }, theirs))
 }
 
 /// A copy of a descriptor that is closed on `exec` too.

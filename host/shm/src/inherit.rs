@@ -47,10 +47,8 @@ pub struct RingIndices {
 pub struct Bells {
     /// The eventfd the application rings.
     pub own: OwnedFd,
-    /// The writing end of the pipe that wakes the application.
+    /// What wakes the application.
     pub ringer: OwnedFd,
-    /// Its reading end.
-    pub reader: OwnedFd,
 }
 
 impl RingIndices {
@@ -85,7 +83,7 @@ pub fn inherited_socket(descriptor: i32) -> std::io::Result<ControlSocket> {
 /// Takes over the rings and doorbells of a session from another daemon process.
 ///
 /// # Errors
-/// Every [`SessionError`].
+/// Every [`SessionError`]; [`SessionError::Doorbell`] for a session that a daemon of an earlier version made.
 pub fn inherit_rings(
     rings: impl AsFd,
     bells: Bells,
@@ -97,7 +95,7 @@ pub fn inherit_rings(
     let (submission, completion) = rings_of(Arc::new(rings), config)?;
     let submissions = Consumer::resume(submission, indices.submission_head);
     let completions = Producer::resume(completion, indices.completion_tail, indices.completion_head);
-    let ringer = Ringer::of_daemon(bells.ringer, bells.reader);
+    let ringer = Ringer::of_daemon(bells.ringer).ok_or(SessionError::Doorbell)?;
     Ok((submissions, completions, ringer, Doorbell::of_daemon(bells.own)))
 }
 

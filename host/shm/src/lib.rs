@@ -29,7 +29,8 @@
 //!   nothing needs to be cleared.
 //! * **Regions cannot shrink** (sealed), so touching them cannot kill; nobody but the daemon can become a writer of a
 //!   receive heap (sealed).
-//! * **Neither side can make the other block**: no lock lies in shared memory, and doorbells share no blocking flag.
+//! * **Neither side can make the other block**: no lock lies in shared memory, and doorbells share no blocking flag and
+//!   no lock that their reader holds for long.
 //! * **Publishing and sleeping cannot miss each other** (`ring.rs`; modelled in `tests/loom_ring.rs`).
 //! * **Nobody sleeps past what nobody rings for** ([`Sleepers`]; modelled in `tests/loom_sleepers.rs`).
 //! * **Nobody sleeps beside a queue that is not empty** ([`WakeFlag`]; modelled in `tests/loom_wake_flag.rs`).

@@ -70,7 +70,7 @@ pub struct SessionFds {
     receive_heap: OwnedFd,
     /// Eventfd, application to daemon.
     daemon_doorbell: OwnedFd,
-    /// Reading end of a pipe, daemon to application.
+    /// One end of a Unix stream socket, daemon to application.
     app_doorbell: OwnedFd,
 }
 
@@ -120,7 +120,7 @@ pub fn create_session(config: &SessionConfig) -> Result<(DaemonEnd, SessionFds),
         create_region("trunkline-send", config.send_heap_bytes as usize, Access::ReadOnly, SIZE_SEALS)?;
     let (receive_heap, receive_fd) = create_receive_heap(config.receive_heap_bytes)?;
     let (own_doorbell, daemon_doorbell) = daemon_doorbell().map_err(system("eventfd"))?;
-    let (peer_doorbell, app_doorbell) = application_doorbell().map_err(system("pipe"))?;
+    let (peer_doorbell, app_doorbell) = application_doorbell().map_err(system("socketpair"))?;
     let (submission, completion) = rings_of(Arc::new(rings), config)?;
     let regions = SessionRegions {
         rings: dup_cloexec(&rings_fd).map_err(system("dup"))?,

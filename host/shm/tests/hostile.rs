@@ -100,18 +100,62 @@ fn a_liar_about_when_it_rang_is_bounded() {
 /// Neither a drained, a stuffed nor a blocking doorbell can make the daemon wait.
 #[test]
 fn doorbells_never_block_the_daemon() {
-    let (daemon, [.., bell, pipe]) = session();
-    for fd in [&bell, &pipe] {
+    let (daemon, [.., bell, peer_bell]) = session();
+    for fd in [&bell, &peer_bell] {
         fcntl_setfl(fd, rustix::fs::OFlags::empty()).unwrap();
     }
     assert_eq!(daemon.own_doorbell.quiet(), Ok(false), "empty and blocking");
     rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     assert_eq!(daemon.own_doorbell.quiet(), Ok(true));
     for _ in 0..10_000 {
-        daemon.peer_doorbell.ring().unwrap(); // nobody reads the pipe
+        daemon.peer_doorbell.ring().unwrap(); // nobody reads
     }
-    drop(pipe);
+    let sent = rustix::net::send(&peer_bell, &[1], rustix::net::SendFlags::NOSIGNAL);
+    assert_eq!(sent, Err(Errno::PIPE), "nothing can be put into the daemon's end, no descriptor either");
+    drop(peer_bell);
     daemon.peer_doorbell.ring().unwrap(); // and raises no signal when nobody can
+}
+
+/// Whoever reads a pipe by `splice` into something full holds the lock of the pipe that a writer waits for.
+#[test]
+fn who_reads_its_doorbell_for_long_does_not_block_the_daemon() {
+    let (daemon, [.., peer_bell]) = session();
+    fcntl_setfl(&peer_bell, rustix::fs::OFlags::empty()).unwrap();
+    daemon.peer_doorbell.ring().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(rustix::thread::gettid());
+        // Where neither works the rest of this test shows nothing, and there is nothing to be shown.
+        let _ = splice_to_full(&peer_bell, false).or_else(|_| splice_to_full(&peer_bell, true));
+    });
+    let reader = told.recv().unwrap();
+    let waits = || {
+        let state = std::fs::read_to_string(format!("/proc/self/task/{}/stat", reader.as_raw_nonzero()));
+        state.is_ok_and(|state| state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
+    };
+    while !waits() {
+        std::thread::yield_now();
+    }
+    let (done, rung) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(daemon.peer_doorbell.ring()));
+    rung.recv_timeout(std::time::Duration::from_secs(60)).expect("the ring returns").unwrap();
+}
+
+/// Has the kernel move a byte to where there is no room for it, which takes for ever.
+fn splice_to_full(from: &OwnedFd, to_pipe: bool) -> Result<usize, Errno> {
+    let (_reader, full) = match to_pipe {
+        true => rustix::pipe::pipe()?,
+        false => rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::empty(),
+            None,
+        )?,
+    };
+    fcntl_setfl(&full, rustix::fs::OFlags::NONBLOCK)?;
+    while rustix::io::write(&full, &[0; 4096]).is_ok() {}
+    fcntl_setfl(&full, rustix::fs::OFlags::empty())?;
+    rustix::pipe::splice(from, None, &full, None, 1, rustix::pipe::SpliceFlags::empty())
 }
 
 /// Holes and new contents in its own regions change what is read, not whether it can be read.
@@ -237,7 +281,7 @@ fn sizes_beyond_the_limits_are_refused() {
 /// The doorbell's descriptor can be polled: readable after a ring, silent after `quiet`.
 #[test]
 fn a_doorbell_wakes_a_poll() {
-    let (daemon, [.., bell, _pipe]) = session();
+    let (daemon, [.., bell, _]) = session();
     let readable = || trunkline_shm::sleep_on(&[daemon.own_doorbell.as_fd()], Some(0)).unwrap();
     assert_eq!(readable(), 0);
     rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();

@@ -10,8 +10,8 @@ use trunkline_shm::{
 
 /// The doorbells of a session, again.
 fn bells(end: &DaemonEnd) -> Bells {
-    let [ringer, reader] = end.peer_doorbell.ends().unwrap().map(|fd| fd.try_clone_to_owned().unwrap());
-    Bells { own: end.own_doorbell.as_fd().try_clone_to_owned().unwrap(), ringer, reader }
+    let [own, ringer] = [end.own_doorbell.as_fd(), end.peer_doorbell.as_fd()];
+    Bells { own: own.try_clone_to_owned().unwrap(), ringer: ringer.try_clone_to_owned().unwrap() }
 }
 
 #[test]
@@ -73,6 +73,17 @@ fn a_successor_goes_on_where_the_daemon_stopped() {
     assert!(app.own_doorbell.quiet().unwrap());
     app.peer_doorbell.ring().unwrap();
     assert!(doorbell.quiet().unwrap());
+}
+
+/// A daemon of an earlier version rang through pipes, which applications can hold shut.
+#[test]
+fn a_doorbell_that_is_a_pipe_is_refused() {
+    let config = SessionConfig::default();
+    let (end, _fds) = create_session(&config).unwrap();
+    let (_reader, ringer) = rustix::pipe::pipe().unwrap();
+    let indices = RingIndices::of(&end.submissions, &end.completions);
+    let inherited = inherit_rings(&end.regions.rings, Bells { ringer, ..bells(&end) }, indices, &config);
+    assert!(matches!(inherited, Err(SessionError::Doorbell)), "{inherited:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, CallMethod, Request, decode_reply, reply, request,
 };
 use trunkline_shm::{
-    AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, create_blob, open_session,
+    AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, create_blob, open_session, sleep_on,
 };
 
 /// A daemon that has not taken one more entry for so long takes none: what it has not read by then it does not hold.
@@ -192,6 +192,34 @@ impl Application {
     /// Calls whose end was heard so far.
     pub const fn ended(&self) -> usize {
         self.ended
+    }
+
+    /// Makes a call as one who sleeps, so that its end is rung for, and waits until it is.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn have_it_rung(&mut self, route: RouteIndex) -> Result<(), String> {
+        self.call_asleep(route);
+        let bell = [self.end.own_doorbell.as_fd()];
+        while sleep_on(&bell, None).map_err(|error| error.to_string())? == 0 {}
+        Ok(())
+    }
+
+    /// Makes a call as one who sleeps.
+    pub fn call_asleep(&mut self, route: RouteIndex) -> bool {
+        while let Ok(Some(completion)) = self.hear() {
+            self.release(&completion);
+        }
+        let call = self.call(route);
+        matches!(self.end.completions.arm(), Ok(true)) && self.submit(&call)
+    }
+
+    /// Its doorbell, for whatever it likes.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn bell(&self) -> Result<OwnedFd, String> {
+        self.end.own_doorbell.as_fd().try_clone_to_owned().map_err(|error| error.to_string())
     }
 
     /// Gives back what came with the end of a call, if it is one.

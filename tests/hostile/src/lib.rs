@@ -13,7 +13,7 @@
 //! else the machine does.
 //!
 //! * `attacks/` is what an attacker does when it is ordered to, one file for each way in: the control socket and the
-//!   rings (`local.rs`), the same with calls without end (`sharing.rs`), what it may not do (`rights.rs`), and the
+//!   rings (`local.rs`), descriptors (`descriptors.rs`), the same with calls without end (`sharing.rs`), what it may not do (`rights.rs`), and the
 //!   network: connections and gRPC (`network.rs`), the native protocol (`native.rs`), and R2P2 (`datagrams.rs`).
 //! * `application.rs` is an application made of nothing but the ABI, `http2.rs` and `native.rs` are peers made of
 //!   nothing but frames: none keeps rules that its author did not want to keep.
@@ -30,6 +30,7 @@
 //! | a log that cannot be written, silent connections | `tools/cli/tests/crowd.rs`, `network.rs` |
 //! | paths, services and methods without end; drains | `local.rs`, `network.rs` |
 //! | refused calls, descriptor sets, heaps, answers nobody takes | `local.rs` |
+//! | doorbells that are held | `local.rs` |
 //! | targets without end, over replacements | `local.rs`, `upgrade.rs` |
 //! | requests to the control socket, connections that never attach | `local.rs` |
 //! | streams nobody reads, halves of messages | `network.rs`, `native.rs` |

@@ -155,11 +155,12 @@ fn send_memory(shard: &Shard, channel: &Channel) -> Result<(), LeaveError> {
     for lodged in shard.heaps.lodged() {
         let regions = lodged.regions;
         let rings = shard.sessions.look(lodged.key);
-        let bells = rings.and_then(|rings| {
-            let [ringer, reader] = rings.peer_doorbell.ends()?;
-            Some([rings.own_doorbell.as_fd(), ringer, reader])
+        // A successor of an earlier version asks for the reading end of a pipe beside what it rings: it only keeps it.
+        let bells = rings.map(|rings| {
+            let ringer = rings.peer_doorbell.as_fd();
+            [rings.own_doorbell.as_fd(), ringer, ringer]
         });
-        let indices = rings.filter(|_| bells.is_some()).map(|rings| {
+        let indices = rings.map(|rings| {
             let at = RingIndices::of(&rings.submissions, &rings.completions);
             [at.submission_head, at.completion_tail, at.completion_head]
         });

@@ -284,7 +284,7 @@ fn inherit_memory(
     let (send, receive, heap) = inherit_heaps(&send_heap, &memory.books(), &config)?;
     let mut at_work = None;
     if let Some(indices) = memory.ring_indices() {
-        let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
+        let bells = Bells { own: next()?, ringer: next()? };
         at_work = Some(inherit_rings(&rings, bells, indices, &config)?);
     }
     let regions = SessionRegions { rings, send_heap, config };

@@ -99,7 +99,7 @@ pub enum Word {
     ToldApart(Box<ToldApart>),
     /// Old: calls that a shard has recorded, oldest first; each word goes on where the one before it ended.
     Recorded { shard: usize, part: RecordedPart },
-    /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, both ends of the other.
+    /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, and the other's twice.
     Memory { shard: usize, session: u64, memory: Memory },
     /// Old: a connection to another daemon. Descriptor: its socket. With TLS, the keys follow in a packet of their own,
     /// as they are ([`Channel::send_keys`]).

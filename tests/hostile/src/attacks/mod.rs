@@ -1,6 +1,7 @@
 //! What an attacker does when it is ordered to: one order, one attack, one answer.
 
 mod datagrams;
+mod descriptors;
 mod local;
 mod native;
 mod network;
@@ -63,6 +64,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("give_up", local::give_up),
     ("hears", local::hears),
     ("leave", local::leave),
+    ("bell", descriptors::bell),
     ("sets", local::sets),
     ("dials", rights::dials),
     ("takes_a_name", rights::takes_a_name),

@@ -140,3 +140,14 @@ fn a_flood_of_requests_bars_nobody() {
     drop(stage.attach());
     stage.end(32 * MIB);
 }
+
+/// Whoever reads a pipe for long holds its lock, and one who waits to write there cannot even be killed.
+#[test]
+fn who_holds_its_doorbell_stops_no_shard() {
+    let Some(mut stage) = Stage::set("bell", "", "") else { return };
+    stage.attack("bell 3");
+    drop(stage.attach());
+    stage.host.replace_daemon();
+    drop(stage.attach());
+    stage.end(16 * MIB);
+}
