@@ -66,6 +66,8 @@ pub(crate) enum ControlReceived {
     Packet(Vec<OwnedFd>),
     /// Nothing now.
     Nothing,
+    /// Something that is not read, and why.
+    Refused(String),
     /// Its end, and descriptors that were not asked for.
     End(Vec<OwnedFd>),
 }
@@ -251,10 +253,16 @@ impl Clients {
         }
     }
 
-    /// What a connection has, read into `packet`.
-    pub fn receive(&mut self, number: u64, packet: &mut Vec<u8>) -> ControlReceived {
+    /// What a connection has, read into `packet`. Of a user who has sent much that waits to be closed nothing is read.
+    pub fn receive(&mut self, number: u64, packet: &mut Vec<u8>, closer: &Closer) -> ControlReceived {
         let mut unwanted = Vec::new();
         let Some(client) = self.all.get(&number) else { return ControlReceived::End(unwanted) };
+        if !client.is_own_process()
+            && let Err(why) = closer.may_send(client.sender())
+            && client.socket.has_packet()
+        {
+            return ControlReceived::Refused(why);
+        }
         match client.socket.recv_apart(packet, 1, &mut unwanted) {
             Ok(Some(fds)) => ControlReceived::Packet(fds),
             Err(error) if error.would_block() => ControlReceived::Nothing,
@@ -624,7 +632,10 @@ mod tests {
     /// It is looked at, and has nothing.
     fn look(clients: &mut Clients, poller: &Poller) {
         while let Some(turn) = clients.next_in_turn() {
-            assert!(matches!(clients.receive(turn.1, &mut Vec::new()), ControlReceived::Nothing));
+            assert!(matches!(
+                clients.receive(turn.1, &mut Vec::new(), &Closer::default()),
+                ControlReceived::Nothing
+            ));
             clients.turn_over(poller, turn, false, Duration::ZERO);
         }
     }
@@ -639,7 +650,10 @@ mod tests {
         connected[0].1.send(b"attach", &[]).unwrap();
         let (next, _) = clients.one_to_give_way(numbers[2]).unwrap();
         assert_eq!(next, numbers[1], "what the oldest says has not been read");
-        assert!(matches!(clients.receive(numbers[0], &mut Vec::new()), ControlReceived::Packet(_)));
+        assert!(matches!(
+            clients.receive(numbers[0], &mut Vec::new(), &Closer::default()),
+            ControlReceived::Packet(_)
+        ));
         let (oldest, why) = clients.one_to_give_way(numbers[2]).unwrap();
         assert_eq!(oldest, numbers[0]);
         assert!(why.contains("sessions.unattached_per_user_max"), "{why}");

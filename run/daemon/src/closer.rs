@@ -1,9 +1,11 @@
 //! Descriptors that applications sent and nobody wants are closed on a thread of their own: the last close of one may
 //! wait for as long as its sender likes (SO_LINGER, a file of a FUSE server), and no shard and no attach waits for it.
 //!
-//! The thread is there while something waits to be closed. What waits is counted by user, who may not attach with much
-//! of it: only who has attached may send any ([`trunkline_net::accept_descriptors`]). A kernel before Linux 6.16 lets
-//! everybody send some who connects; there the process's own limit of descriptors is the bound.
+//! The thread is there while something waits to be closed. What waits is counted by user, and of a user with much of it
+//! nothing more is read ([`Closer::may_send`]): its connections are closed, each of them one more that waits if some lie
+//! unread in it. Only who has attached may send any ([`trunkline_net::accept_descriptors`]), and a user has so many
+//! sessions. A kernel before Linux 6.16 lets everybody send some who connects; there the process's own limit of
+//! descriptors is the bound.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{fcntl_get_seals, fstat};
@@ -54,11 +56,11 @@ impl Closer {
         waiting.is_running = thread.spawn(move || this.run()).is_ok();
     }
 
-    /// Whether a user may attach.
+    /// Whether more of what a user sends may be read.
     ///
     /// # Errors
     /// Why not, in a sentence for the application.
-    pub fn may_attach(&self, user: Sender) -> Result<(), String> {
+    pub fn may_send(&self, user: Sender) -> Result<(), String> {
         let waiting = self.lock().by_user.get(&user).copied().unwrap_or_default();
         if waiting <= WAITING_PER_USER_MAX {
             return Ok(());
@@ -135,13 +137,13 @@ mod tests {
         assert_eq!((waiting(Some(1)), waiting(Some(2))), (Some(1), Some(1)));
         let pipes = |count| (0..count).map(|_| pipe.try_clone().unwrap());
         closer.close(Some(1), pipes(WAITING_PER_USER_MAX - 1));
-        closer.may_attach(Some(1)).unwrap();
+        closer.may_send(Some(1)).unwrap();
         closer.close(Some(1), pipes(1));
-        let why = closer.may_attach(Some(1)).unwrap_err();
+        let why = closer.may_send(Some(1)).unwrap_err();
         assert!(why.contains("257 descriptors"), "{why}");
-        closer.may_attach(Some(2)).unwrap();
+        closer.may_send(Some(2)).unwrap();
         drop(peer);
-        while closer.may_attach(Some(1)).is_err() || waiting(Some(2)).is_some() {
+        while closer.may_send(Some(1)).is_err() || waiting(Some(2)).is_some() {
             std::thread::yield_now();
         }
     }

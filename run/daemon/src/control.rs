@@ -14,7 +14,7 @@ use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
 use crate::processes::{cgroup_of, is_there, program_of};
 use crate::rights::{Refused, Rights};
-use crate::schemas::{build, read_memfd};
+use crate::schemas::{build, is_memfd, read_memfd};
 use crate::shard_places::UNKNOWN;
 use crate::shard_threads::ShardThreads;
 use crate::waker::Waker;
@@ -249,8 +249,12 @@ impl Control {
             let Some((user, number)) = self.clients.next_in_turn() else { return };
             let before = Instant::now();
             let mut packet = std::mem::take(&mut self.packet);
-            let received = self.clients.receive(number, &mut packet);
+            let received = self.clients.receive(number, &mut packet, &self.closer);
             let may_have_more = match received {
+                ControlReceived::Refused(why) => {
+                    self.dismiss(number, 0, why);
+                    false
+                }
                 ControlReceived::Packet(fds) => {
                     self.handle_packet(number, &packet, fds);
                     true
@@ -314,7 +318,6 @@ impl Control {
             self.config.relay.permit(self.peer_of(number)?, identity)?;
         }
         self.clients.may_attach(number, identity, heap_bytes)?;
-        self.closer.may_attach(self.clients.find(number).and_then(Client::sender))?;
         if attach.abi_version != ABI_VERSION {
             return Err(format!(
                 "application speaks ABI version {}, this daemon {ABI_VERSION}; rebuild the older of the two",
@@ -441,6 +444,8 @@ impl Control {
     ) -> Result<Result<Binding, Refused>, String> {
         let schema = match (fds.first(), bind.descriptor_set_bytes) {
             (None, 0) => None,
+            // Whose close may wait, as that of no memfd does: one is enough of somebody who sends such.
+            (Some(other), _) if !is_memfd(other) => return Err("descriptor set must come in a memfd".into()),
             (Some(memfd), bytes) => match self.schema_in(number, memfd, bytes) {
                 Ok(schema) => Some(schema),
                 Err(refused) => return Ok(Err(refused)),

@@ -48,8 +48,12 @@ pub(crate) fn build<E: From<String>>(
     Ok(Arc::new(BoundSchema::with_source(schema, bytes)))
 }
 
-/// A private copy of the descriptor set in a memfd an application sent. Only memory files are read: a pipe or a file on
-/// a slow disk could hang us.
+/// Whether a descriptor is a file in memory. Only those are read: a pipe or a file on a slow disk could hang us.
+pub(crate) fn is_memfd(descriptor: impl AsFd) -> bool {
+    fcntl_get_seals(descriptor).is_ok()
+}
+
+/// A private copy of the descriptor set in a memfd an application sent.
 ///
 /// # Errors
 /// A sentence for the application: what is wrong with the descriptor.
@@ -59,7 +63,6 @@ pub(crate) fn read_memfd(memfd: &OwnedFd, claimed_bytes: u64) -> Result<Vec<u8>,
             "descriptor set of {claimed_bytes} bytes: must be between 1 and {DESCRIPTOR_SET_BYTES_MAX}"
         ));
     }
-    fcntl_get_seals(memfd.as_fd()).map_err(|_| "descriptor set must come in a memfd".to_owned())?;
     let stat = fstat(memfd).map_err(|e| format!("descriptor set: {e}"))?;
     if stat.st_size < 0 || (stat.st_size as u64) < claimed_bytes {
         return Err(format!(

@@ -84,6 +84,33 @@ impl Application {
         }
     }
 
+    /// Sends a descriptor as if it held a descriptor set, without reading the answer.
+    ///
+    /// # Errors
+    /// The daemon takes no more, or has ended the session.
+    pub fn send_descriptor(&self, descriptor: impl AsFd) -> Result<(), String> {
+        let bind = Bind { descriptor_set_bytes: 1, serves: Vec::new(), calls: Vec::new() };
+        let packet = Request { tag: 1, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
+        self.control.send(&packet, &[descriptor.as_fd()]).map_err(|error| error.to_string())
+    }
+
+    /// Reads answers until the daemon ends the session, or says nothing more. Why it did.
+    ///
+    /// # Errors
+    /// It goes on.
+    pub fn until_dismissed(&self) -> Result<String, String> {
+        loop {
+            match answer(&self.control) {
+                Ok((reply::Kind::Detached(detached), _)) => return Ok(detached.reason),
+                Ok((reply::Kind::Bound(bound), _)) if bound.error.is_empty() => {
+                    return Err("it is bound".into());
+                }
+                Ok(_) => {}
+                Err(why) => return Ok(why),
+            }
+        }
+    }
+
     /// Asks to bind services and paths, without reading the answer.
     ///
     /// # Errors

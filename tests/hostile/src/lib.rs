@@ -30,7 +30,7 @@
 //! | a log that cannot be written, silent connections | `tools/cli/tests/crowd.rs`, `network.rs` |
 //! | paths, services and methods without end; drains | `local.rs`, `network.rs` |
 //! | refused calls, descriptor sets, heaps, answers nobody takes | `local.rs` |
-//! | doorbells that are held | `local.rs` |
+//! | doorbells that are held, descriptors whose close waits | `local.rs` |
 //! | targets without end, over replacements | `local.rs`, `upgrade.rs` |
 //! | requests to the control socket, connections that never attach | `local.rs` |
 //! | streams nobody reads, halves of messages | `network.rs`, `native.rs` |

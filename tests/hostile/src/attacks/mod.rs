@@ -65,6 +65,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("hears", local::hears),
     ("leave", local::leave),
     ("bell", descriptors::bell),
+    ("descriptors", descriptors::descriptors),
     ("sets", local::sets),
     ("dials", rights::dials),
     ("takes_a_name", rights::takes_a_name),

@@ -151,3 +151,18 @@ fn who_holds_its_doorbell_stops_no_shard() {
     drop(stage.attach());
     stage.end(16 * MIB);
 }
+
+/// More than the daemon may have: of those that wait to be closed it has some hundred.
+#[test]
+fn descriptors_that_are_not_closed_leave_some_for_others() {
+    let Some(mut stage) = Stage::set("descriptors", "", "") else { return };
+    let before = stage.host.daemon().open_descriptors();
+    let said = stage.attack("descriptors 5000");
+    assert!(said.contains("wait to be closed"), "{said}");
+    let more = stage.host.daemon().open_descriptors() - before;
+    assert!(more < 600, "the daemon has {more} descriptors more");
+    drop(stage.attach());
+    stage.host.replace_daemon();
+    drop(stage.attach());
+    stage.end(16 * MIB);
+}

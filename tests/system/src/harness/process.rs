@@ -180,9 +180,18 @@ impl Process {
         self.memory_bytes("RssAnon:")
     }
 
+    /// Descriptors it has open.
+    pub fn open_descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// The process, or the one that has taken its place.
+    fn pid(&self) -> u32 {
+        self.successor.map_or(self.child.id(), |pid| pid.as_raw_nonzero().get().cast_unsigned())
+    }
+
     fn memory_bytes(&self, name: &str) -> u64 {
-        let process =
-            self.successor.map_or(self.child.id(), |pid| pid.as_raw_nonzero().get().cast_unsigned());
+        let process = self.pid();
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).expect("a live process has a size");
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap() * 1024
