@@ -11,6 +11,7 @@
 
 use crate::closer::{Closer, Sender};
 use crate::config::Sessions;
+use crate::control_received::ControlReceived;
 use crate::fair_queue::FairQueue;
 use crate::shard_places::{ShardPlaces, UNKNOWN};
 use prost::Message;
@@ -58,18 +59,6 @@ pub(crate) struct Client {
 pub(crate) struct AttachedSession {
     pub shard: usize,
     pub key: SessionKey,
-}
-
-/// What a connection had.
-pub(crate) enum ControlReceived {
-    /// A packet, and its descriptors.
-    Packet(Vec<OwnedFd>),
-    /// Nothing now.
-    Nothing,
-    /// Something that is not read, and why.
-    Refused(String),
-    /// Its end, and descriptors that were not asked for.
-    End(Vec<OwnedFd>),
 }
 
 /// All of them.
@@ -255,19 +244,14 @@ impl Clients {
 
     /// What a connection has, read into `packet`. Of a user who has sent much that waits to be closed nothing is read.
     pub fn receive(&mut self, number: u64, packet: &mut Vec<u8>, closer: &Closer) -> ControlReceived {
-        let mut unwanted = Vec::new();
-        let Some(client) = self.all.get(&number) else { return ControlReceived::End(unwanted) };
+        let Some(client) = self.all.get(&number) else { return ControlReceived::End(Vec::new()) };
         if !client.is_own_process()
             && let Err(why) = closer.may_send(client.sender())
             && client.socket.has_packet()
         {
             return ControlReceived::Refused(why);
         }
-        match client.socket.recv_apart(packet, 1, &mut unwanted) {
-            Ok(Some(fds)) => ControlReceived::Packet(fds),
-            Err(error) if error.would_block() => ControlReceived::Nothing,
-            Ok(None) | Err(_) => ControlReceived::End(unwanted),
-        }
+        ControlReceived::from(&client.socket, packet)
     }
 
     /// The turn of a connection is over and took so long, which its user had then has taken, also where the connection

@@ -2,8 +2,8 @@
 //! wait for as long as its sender likes (SO_LINGER, a file of a FUSE server), and no shard and no attach waits for it.
 //!
 //! The thread is there while something waits to be closed. What waits is counted by user, and of a user with much of it
-//! nothing more is read ([`Closer::may_send`]): its connections are closed, each of them one more that waits if some lie
-//! unread in it. Only who has attached may send any ([`trunkline_net::accept_descriptors`]), and a user has so many
+//! nothing more is read ([`Closer::may_send`]): its connections are closed, each of them one more that waits if some
+//! lie unread in it. Only who has attached may send any ([`trunkline_net::accept_descriptors`]), and a user has so many
 //! sessions. A kernel before Linux 6.16 lets everybody send some who connects; there the process's own limit of
 //! descriptors is the bound.
 

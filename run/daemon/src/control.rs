@@ -4,10 +4,11 @@
 //! telling an application why it must go. It talks to shards by [`Command`], and they to it by [`Notice`].
 
 use crate::bound_sets::BoundSets;
-use crate::clients::{AttachedSession, Client, Clients, ControlReceived, PROCESS};
+use crate::clients::{AttachedSession, Client, Clients, PROCESS};
 use crate::closer::Closer;
 use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
+use crate::control_received::ControlReceived;
 use crate::denials::Denials;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};

@@ -53,6 +53,7 @@ mod closer;
 mod command;
 mod config;
 mod control;
+mod control_received;
 mod crossings;
 mod datagrams;
 mod denials;
