@@ -13,9 +13,9 @@
 //! else the machine does.
 //!
 //! * `attacks/` is what an attacker does when it is ordered to, one file for each way in: the control socket and the
-//!   rings (`local.rs`), descriptors (`descriptors.rs`), the same with calls without end (`sharing.rs`), what it may not
-//!   do (`rights.rs`), and the network: connections and gRPC (`network.rs`), the native protocol (`native.rs`), and R2P2
-//!   (`datagrams.rs`).
+//!   rings (`local.rs`), descriptors (`descriptors.rs`), the same with calls without end (`sharing.rs`), what it may
+//!   not do (`rights.rs`), and the network: connections and gRPC (`network.rs`), the native protocol (`native.rs`), and
+//!   R2P2 (`datagrams.rs`).
 //! * `application.rs` is an application made of nothing but the ABI, `http2.rs` and `native.rs` are peers made of
 //!   nothing but frames: none keeps rules that its author did not want to keep.
 //!
