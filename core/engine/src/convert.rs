@@ -25,7 +25,7 @@ use crate::registry::{Form, MessageType};
 use trunkline_call::Encoding;
 use trunkline_call::entry::{MessageCompression, Payload, Span};
 use trunkline_grpc::buffers::LongBuffers;
-use trunkline_message::transcode::{DecodeLimits, EncodeError, Encoded};
+use trunkline_message::transcode::{DecodeLimits, EncodeError, Encoded, room_for};
 use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
 use trunkline_telemetry::{TaxStage, tax_stage};
 
@@ -99,8 +99,9 @@ fn place_linear(
             }
             (Encoding::Linear, sent) => {
                 seal(heaps, *session, payload.span, &mut scratch.sealed)?;
+                let limits = scratch.limits.of_linear(scratch.sealed.len());
                 let wire = encode(sent, &scratch.sealed, &mut scratch.wire)?;
-                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+                decode_into_heap(heaps, &limits, &mut scratch.extent, to, wanted, wire)
             }
             (Encoding::Protobuf, _) => {
                 seal(heaps, *session, payload.span, &mut scratch.sealed)?;
@@ -110,8 +111,9 @@ fn place_linear(
         Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. } | Body::Crossed(_) => Err(misplaced()),
         Body::Wire { bytes, encoding: Encoding::Linear, .. } => match sent {
             Some(Form::Typed(other)) if other.fingerprint != wanted.fingerprint => {
+                let limits = scratch.limits.of_linear(bytes.len());
                 let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
-                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+                decode_into_heap(heaps, &limits, &mut scratch.extent, to, wanted, wire)
             }
             // Agreed by types that nobody here knows any more.
             Some(Form::Opaque) => Err(untyped()),
@@ -139,8 +141,9 @@ fn place_private(
             write_headerless(heaps, to, wanted, bytes.get(HEADER_BYTES..).unwrap_or_default())
         }
         (Encoding::Linear, sent) => {
+            let limits = scratch.limits.of_linear(bytes.len());
             let wire = encode(sent, bytes, &mut scratch.wire)?;
-            decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+            decode_into_heap(heaps, &limits, &mut scratch.extent, to, wanted, wire)
         }
         (Encoding::Protobuf, _) => {
             decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)
@@ -293,19 +296,20 @@ impl Scratch {
         let limits = DecodeLimits { linear_bytes_max, growth_max, ..DecodeLimits::default() };
         Self {
             sealed: Vec::new(),
-            wire: Encoded::new(),
+            wire: Encoded::new().within(limits.linear_bytes_max),
             extent: AlignedBuf::new(),
             long: LongBuffers::default(),
             limits,
         }
     }
 
+    /// Gives back what grew for a large message, whatever became of it: one that could not be encoded leaves no bytes.
     pub fn trim(&mut self) {
         if self.sealed.capacity() > SCRATCH_KEPT_BYTES {
             self.sealed = Vec::new();
         }
-        if self.wire.bytes().len() > SCRATCH_KEPT_BYTES {
-            self.wire = Encoded::new();
+        if self.wire.capacity_bytes() > room_for(SCRATCH_KEPT_BYTES) {
+            self.wire = Encoded::new().within(self.limits.linear_bytes_max);
         }
         if self.extent.bytes().len() > SCRATCH_KEPT_BYTES {
             self.extent = AlignedBuf::new();

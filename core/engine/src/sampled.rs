@@ -57,8 +57,8 @@ fn begin(owners: &mut Owners, turn: &mut Turn<'_>, (key, call): (CallKey, &Call)
     let served = !matches!(call.client, ClientEnd::Session { .. });
     let timeout_ns = call.deadline.remaining_ns(turn.now);
     let Some((index, rule)) = samples.choose(turn.now, &path) else { return };
-    let form = form_of(gateway, call, Direction::Request);
-    match message_of(turn, form, body, (&rule.redaction, rule.message_bytes_max)) {
+    let forms = forms_of(gateway, call, Direction::Request);
+    match message_of(turn, forms, body, (&rule.redaction, rule.message_bytes_max)) {
         Err(why) => samples.count(why),
         Ok(Taken { bytes, emptied, of }) => {
             let SampleRule { redaction, message_bytes_max, .. } = rule;
@@ -91,8 +91,8 @@ fn go_on(owners: &mut Owners, turn: &mut Turn<'_>, (key, call): (CallKey, &Call)
         if has_response {
             return samples.forget(key);
         }
-        let form = form_of(gateway, call, Direction::Response);
-        match message_of(turn, form, body, (&redaction, bytes_max)) {
+        let forms = forms_of(gateway, call, Direction::Response);
+        match message_of(turn, forms, body, (&redaction, bytes_max)) {
             Ok(Taken { bytes, emptied, .. }) => samples.respond(key, bytes, emptied),
             Err(why) => samples.count(why),
         }
@@ -120,20 +120,22 @@ struct Taken {
     of: Option<MessageType>,
 }
 
-/// A private copy of a message that has this form, as protobuf, with these fields emptied and of so many bytes at most.
+/// A private copy of a message that has the first of these forms, as protobuf, with these fields emptied and of so many
+/// bytes at most. They go by the names that any of the types gives them: whoever sends a message may have names of its
+/// own, and whoever wrote the rule knew the other's.
 fn message_of(
     turn: &mut Turn<'_>,
-    form: Option<Form>,
+    forms: [Option<Form>; 2],
     body: &Body<'_>,
     (redaction, bytes_max): (&Redaction, u32),
 ) -> Result<Taken, Unsampled> {
     if body.len() > bytes_max {
         return Err(Unsampled::TooLarge);
     }
-    let (bytes, encoding) = copy_of(turn, form.as_ref(), body)?;
-    let of = form.and_then(|form| match form {
-        Form::Typed(of) => Some(of),
-        Form::Opaque => None,
+    let (bytes, encoding) = copy_of(turn, forms[0].as_ref(), body)?;
+    let [of, other] = forms.map(|form| match form {
+        Some(Form::Typed(of)) => Some(of),
+        Some(Form::Opaque) | None => None,
     });
     let mut bytes = match (encoding, &of) {
         (Encoding::Protobuf, _) => bytes,
@@ -148,9 +150,11 @@ fn message_of(
     let mut emptied = false;
     if !redaction.is_empty() {
         let of = of.as_ref().ok_or(Unsampled::Unreadable)?;
-        let redacted =
-            redaction.apply(&of.schema.schema, of.index, &bytes).map_err(|_| Unsampled::Unreadable)?;
-        (bytes, emptied) = (redacted.bytes, redacted.emptied + redacted.unknown > 0);
+        for of in [of].into_iter().chain(other.as_ref().filter(|other| other.fingerprint != of.fingerprint)) {
+            let redacted = redaction.apply(&of.schema.schema, of.index, &bytes);
+            let redacted = redacted.map_err(|_| Unsampled::Unreadable)?;
+            (bytes, emptied) = (redacted.bytes, emptied || redacted.emptied + redacted.unknown > 0);
+        }
     }
     if bytes.len() > bytes_max as usize {
         return Err(Unsampled::TooLarge);
@@ -159,14 +163,14 @@ fn message_of(
 }
 
 /// The form in which messages travel in this direction: that of whoever sends them, or, where only the other end knows
-/// their type, of whoever gets them.
-fn form_of(gateway: &Gateway, call: &Call, direction: Direction) -> Option<Form> {
+/// their type, of whoever gets them; and that of whoever gets them, if it is known here.
+fn forms_of(gateway: &Gateway, call: &Call, direction: Direction) -> [Option<Form>; 2] {
     let sent = match direction {
         Direction::Request => gateway.request_form(call),
         Direction::Response => call.sender_types(direction).map(|types| types.of(direction).clone()),
     };
-    let got = || call.receiver_types(direction).map(|types| types.of(direction).clone());
-    sent.filter(|form| !form.is_opaque()).or_else(got)
+    let got = call.receiver_types(direction).map(|types| types.of(direction).clone());
+    [sent.filter(|form| !form.is_opaque()).or_else(|| got.clone()), got]
 }
 
 fn copy_of(

@@ -42,6 +42,7 @@ mod grow;
 mod header;
 mod list;
 mod message;
+mod oneof;
 mod place;
 mod plain;
 mod redact;

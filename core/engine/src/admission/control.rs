@@ -327,8 +327,11 @@ impl AdmissionControl {
                 (Some(((inspected, sent), inspection)), Some(served))
                     if side == 1 && sent.fingerprint != served.fingerprint =>
                 {
-                    match inspection.translate(heaps, limits, inspected, sent, served) {
-                        Ok(view) => view,
+                    let looked = item.body().map(|body| (inspected, body));
+                    let received =
+                        looked.map(|looked| inspection.as_received(heaps, limits, looked, sent, served));
+                    match received.transpose() {
+                        Ok(view) => view.unwrap_or(View::EMPTY),
                         Err(error) => {
                             self.policies.release(std::mem::take(&mut admission.permits));
                             return Err(of_message(error));

@@ -107,23 +107,38 @@ impl Inspection {
         View::root(self.bytes(heaps, inspected))
     }
 
-    /// The message that was inspected, as the other end's type has it.
-    pub fn translate(
+    /// The message of `body`, which was inspected, as its receiver will have it: made of the same bytes by its type.
+    /// Nothing of it goes by the sender's type that delivery does not bring by that way, too: what is lost there the
+    /// sender can choose.
+    pub fn as_received(
         &mut self,
         heaps: &mut dyn Heaps,
         limits: &DecodeLimits,
-        inspected: Inspected,
+        (inspected, body): (Inspected, &Body<'_>),
         from: &MessageType,
         to: &MessageType,
     ) -> Result<View<'_>, ConvertError> {
-        let Self { extent, extent_bytes, translated, encoded, .. } = self;
-        let bytes = match inspected {
-            Inspected::Private => extent.bytes().get(..*extent_bytes).unwrap_or_default(),
-            Inspected::Placed(session, block) => &*heaps.receive_block(session, block),
+        let Self { extent, extent_bytes, wire: sealed, translated, encoded } = self;
+        let mut limits = *limits;
+        let wire = match (body, body.private(), inspected) {
+            (_, Some((Encoding::Protobuf, bytes)), _) => bytes,
+            (Body::Wire { bytes, encoding: Encoding::Protobuf, .. }, ..) => bytes.as_ref(),
+            (Body::Lent { payload, .. }, ..) if payload.encoding == Encoding::Protobuf => sealed,
+            (Body::Placed { session, block, encoding: Encoding::Protobuf, .. }, ..) => {
+                &*heaps.receive_block(*session, *block)
+            }
+            (.., inspected) => {
+                let linear = match inspected {
+                    Inspected::Private => extent.bytes().get(..*extent_bytes).unwrap_or_default(),
+                    Inspected::Placed(session, block) => &*heaps.receive_block(session, block),
+                };
+                limits = limits.of_linear(linear.len());
+                *encoded = std::mem::take(encoded).within(limits.linear_bytes_max);
+                let wire = from.schema.transcoder.encode_into(from.index, linear, encoded);
+                wire.map_err(|error| encode_failed(from, error))?
+            }
         };
-        let wire = from.schema.transcoder.encode_into(from.index, bytes, encoded);
-        let wire = wire.map_err(|error| encode_failed(from, error))?;
-        let done = to.schema.transcoder.decode(to.index, wire, translated, limits);
+        let done = to.schema.transcoder.decode(to.index, wire, translated, &limits);
         let len = done.map_err(|error| decode_failed(to, &error))?;
         let translated: &AlignedBuf = translated;
         Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))
@@ -147,6 +162,7 @@ impl Inspection {
     /// Gives large buffers back.
     pub fn trim(&mut self) {
         let largest = self.extent.bytes().len().max(self.translated.bytes().len()).max(self.wire.capacity());
+        let largest = largest.max(self.encoded.capacity_bytes());
         if largest > KEPT_BYTES {
             *self = Self::default();
         }

@@ -97,7 +97,7 @@ fn encoded(
     let mut buffer = scratch.long.take(room_for(scratch.sealed.len()));
     let mut room = std::mem::take(&mut buffer.bytes);
     room.resize(room.capacity(), 0);
-    let mut wire = Encoded::over(room);
+    let mut wire = Encoded::over(room).within(scratch.limits.linear_bytes_max);
     let message_bytes = encode(Some(sent), &scratch.sealed, &mut wire)?.len() as u32;
     scratch.trim();
     let (mut written, start) = wire.into_parts();

@@ -807,6 +807,27 @@ fn a_request_that_nests_too_deep_is_refused_by_name() {
     }
 }
 
+/// Two versions of a type on a host lose speed, and nothing else: a sparse message is short as protobuf, and its sender
+/// has had all of it.
+#[test]
+fn a_sparse_message_reaches_another_version_of_its_type() {
+    let proto = |fields: usize| {
+        let fields: String = (1..=fields).map(|number| format!("fixed64 f{number} = {number};")).collect();
+        let blob = "message Blob { bytes data = 1; string note = 2; repeated Row rows = 3; }";
+        let world = PROTO.replace("message Blob { bytes data = 1; string note = 2; }", blob);
+        format!("{world} message Row {{ {fields} }}")
+    };
+    let mut world = World::new();
+    let mut server = world.attach(0, &proto(201), None, true);
+    let mut client = world.attach(0, &proto(200), None, false);
+    let payload = world.linear(&mut client, &[0x1a, 0].repeat(2_000));
+    assert!(payload.span.len > 3 << 20);
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert!(server.take_call().payload.unwrap().span.len > 3 << 20);
+}
+
 #[test]
 fn a_large_malformed_message_leaves_no_block_behind() {
     let mut world = World::new();

@@ -391,6 +391,37 @@ fn a_short_message_is_not_made_a_long_one() {
     }
 }
 
+/// What protobuf makes of a linear message is bounded as that is.
+#[test]
+fn a_message_that_is_too_long_as_protobuf_is_refused() {
+    let flags =
+        "message Blob { bytes data = 1; string note = 2; repeated bool on = 268435456 [packed = false]; }";
+    let proto = PROTO.replace("message Blob { bytes data = 1; string note = 2; }", flags);
+    let message_bytes = 8 << 20;
+    let mut world = World::with_limits(Limits { message_bytes, ..Limits::default() });
+    let mut server = world.attach_opaque(0, None, true);
+    let mut client = world.attach(0, &proto, None, false);
+    for (count, fits) in [(1 << 20, true), (2 << 20, false)] {
+        let length = [0x80, 0x80, (count >> 14) as u8 | 0x80, (count >> 21) as u8];
+        let mut wire = [&[0x82, 0x80, 0x80, 0x80, 0x08], &length[..]].concat();
+        wire.resize(wire.len() + count, 1);
+        let payload = world.linear(&mut client, &wire);
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(!server.take().is_empty(), fits, "{count}");
+        if !fits {
+            let outcome = client.take_finish();
+            assert_eq!((outcome.code, outcome.execution), (Code::ResourceExhausted, Execution::NotExecuted));
+            let said = String::from_utf8_lossy(world.received(&client, outcome.metadata)).into_owned();
+            assert!(
+                said.contains("limits.message_bytes") && said.contains(&message_bytes.to_string()),
+                "{said}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_opaque_end_cannot_send_linear_messages() {
     for (host, opaque_server, _) in PAIRINGS {

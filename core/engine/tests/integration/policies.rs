@@ -276,6 +276,47 @@ fn protobuf_from_an_application_is_judged_and_passed_on() {
     }
 }
 
+/// What the policies of the server's side look at is what its handler gets, whatever types the caller says it has: a
+/// list where the server has one number, entries of a map that leave fields out, a oneof without one of its members.
+#[test]
+fn no_types_of_a_caller_have_the_servers_policy_see_another_message() {
+    let proto_of = |blob: &str| PROTO.replace("message Blob { bytes data = 1; string note = 2; }", blob);
+    let cases: [(&str, &str, &str, Vec<u8>); 3] = [
+        (
+            "message Blob { int32 amount = 1; }",
+            "message Blob { repeated int32 amount = 1; }",
+            "request.amount > 100",
+            vec![0x08, 0xe8, 7],
+        ),
+        (
+            "message Blob { repeated Line lines = 1; } message Line { string key = 1; int32 price = 3; }",
+            "message Blob { map<string, int32> lines = 1; }",
+            "request.lines.exists(line, line.price > 100)",
+            vec![0x0a, 6, 0x0a, 1, b'k', 0x18, 0xe8, 7],
+        ),
+        (
+            "message Blob { oneof which { int32 amount = 1; int32 count = 2; } }",
+            "message Blob { int32 amount = 1; }",
+            "request.count > 100",
+            vec![0x08, 1, 0x10, 0xe8, 7],
+        ),
+    ];
+    for (served, sent, denied, wire) in cases {
+        for host in [0, 1] {
+            let mut world = World::new();
+            let mut server = world.attach(host, &proto_of(served), None, true);
+            let mut client = world.attach(0, &proto_of(sent), TARGET.filter(|_| host == 1), false);
+            apply(&mut world, host, &[access(Side::Server, denied)]);
+            let payload = world.put(&mut client, &wire, Encoding::Protobuf);
+            let opening = client.call(0, Some(payload), true);
+            world.submit(&client, Submission::Call(opening)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            assert!(server.take().is_empty(), "{sent}");
+            assert_eq!(client.take_finish().code, Code::PermissionDenied, "{sent}");
+        }
+    }
+}
+
 #[test]
 fn every_message_of_a_stream_is_looked_at() {
     for (mut world, mut client, mut server, server_host) in pairs() {

@@ -791,11 +791,15 @@ impl World {
 
     /// Writes a linear message into the application's send heap.
     pub fn blob(&mut self, app: &mut App, data: &[u8]) -> Payload {
-        let wire = wire_of(data);
+        self.linear(app, &wire_of(data))
+    }
+
+    /// The same of a message that is given as protobuf.
+    pub fn linear(&mut self, app: &mut App, wire: &[u8]) -> Payload {
         let index = app.schema.schema.message_named("world.Blob").unwrap();
         let mut extent = AlignedBuf::new();
         let limits = Default::default();
-        let len = app.schema.transcoder.decode(index, &wire, &mut extent, &limits).unwrap();
+        let len = app.schema.transcoder.decode(index, wire, &mut extent, &limits).unwrap();
         self.put(app, &extent.bytes()[..len], Encoding::Linear)
     }
 

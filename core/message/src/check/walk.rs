@@ -1,10 +1,11 @@
 //! The walk of the check, written so that what is right costs few instructions: conditions that never hold are
 //! joined to one branch and told apart later, success is an empty register, and arrays are kept out of the way.
 
-use trunkline_schema::{Form, Message, MessageIndex, OneofMask, Schema, Slot};
+use trunkline_schema::{Form, Message, MessageIndex, Schema, Slot};
 
 use crate::bytes::{read_pair, read_u32, slice};
 use crate::header::HEADER_BYTES;
+use crate::oneof::one_too_many;
 use crate::place::DEPTH_MAX;
 use crate::unknown;
 
@@ -57,7 +58,7 @@ impl<'a> Walk<'a> {
             budget = self.unknown(index, read_u32(block, 0), depth_left, budget)?;
         }
         if !layout.oneofs.is_empty()
-            && let Err(bit) = check_oneofs(block, &layout.oneofs)
+            && let Some(bit) = one_too_many(block, &layout.oneofs)
         {
             self.halt(CheckErrorKind::Oneof, at);
             return Err(self.blame(index, bit));
@@ -256,18 +257,4 @@ impl<'a> Walk<'a> {
         let field = fields.and_then(|f| f.get(bit as usize)).map_or(0, |f| f.number);
         CheckError { kind: fault.kind, offset: fault.offset, message, field }
     }
-}
-
-/// At most one member of each oneof is present; `Err` is the presence bit of one too many.
-fn check_oneofs(block: &[u8], oneofs: &[OneofMask]) -> Result<(), u32> {
-    let mut seen = false;
-    for part in oneofs {
-        let members = read_u32(block, 4 + 4 * part.word as usize) & part.mask;
-        seen &= !part.first;
-        if members != 0 && (seen || !members.is_power_of_two()) {
-            return Err(32 * part.word + 31 - members.leading_zeros());
-        }
-        seen |= members != 0;
-    }
-    Ok(())
 }

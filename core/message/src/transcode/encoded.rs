@@ -1,10 +1,20 @@
 //! A buffer for encoded messages that is kept from one to the next.
 
+use super::emit::HEADROOM_BYTES;
+use super::limits::WIRE_BYTES_MAX;
+
 /// Protobuf bytes, written from the end of a buffer that is reused.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Encoded {
     buffer: Vec<u8>,
     start: usize,
+    bytes_max: usize,
+}
+
+impl Default for Encoded {
+    fn default() -> Self {
+        Self::over(Vec::new())
+    }
 }
 
 impl Encoded {
@@ -20,7 +30,29 @@ impl Encoded {
 
     /// A buffer that takes over a vector's memory: as much of it as the vector is long.
     pub fn over(buffer: Vec<u8>) -> Self {
-        Encoded { start: buffer.len(), buffer }
+        Encoded { start: buffer.len(), buffer, bytes_max: WIRE_BYTES_MAX }
+    }
+
+    /// The same for messages of at most `bytes_max` bytes: one that is longer is
+    /// [`EncodeError::Full`](crate::transcode::EncodeError::Full), and no room is made for it.
+    #[must_use]
+    pub fn within(self, bytes_max: usize) -> Self {
+        Self { bytes_max: bytes_max.min(WIRE_BYTES_MAX), ..self }
+    }
+
+    /// Bytes of memory it has, whatever was encoded last.
+    pub fn capacity_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Longest message.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Longest buffer: the longest message, and the room it is written with.
+    pub(super) fn room_max(&self) -> usize {
+        self.bytes_max + HEADROOM_BYTES
     }
 
     /// The message last encoded, at the start of a vector.

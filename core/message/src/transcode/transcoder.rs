@@ -94,7 +94,8 @@ impl Transcoder {
     /// for.
     ///
     /// # Errors
-    /// [`EncodeError`], which says what is wrong, where and in which field.
+    /// [`EncodeError`], which says what is wrong, where and in which field; [`EncodeError::Full`] if it is longer than
+    /// [`Encoded::within`] allows.
     pub fn encode_into<'o>(
         &self,
         root: MessageIndex,
@@ -102,18 +103,23 @@ impl Transcoder {
         out: &'o mut Encoded,
     ) -> Result<&'o [u8], EncodeError> {
         let extent = self.stated_extent(root, extent)?;
+        let room_max = out.room_max();
         let mut wanted = room_for(extent.len());
         loop {
-            out.reserve(wanted);
+            out.reserve(wanted.min(room_max));
             let buffer = out.buffer_mut();
-            let usable = buffer.len();
-            match self.emit(root, extent, buffer) {
-                Err(EncodeError::Full { .. }) if usable < OUTPUT_BYTES_MAX => {
-                    wanted = (2 * usable).min(OUTPUT_BYTES_MAX);
-                }
+            // What it is longer than it may be, is left alone.
+            let beyond = buffer.len().saturating_sub(room_max);
+            let usable = buffer.len() - beyond;
+            match self.emit(root, extent, buffer.get_mut(beyond..).unwrap_or_default()) {
+                Err(EncodeError::Full { .. }) if usable < room_max => wanted = 2 * usable,
                 Err(error) => return Err(error),
+                // It lies in a part of the room it was written with.
+                Ok(start) if usable - start > out.bytes_max() => {
+                    return Err(EncodeError::Full { bytes_max: out.bytes_max() });
+                }
                 Ok(start) => {
-                    out.set_start(start);
+                    out.set_start(beyond + start);
                     return Ok(out.bytes());
                 }
             }

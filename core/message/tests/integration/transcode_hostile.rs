@@ -8,7 +8,7 @@ use transcode_support::{Both, Random, schemas, wires};
 use trunkline_message::transcode::{
     DecodeErrorKind, DecodeLimits, EncodeError, Encoded, GROWTH_FREE_BYTES, HEADROOM_BYTES,
 };
-use trunkline_message::{AlignedBuf, Extent, LimitError, check};
+use trunkline_message::{AlignedBuf, CheckErrorKind, Extent, HEADER_BYTES, LimitError, check};
 
 fn limits(linear_bytes_max: usize) -> DecodeLimits {
     DecodeLimits { linear_bytes_max, ..DecodeLimits::default() }
@@ -246,6 +246,45 @@ fn hostile_orders_cost_a_factor_not_a_square() {
         let len = both.transcoder.decode(root, &wire, &mut extent, &DecodeLimits::default()).unwrap();
         assert!(len < 6 * held * rounds, "{turn:02x?}: {len} bytes for {rounds} rounds");
     }
+}
+
+/// Tags of five bytes before each of a million bytes.
+#[test]
+fn a_message_that_is_longer_as_protobuf_than_it_may_be_has_no_room_made_for_it() {
+    let flags = "message Flags { repeated bool on = 268435456 [packed = false]; }";
+    let both = Both::from_proto(&format!("syntax = \"proto2\"; package test; {flags}"));
+    let (root, _) = both.root("test.Flags");
+    let count = 1 << 20;
+    let mut wire = Vec::new();
+    wires::put_delimited(&mut wire, 1 << 28, &vec![1; count]);
+    let mut extent = AlignedBuf::new();
+    let len = both.transcoder.decode(root, &wire, &mut extent, &DecodeLimits::default()).unwrap();
+    for (bytes_max, fits) in [(6 * count, true), (6 * count - 1, false), (1000, false)] {
+        let mut encoded = Encoded::new().within(bytes_max);
+        let done = both.transcoder.encode_into(root, &extent.bytes()[..len], &mut encoded);
+        let expected = if fits { Ok(6 * count) } else { Err(EncodeError::Full { bytes_max }) };
+        assert_eq!(done.map(<[u8]>::len), expected);
+        assert!(encoded.capacity_bytes() <= bytes_max + HEADROOM_BYTES, "{}", encoded.capacity_bytes());
+    }
+}
+
+/// Members of one oneof whose presence bits are far apart: encoding says of them what the check says.
+#[test]
+fn two_members_of_a_oneof_are_named_by_whoever_looks() {
+    let members: String = (1..=100).map(|number| format!("int32 m{number} = {number};")).collect();
+    let both = Both::from_proto(&format!(
+        "syntax = \"proto3\"; package test; message Wide {{ oneof which {{ {members} }} }}"
+    ));
+    let (root, _) = both.root("test.Wide");
+    let mut extent = AlignedBuf::new();
+    let len = both.transcoder.decode(root, &[0x10, 7], &mut extent, &DecodeLimits::default()).unwrap();
+    let mut linear = extent.bytes()[..len].to_vec();
+    // The 70th field's bit, in the third word.
+    linear[HEADER_BYTES + 4 + 8] |= 1 << (69 - 64);
+    let refused = check(both.schema(), root, &linear).unwrap_err();
+    assert_eq!((refused.kind, refused.field), (CheckErrorKind::Oneof, 70));
+    let encoded = both.transcoder.encode_into(root, &linear, &mut Encoded::new()).map(<[u8]>::len);
+    assert_eq!(encoded, Err(EncodeError::Invalid(refused)));
 }
 
 #[test]

@@ -52,6 +52,8 @@ impl Any {
     }
 
     /// The message in it, which need not be trusted. `descriptors` is the `FILE_DESCRIPTOR_SET` of the package of `M`.
+    /// It takes no more memory than a daemon would give it as a field with its type: 64 bytes for each of its bytes
+    /// beyond a mebibyte, and 257 MiB.
     ///
     /// # Errors
     /// [`AnyError`] if it is of another type, these are not the type's descriptors, or the bytes are not a message.
@@ -73,6 +75,10 @@ impl Any {
     }
 }
 
+/// A daemon's own, where nobody has written others (`limits.linear_growth`, `limits.message_bytes`).
+const LIMITS: DecodeLimits =
+    DecodeLimits { growth_max: 64, linear_bytes_max: 257 << 20, ..DecodeLimits::UNBOUNDED };
+
 /// A message in protobuf's encoding.
 pub(super) fn encode<M: Message>(message: &M, descriptors: &'static [u8]) -> Result<Vec<u8>, AnyError> {
     let codec = Codec::of::<M>(descriptors)?;
@@ -86,7 +92,7 @@ pub(super) fn encode<M: Message>(message: &M, descriptors: &'static [u8]) -> Res
 pub(super) fn decode<M: Message>(wire: &[u8], descriptors: &'static [u8]) -> Result<M, AnyError> {
     let codec = Codec::of::<M>(descriptors)?;
     let mut linear = AlignedBuf::new();
-    let decoded = codec.transcoder.decode(codec.root, wire, &mut linear, &DecodeLimits::default());
+    let decoded = codec.transcoder.decode(codec.root, wire, &mut linear, &LIMITS);
     let len = decoded.map_err(|error| no_message::<M>(&error.describe(codec.transcoder.schema())))?;
     Ok(M::read(M::view(linear.bytes().get(..len).unwrap_or_default())))
 }

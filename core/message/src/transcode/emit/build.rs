@@ -38,10 +38,6 @@ impl EmitTables {
 }
 
 fn table(schema: &Schema, index: u32, message: &Message) -> EmitTable {
-    let oneofs = message.oneofs.iter().map(|oneof| {
-        let members = oneof.fields.iter().filter_map(|&i| message.fields.get(i as usize));
-        members.map(|f| f.presence_bit).collect()
-    });
     EmitTable {
         entries: message.fields.iter().map(|f| entry(schema, message, f)).collect(),
         block_bytes: message.layout.block_bytes,
@@ -50,7 +46,7 @@ fn table(schema: &Schema, index: u32, message: &Message) -> EmitTable {
         forced: if message.is_map_entry { (1 << message.fields.len().min(2)) - 1 } else { 0 },
         defaults: if message.is_map_entry { entry_defaults(schema, message) } else { [0; ENTRY_BYTES_MAX] },
         is_plain: message.oneofs.is_empty() && !message.is_map_entry,
-        oneofs: oneofs.collect(),
+        oneofs: message.layout.oneofs.as_slice().into(),
         index,
     }
 }

@@ -1,5 +1,7 @@
 //! What the emitter must know of a message type: its fields by presence bit.
 
+use trunkline_schema::OneofMask;
+
 /// What to do with a field that is set. One operation per type and cardinality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmitOp {
@@ -108,7 +110,7 @@ pub(super) struct EmitTable {
     /// Neither a map entry nor one with oneofs.
     pub is_plain: bool,
     /// Bits of which at most one may be set.
-    pub oneofs: Box<[Box<[u32]>]>,
+    pub oneofs: Box<[OneofMask]>,
     /// The message's index in the schema.
     pub index: u32,
 }

@@ -6,6 +6,7 @@ use super::extent_reader::{EmitFault, ExtentReader, word};
 use super::output::{Free, put_bytes, put_top, put_varint};
 use super::table::{EmitEntry, EmitOp, EmitTable};
 use super::value::*;
+use crate::oneof::one_too_many;
 use crate::{CheckErrorKind as Kind, DEPTH_MAX, HEADER_BYTES, unknown};
 
 /// Bytes of an array element that is a message.
@@ -262,12 +263,12 @@ impl<'a> Emitter<'a> {
 
     #[inline(never)]
     fn check_oneofs<'o>(&mut self, table: &EmitTable, block: &[u8], base: u32, free: Free<'o>) -> Free<'o> {
-        for oneof in &table.oneofs {
-            let set = oneof.iter().filter(|&&bit| word(block, 4 + bit / 32 * 4) >> (bit % 32) & 1 != 0);
-            if set.count() > 1 {
-                return self.reader.fault(Kind::Oneof, base, 0);
+        match one_too_many(block, &table.oneofs) {
+            None => free,
+            Some(bit) => {
+                let number = table.entries.get(bit as usize).map_or(0, |entry| entry.number);
+                self.reader.fault(Kind::Oneof, base, number)
             }
         }
-        free
     }
 }
