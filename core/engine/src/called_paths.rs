@@ -82,7 +82,7 @@ impl CalledPaths<'_> {
             server: Some(server),
             is_stream: false,
         };
-        telemetry.record(now, &record);
+        telemetry.record_refused(now, &record);
     }
 
     /// Why a call of a service is not taken that has endpoints here, if it has.

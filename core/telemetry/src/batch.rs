@@ -49,6 +49,11 @@ impl Batch<'_> {
         self.flights.get(usize::from(call))
     }
 
+    /// Whether its status is OK.
+    pub fn has_ended_well(&self, call: u8) -> bool {
+        self.flight(call).is_some_and(|flight| flight.bits & Flight::CODE == 0)
+    }
+
     /// Calls that this one is counted for.
     pub fn weight(&self, call: u8) -> u64 {
         self.pending.get(usize::from(call)).map_or(0, |call| call.weight).into()

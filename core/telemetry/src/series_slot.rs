@@ -22,6 +22,8 @@ pub(crate) struct SeriesSlot {
     pub slow_ns: u64,
     /// Calls until `slow_ns` is looked up again; zero once it follows calls by itself.
     slow_due: u32,
+    /// Faster calls since the last that was slower.
+    slow_quiet: u64,
     /// Calls that come too fast.
     pub passing: Passing,
     /// It is among those that may have passed over calls.
@@ -40,6 +42,11 @@ impl SeriesSlot {
     const SLOW_STEPS: u64 = 4_096;
     /// Calls that are faster by less than this part do not move it: of calls that take alike, none is slow.
     const SLOW_ALIKE: u64 = 32;
+    /// After so many calls in a row that were all faster, which are rare where a twentieth is slower, a faster one moves
+    /// it by twice as many steps, after as many more by four times as many: what has become faster by a thousand times,
+    /// as when an incident is over, has it there in some hundred calls, too.
+    const SLOW_QUIET_CALLS: u64 = 64;
+    const SLOW_DOUBLED_MAX: u64 = 8;
 
     pub fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
         let slow_due = Self::SLOW_AFTER_CALLS;
@@ -53,6 +60,7 @@ impl SeriesSlot {
             exemplars,
             slow_ns: u64::MAX,
             slow_due,
+            slow_quiet: 0,
             passing,
             is_passing: false,
         }
@@ -78,7 +86,7 @@ impl SeriesSlot {
         taken
     }
 
-    /// More calls were counted, that took so long and stand for so many: what is slow follows them.
+    /// More calls were counted that ended well, that took so long and stand for so many: what is slow follows them.
     pub fn note_slow(&mut self, calls: impl Iterator<Item = (u64, u64)>) {
         let faster_ns = self.slow_ns - self.slow_ns / Self::SLOW_ALIKE;
         let [mut slower, mut faster, mut all] = [0; 3];
@@ -90,9 +98,13 @@ impl SeriesSlot {
         if self.slow_due > 0 {
             return self.look_up_slow(all);
         }
+        self.slow_quiet = if slower > 0 { 0 } else { self.slow_quiet.saturating_add(faster) };
+        let doubled = (self.slow_quiet / Self::SLOW_QUIET_CALLS).min(Self::SLOW_DOUBLED_MAX);
         let step_ns = self.slow_ns / Self::SLOW_STEPS + 1;
         let up_ns = step_ns.saturating_mul(19 * slower);
-        self.slow_ns = self.slow_ns.saturating_add(up_ns).saturating_sub(step_ns.saturating_mul(faster));
+        // Not all at once, however many calls one stands for.
+        let down_ns = step_ns.saturating_mul(faster << doubled).min(self.slow_ns / 4);
+        self.slow_ns = self.slow_ns.saturating_add(up_ns).saturating_sub(down_ns);
     }
 
     #[cold]
@@ -115,6 +127,7 @@ pub(crate) fn count(series: &mut [SeriesSlot], batch: &Batch<'_>, calls: impl It
     let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
     keyed.series.record_batch(batch, calls.clone(), (coverage, kind & 8 != 0));
     if kind & 8 == 0 {
-        keyed.note_slow(calls.map(|call| (batch.total_ns(call), batch.weight(call))));
+        let ended_well = calls.filter(|call| batch.has_ended_well(*call));
+        keyed.note_slow(ended_well.map(|call| (batch.total_ns(call), batch.weight(call))));
     }
 }

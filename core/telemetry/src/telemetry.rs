@@ -2,14 +2,16 @@
 
 use crate::batch::{Batch, Uncounted};
 use crate::calls::{CallsAnswer, CallsAsk};
-use crate::clock::{ClockOffset, ClockPair, Wires};
+use crate::clock::{ClockOffset, Wires};
 use crate::component::Components;
 use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::names::{NumberedNames, OTHER, is_own_method};
 use crate::passing::{Pace, UnaryCall};
+use crate::peer_clock::PeerClock;
 use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
+use crate::refused::RefusedRows;
 use crate::series::{Counted, Series};
 use crate::series_slot::{SeriesSlot, count};
 use crate::snapshot::{Ask, Detail, Entry, Snapshot};
@@ -27,7 +29,7 @@ use trunkline_call::{Code, Instant};
 pub struct Telemetry {
     methods: NumberedNames,
     peers: NumberedNames,
-    clocks: Vec<Clock>,
+    clocks: Vec<PeerClock>,
     series: Vec<SeriesSlot>,
     /// Places of series that were forgotten.
     free_series: Vec<u32>,
@@ -46,15 +48,10 @@ pub struct Telemetry {
     last: [(MethodIndex, PeerIndex, u32); Side::ALL.len()],
     /// Calls of traces that wait to be exported.
     traced: TracedCalls,
+    refused: RefusedRows,
 }
 
 const _: () = assert!(Telemetry::PEERS_MAX <= crate::recorder::PEERS_MAX);
-
-#[derive(Debug)]
-enum Clock {
-    Same,
-    Estimated(Box<ClockPair>),
-}
 
 impl Telemetry {
     /// Most methods that are told apart. A series with typical spreads takes about 12 KiB.
@@ -77,7 +74,7 @@ impl Telemetry {
         let mut telemetry = Self {
             methods: NumberedNames::new(Self::METHODS_MAX),
             peers: NumberedNames::new(Self::PEERS_MAX),
-            clocks: vec![Clock::Same],
+            clocks: vec![PeerClock::Same],
             series: Side::ALL.into_iter().map(SeriesSlot::other).collect(),
             free_series: Vec::new(),
             by_method: vec![
@@ -90,6 +87,7 @@ impl Telemetry {
             passing: Vec::new(),
             last: Self::NOTHING_YET,
             traced: TracedCalls::default(),
+            refused: RefusedRows::default(),
         };
         telemetry.peer("(local)", true);
         telemetry
@@ -110,13 +108,13 @@ impl Telemetry {
         let index = self.peers.number(name);
         self.last = Self::NOTHING_YET;
         while self.clocks.len() < self.peers.len() {
-            self.clocks.push(Clock::Same);
+            self.clocks.push(PeerClock::Same);
         }
         let clock = &mut self.clocks[index as usize];
         match (same_clock || index == PeerIndex::OTHER.0, &clock) {
-            (true, _) => *clock = Clock::Same,
-            (false, Clock::Same) => *clock = Clock::Estimated(Box::default()),
-            (false, Clock::Estimated(_)) => {}
+            (true, _) => *clock = PeerClock::Same,
+            (false, PeerClock::Same) => *clock = PeerClock::Estimated(Box::default()),
+            (false, PeerClock::Estimated(_)) => {}
         }
         PeerIndex(index)
     }
@@ -150,6 +148,17 @@ impl Telemetry {
     /// while the recorder fills.
     pub fn record(&mut self, now: Instant, record: &Record) {
         self.write_down(now, record, true, &mut |_| {});
+    }
+
+    /// Takes in a call that was refused before it began. It is counted as others are, and hardly written down.
+    #[cold]
+    pub fn record_refused(&mut self, now: Instant, record: &Record) {
+        let parts = record.lines(now).divide(&mut |_| ClockOffset::SAME);
+        let slot = self.slot(record.side, record.method, record.peer);
+        self.count_long(slot, record, &parts, 0);
+        if self.refused.take(now) {
+            self.recorder.record(&Flight::pack(now, record, &parts, parts.total_ns(), 0).0);
+        }
     }
 
     /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and if it has a span of
@@ -217,7 +226,7 @@ impl Telemetry {
         }
         for (clock, is_known) in self.clocks.iter_mut().zip(&peers) {
             if !is_known {
-                *clock = Clock::Same;
+                *clock = PeerClock::Same;
             }
         }
         self.free_series.sort_unstable();
@@ -334,7 +343,7 @@ impl Telemetry {
             subtree: record.server.map_or(0, |server| server.subtree),
             is_stream: record.is_stream,
         });
-        if !record.is_stream {
+        if !record.is_stream && record.code == Code::Ok {
             keyed.note_slow(std::iter::once((parts.total_ns(), 1)));
         }
     }
@@ -433,7 +442,7 @@ impl Telemetry {
         for Entry { side, method, peer, series, exemplars } in entries {
             // Which clock the other host reads it says when its connection is known here.
             let peer = if peer == OTHER { PeerIndex::OTHER } else { PeerIndex(self.peers.number(&peer)) };
-            self.clocks.resize_with(self.peers.len(), || Clock::Same);
+            self.clocks.resize_with(self.peers.len(), || PeerClock::Same);
             let method = if method == OTHER { MethodIndex::OTHER } else { self.method(&method) };
             let slot = self.slot(side, method, peer);
             self.series[slot].series.merge(&series);
@@ -452,7 +461,7 @@ impl Telemetry {
             (number, if name == OTHER { PeerIndex::OTHER } else { PeerIndex(self.peers.number(&name)) })
         };
         let peers: BTreeMap<u32, PeerIndex> = peers.into_iter().map(peer).collect();
-        self.clocks.resize_with(self.peers.len(), || Clock::Same);
+        self.clocks.resize_with(self.peers.len(), || PeerClock::Same);
         // What waits to be counted lies beside what was written down last.
         self.settle();
         let first = next.saturating_sub(rows.len() as u64);
@@ -510,14 +519,14 @@ impl Telemetry {
 
     /// Whether this host's clock is said to be a peer's, too.
     pub fn has_same_clock(&self, peer: PeerIndex) -> bool {
-        !matches!(self.clocks.get(peer.0 as usize), Some(Clock::Estimated(_)))
+        !matches!(self.clocks.get(peer.0 as usize), Some(PeerClock::Estimated(_)))
     }
 
     /// The offset estimate to this peer, at `now`.
     pub fn offset(&self, peer: PeerIndex, now: Instant) -> ClockOffset {
         match self.clocks.get(peer.0 as usize) {
-            Some(Clock::Estimated(pair)) => pair.offset(now.0),
-            Some(Clock::Same) | None => ClockOffset::SAME,
+            Some(PeerClock::Estimated(pair)) => pair.offset(now.0),
+            Some(PeerClock::Same) | None => ClockOffset::SAME,
         }
     }
 
@@ -571,20 +580,15 @@ impl Default for Telemetry {
 /// What is known of the two clocks when this call ended, the call itself included.
 #[inline]
 fn look_at_clock(
-    clocks: &mut [Clock],
+    clocks: &mut [PeerClock],
     peer: PeerIndex,
     wires: &Wires,
     half_width_ns: &mut u64,
 ) -> ClockOffset {
-    match clocks.get_mut(peer.0 as usize) {
-        Some(Clock::Estimated(pair)) => {
-            pair.observe_wires(wires);
-            let offset = pair.offset(wires.received.0);
-            *half_width_ns = offset.half_width_ns;
-            offset
-        }
-        Some(Clock::Same) | None => ClockOffset::SAME,
-    }
+    let Some(clock) = clocks.get_mut(peer.0 as usize) else { return ClockOffset::SAME };
+    let (offset, half) = clock.look(wires);
+    *half_width_ns = half;
+    offset
 }
 
 fn is_one_of(numbers: &[bool], number: u32) -> bool {

@@ -268,9 +268,12 @@ impl Export {
             outcomes.push(outcome);
             goes_on
         });
-        // While a collector has not all of the first figures of a daemon that goes on, they begin when they are taken.
+        // While a collector has not all that it will ever take of the first figures of a daemon that goes on, they begin
+        // when they are taken. What it refuses it does not want later, either.
         let is_taken = |outcome: &io::Result<Posted>| matches!(outcome, Ok(Posted::Taken { .. }));
-        let has_begun = self.since.is_some() || !outcomes.is_empty() && outcomes.iter().all(is_taken);
+        let is_through = |outcome| is_taken(outcome) || matches!(outcome, Ok(Posted::Refused(_)));
+        let has_begun =
+            self.since.is_some() || outcomes.iter().any(is_taken) && outcomes.iter().all(is_through);
         self.since = has_begun.then_some(since);
         for outcome in outcomes {
             self.note(outcome, false);

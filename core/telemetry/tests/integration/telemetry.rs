@@ -3,7 +3,7 @@
 
 use crate::world;
 
-use trunkline_call::{Code, Instant};
+use trunkline_call::{ClientStamps, Code, Instant};
 use trunkline_telemetry::recorder::{EPOCH_NS, RING_CALLS, STRATUM_CALLS};
 use trunkline_telemetry::{
     Ask, CallTrace, CallsAsk, Component, Detail, Explanation, Exposition, MethodIndex, PeerIndex, Record,
@@ -352,9 +352,56 @@ fn what_is_slow_follows_what_calls_take_by_now() {
         let are_slow = recent.filter(|row| row.slow).count();
         assert!(slow.contains(&are_slow), "{are_slow} of 10000 calls of {application_ns} ns");
     }
-    // Of calls that all take as long none is.
-    greet(&mut telemetry, 5_000, |_, _, _| {});
-    assert_eq!(telemetry.recorder().recent().take(1_000).filter(|row| row.slow).count(), 0);
+}
+
+/// Seconds of an incident are not what is slow when it is over.
+#[test]
+fn what_is_slow_is_found_again_soon_when_calls_are_a_thousand_times_faster() {
+    let mut telemetry = Telemetry::new();
+    for (calls, application_ns) in [(20_000, 1_000_000), (2_000, 1_000_000_000), (2_000, 1_000_000)] {
+        greet(&mut telemetry, calls, |n, _, parts| {
+            parts[4] = application_ns + dice(n, application_ns / 4);
+        });
+    }
+    let are_slow = telemetry.recorder().recent().take(500).filter(|row| row.slow).count();
+    assert!((10..=60).contains(&are_slow), "{are_slow} of the last 500");
+}
+
+/// Neither calls that time out, nor those that are refused, say what is slow.
+#[test]
+fn of_calls_that_take_alike_none_is_slow_whatever_fails_beside_them() {
+    let mut telemetry = Telemetry::new();
+    greet(&mut telemetry, 20_000, |n, record, parts| {
+        *parts = USUAL;
+        parts[4] = 1_000_000 + n % 3 * 10_000;
+        if n % 10 == 0 {
+            (record.code, parts[4]) = (Code::DeadlineExceeded, 10_000_000_000);
+        }
+    });
+    let recent = telemetry.recorder().recent().take(5_000).filter(|row| row.code == Code::Ok);
+    assert_eq!(recent.filter(|row| row.slow).count(), 0);
+}
+
+/// Whoever may call nothing leaves what was recorded of those who call.
+#[test]
+fn calls_that_are_refused_are_counted_and_leave_the_recorder_to_others() {
+    let mut telemetry = Telemetry::new();
+    let mut now = greet(&mut telemetry, 100, |_, _, _| {});
+    let record = Record {
+        side: Side::Served,
+        code: Code::PermissionDenied,
+        client: ClientStamps::default(),
+        ..call(now.0, MethodIndex::OTHER, PeerIndex::OTHER, USUAL)
+    };
+    for _ in 0..70_000 {
+        now = now.plus_ns(20_000);
+        telemetry.record_refused(now, &record);
+    }
+    let recent: Vec<Code> = telemetry.recorder().recent().map(|row| row.code).collect();
+    assert_eq!(recent.iter().filter(|code| **code == Code::Ok).count(), 100);
+    assert!((16..=16 * 3).contains(&(recent.len() - 100)), "{}", recent.len());
+    let sum = telemetry.snapshot(now, &Ask::default()).sum(Side::Served);
+    assert_eq!((sum.calls(), sum.errors()), (70_000, 70_000));
 }
 
 #[test]
