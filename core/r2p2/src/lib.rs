@@ -86,7 +86,7 @@ pub use extension::{
 pub use handover::{ClientState, ServerState, Unsound};
 pub use packet::Packet;
 pub use peer_bytes::PortFull;
-pub use router::{Forward, Router};
+pub use router::{Forward, Router, Sending};
 pub use router_config::{OnBehalf, RouterConfig, RouterCounters};
 pub use seal::{Opener, SEAL_BYTES, SEAL_KEYS_MAX, SEALED_MAGIC, SealCounters, SealKeys, Sealer, Unbelieved};
 pub use served::{RequestKey, Timing};

@@ -49,8 +49,25 @@ pub struct Forward {
     /// It says whose it is, and leaves from the control port. Else its source is to be the client's address, if the
     /// host may write that.
     pub on_behalf: bool,
-    /// The request, if no worker can have it before this arrives: see [`Router::unsent`].
-    pub begins: Option<RequestKey>,
+    /// What it is to the request it is of.
+    pub of: Sending,
+}
+
+/// What a datagram that is sent on is to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// No worker can have the request before this arrives: see [`Router::unsent`].
+    Begins(RequestKey),
+    /// A repetition of a request that went out at `since`, or later: its worker knows it by the address it came from
+    /// then. See [`Router::moved`].
+    Repeats {
+        /// The request.
+        key: RequestKey,
+        /// When it can have gone out first.
+        since: Instant,
+    },
+    /// The rest of it, or its end.
+    Follows,
 }
 
 /// A request that waits.
@@ -139,7 +156,18 @@ impl Router {
             (Some((State::Out, _)), Some(lease)) => self.send_instead(now, key, lease, &packet, datagram),
             (Some((State::Out | State::Done, Some(worker))), _) if again => {
                 self.counters.duplicates += 1;
-                self.forward_again(key, worker, datagram, now.since_ns(came), false);
+                // Of what is over it is known no more when it went out: not before its client first sent it, and this
+                // copy may have been on its way for as long as the network holds one.
+                let out = known.filter(|lease| lease.state == State::Out).map(|lease| lease.since);
+                let age_ns = part.map_or(0, |part| u64::from(part.age_us) * 1000) + self.config.lifetime_ns;
+                let since = out.unwrap_or(Instant(came.0.saturating_sub(age_ns)));
+                self.forward_again(
+                    key,
+                    worker,
+                    datagram,
+                    now.since_ns(came),
+                    Sending::Repeats { key, since },
+                );
             }
             (Some((State::Refused(reason), _)), _) if again => self.send_drop(key, reason, 0),
             (Some(_), _) => self.counters.duplicates += 1,
@@ -194,6 +222,13 @@ impl Router {
         self.refuse(now, key, Reason::Busy, 0);
     }
 
+    /// A [repetition](Sending::Repeats) that would reach its worker from another address than the request did, whose
+    /// worker would take it for a new one: it goes nowhere, and its client hears that the request may have been executed.
+    pub fn moved(&mut self, key: RequestKey) {
+        self.counters.moved += 1;
+        self.send_drop(key, Reason::Forgotten, 0);
+    }
+
     /// Takes back what has been sent on, so that the next request needs no memory of the allocator.
     pub fn take_back(&mut self, sent: impl Iterator<Item = Forward>) {
         let room = SPARE_MAX.saturating_sub(self.spare.len());
@@ -224,7 +259,8 @@ impl Router {
         let is_given_up = matches!(part, Some(Part::Drop { reason: Reason::Cancelled, .. }));
         match self.leases.find(&key) {
             Some(Lease { worker: Some(to), .. }) => {
-                self.send_on(key, to, self.workers.takes_on_behalf(to), datagram.to_vec(), false);
+                let on_behalf = self.workers.takes_on_behalf(to);
+                self.send_on(key, to, on_behalf, datagram.to_vec(), Sending::Follows);
             }
             Some(Lease { state: State::Queued, waiting: Some(waiting), .. }) if is_given_up => {
                 self.dispatcher.withdraw(waiting);
@@ -323,7 +359,7 @@ impl Router {
         let (key, print, worker) = (held.key, held.print, (worker, to));
         let lease_ns = self.lease_ns(now, &key);
         self.leases.send_out(now, self.attention.now(), Sent { key, print, worker, waited_ns, lease_ns });
-        self.send_on(held.key, to, takes_on_behalf, held.datagram, true);
+        self.send_on(key, to, takes_on_behalf, held.datagram, Sending::Begins(key));
     }
 
     /// Extended requests say their deadlines, and their FEEDBACK counts what it does not name.
@@ -350,7 +386,7 @@ impl Router {
         let (print, lease_ns) = (print_of(packet), self.lease_ns(now, &key));
         let sent = Sent { key, print, worker: (worker, to), waited_ns: 0, lease_ns };
         self.leases.send_out(now, self.attention.now(), sent);
-        self.forward_again(key, to, datagram, 0, true);
+        self.forward_again(key, to, datagram, 0, Sending::Begins(key));
     }
 
     /// A repetition goes where the request went, and takes no further place there. It is older now than when it was
@@ -362,13 +398,13 @@ impl Router {
         to: SocketAddrV4,
         datagram: &[u8],
         lay_ns: u64,
-        begins: bool,
+        of: Sending,
     ) {
         let mut datagram = self.stamped(datagram, key.is_extended(), self.workers.are_all_extended());
         if key.is_extended() {
             write_lay(&mut datagram, lay_ns);
         }
-        self.send_on(key, to, self.workers.takes_on_behalf(to), datagram, begins);
+        self.send_on(key, to, self.workers.takes_on_behalf(to), datagram, of);
     }
 
     /// In whose name: the worker sees the same client either way.
@@ -378,9 +414,8 @@ impl Router {
         to: SocketAddrV4,
         worker_takes_on_behalf: bool,
         mut datagram: Vec<u8>,
-        begins: bool,
+        of: Sending,
     ) {
-        let begins = begins.then_some(key);
         let on_behalf = key.is_extended() && worker_takes_on_behalf;
         if on_behalf {
             write_client(&mut datagram, key.client);
@@ -389,7 +424,7 @@ impl Router {
             // What the worker took so once and takes no more.
             return;
         }
-        self.forwards.push_back(Forward { client: key.client, to, datagram, on_behalf, begins });
+        self.forwards.push_back(Forward { client: key.client, to, datagram, on_behalf, of });
     }
 
     /// The datagram as it goes on: an extended one says where FEEDBACK goes; a compatible one offers the extended mode

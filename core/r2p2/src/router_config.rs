@@ -117,6 +117,8 @@ pub struct RouterCounters {
     pub unsure: u64,
     /// Of those forwarded, which the host could not send.
     pub unsent: u64,
+    /// Repetitions that were not sent on, since they would have come from another address than their request.
+    pub moved: u64,
     /// Refused, by reason.
     pub dropped: [u64; Reason::COUNT],
     /// FEEDBACK that ended a lease.

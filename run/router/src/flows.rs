@@ -1,6 +1,6 @@
 //! Proxy mode: which client has which of the router's ports, and who gives way where there are no more.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::Instant;
 
@@ -22,12 +22,25 @@ pub(crate) struct Flows<S> {
     /// Flows by the time at which they were used when somebody looked whether they rest.
     looks: BTreeMap<(Instant, u64), SocketAddrV4>,
     opened: u64,
+    closed: Closed,
+}
+
+/// When clients had flows last that they have no more: for a while, and of so many.
+#[derive(Debug, Default)]
+struct Closed {
+    at: HashMap<SocketAddrV4, Instant>,
+    /// In order, some of clients whose flow was closed once more since.
+    order: VecDeque<(Instant, SocketAddrV4)>,
+    /// Anybody may have had one until then.
+    forgotten: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Flow<S> {
     content: S,
     port: u16,
+    /// Since when it is there, and when it was used last.
+    began: Instant,
     used: Instant,
     /// Its times in `by_use` and in `looks`.
     placed: Instant,
@@ -39,6 +52,9 @@ struct Flow<S> {
 const IDLE_NS: u64 = 60_000_000_000;
 /// Flows looked at in one go.
 const LOOKS_MAX: usize = 64;
+/// As long as a router remembers requests that are over.
+const CLOSED_NS: u64 = 20_000_000_000;
+const CLOSED_MAX: usize = 16_384;
 
 impl<S> Flows<S> {
     /// So many, at the most.
@@ -52,15 +68,17 @@ impl<S> Flows<S> {
             by_count: BTreeSet::new(),
             looks: BTreeMap::new(),
             opened: 0,
+            closed: Closed::default(),
         }
     }
 
     /// A client that is known begins another flow, or one that is not its first, at this port.
     pub fn insert(&mut self, now: Instant, client: SocketAddrV4, port: u16, content: S) {
-        self.close(client);
+        self.close(now, client);
         let number = self.opened;
         self.opened += 1;
-        self.flows.insert(client, Flow { content, port, used: now, placed: now, seen: now, number });
+        let flow = Flow { content, port, began: now, used: now, placed: now, seen: now, number };
+        self.flows.insert(client, flow);
         self.clients.insert(port, client);
         self.by_use.insert((*client.ip(), now, number), client);
         self.looks.insert((now, number), client);
@@ -68,19 +86,26 @@ impl<S> Flows<S> {
     }
 
     /// Makes room for one more flow of this address, if there is none. `false`: nobody gives way.
-    pub fn make_room(&mut self, ip: Ipv4Addr) -> bool {
-        self.flows.len() < self.most || self.give_way(ip)
+    pub fn make_room(&mut self, now: Instant, ip: Ipv4Addr) -> bool {
+        self.flows.len() < self.most || self.give_way(now, ip)
+    }
+
+    /// Whether a client has had no other flow than its present one since then: that was there already, or no other has
+    /// been closed, as far as that is remembered.
+    pub fn are_one(&self, client: SocketAddrV4, since: Instant) -> bool {
+        let was_there = self.flows.get(&client).is_some_and(|flow| flow.began <= since);
+        was_there || self.closed.last(client).is_none_or(|closed| closed < since)
     }
 
     /// Closes a flow in favour of one of this address, if anybody is to give way.
-    pub fn give_way(&mut self, ip: Ipv4Addr) -> bool {
+    pub fn give_way(&mut self, now: Instant, ip: Ipv4Addr) -> bool {
         let own = self.counts.get(&ip).copied().unwrap_or(0);
         let loser = match self.by_count.last() {
             Some((most, fullest)) if *most > own + 1 => *fullest,
             _ if own > 0 => ip,
             _ => return false,
         };
-        self.longest_unused(loser).is_some_and(|client| self.close(client))
+        self.longest_unused(loser).is_some_and(|client| self.close(now, client))
     }
 
     /// Closes flows that have rested, some at a time.
@@ -93,7 +118,7 @@ impl<S> Flows<S> {
             let client = *look.get();
             let Some(flow) = self.flows.get_mut(&client) else { return };
             if now.since_ns(flow.used) >= IDLE_NS {
-                self.close(client);
+                self.close(now, client);
                 continue;
             }
             flow.seen = flow.used;
@@ -142,8 +167,9 @@ impl<S> Flows<S> {
         found
     }
 
-    fn close(&mut self, client: SocketAddrV4) -> bool {
+    fn close(&mut self, now: Instant, client: SocketAddrV4) -> bool {
         let Some(flow) = self.flows.remove(&client) else { return false };
+        self.closed.note(now, client);
         self.clients.remove(&flow.port);
         self.by_use.remove(&(*client.ip(), flow.placed, flow.number));
         self.looks.remove(&(flow.seen, flow.number));
@@ -163,6 +189,28 @@ impl<S> Flows<S> {
     }
 }
 
+impl Closed {
+    /// A client's flow is closed.
+    fn note(&mut self, now: Instant, client: SocketAddrV4) {
+        self.at.insert(client, now);
+        self.order.push_back((now, client));
+        while let Some(&(at, of)) = self.order.front()
+            && (self.order.len() > CLOSED_MAX || now.since_ns(at) >= CLOSED_NS)
+        {
+            self.order.pop_front();
+            self.forgotten = Some(at);
+            if self.at.get(&of) == Some(&at) {
+                self.at.remove(&of);
+            }
+        }
+    }
+
+    /// When a client's last flow before its present one was closed, or that of anybody who is forgotten.
+    fn last(&self, client: SocketAddrV4) -> Option<Instant> {
+        self.at.get(&client).copied().max(self.forgotten)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! Shows who gives way where there are no more flows, and that what rests is closed and leaves nothing.
@@ -176,7 +224,7 @@ mod tests {
 
     /// Opens one for the client, if that can be.
     fn open(flows: &mut Flows<()>, at_s: u64, client: SocketAddrV4) -> bool {
-        let is_room = flows.make_room(*client.ip());
+        let is_room = flows.make_room(Instant(at_s * S), *client.ip());
         if is_room {
             let port = 1000 + flows.opened as u16;
             flows.insert(Instant(at_s * S), client, port, ());
@@ -248,11 +296,30 @@ mod tests {
     }
 
     #[test]
+    fn who_has_had_another_flow_since_is_known() {
+        let mut flows = Flows::new(2);
+        assert!(open(&mut flows, 10, client(1, 1)) && open(&mut flows, 11, client(2, 1)));
+        assert!(
+            flows.are_one(client(1, 1), Instant(3 * S)),
+            "no flow was ever closed: nothing went out by another"
+        );
+        assert!(open(&mut flows, 20, client(1, 2)), "in place of its own");
+        assert!(open(&mut flows, 21, client(1, 1)), "and back again");
+        for (since_s, is_one) in [(9, false), (10, false), (20, false), (21, true), (30, true)] {
+            assert_eq!(flows.are_one(client(1, 1), Instant(since_s * S)), is_one, "since {since_s} s");
+        }
+        assert!(flows.are_one(client(2, 1), Instant(3 * S)), "what others had is nothing to it");
+        // What is forgotten may have been anybody's.
+        assert!(open(&mut flows, 50, client(1, 3)));
+        assert!(!flows.are_one(client(2, 1), Instant(3 * S)) && flows.are_one(client(2, 1), Instant(11 * S)));
+    }
+
+    #[test]
     fn a_port_that_is_used_again_is_its_last_clients() {
         let mut flows = Flows::new(1);
-        assert!(flows.make_room([10, 0, 0, 1].into()));
+        assert!(flows.make_room(Instant(0), [10, 0, 0, 1].into()));
         flows.insert(Instant(0), client(1, 1), 7, 'a');
-        assert!(flows.make_room([10, 0, 0, 1].into()));
+        assert!(flows.make_room(Instant(0), [10, 0, 0, 1].into()));
         flows.insert(Instant(0), client(1, 2), 7, 'b');
         assert_eq!(flows.at(7), Some((&'b', client(1, 2))));
         assert_eq!(flows.use_of(Instant(0), client(1, 1)), None);

@@ -16,7 +16,7 @@ use trunkline_net::{
     DatagramBatch, Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, ReceivedDatagram,
     Token,
 };
-use trunkline_r2p2::{Forward, OnBehalf, Router, Transmit, WorkerRow};
+use trunkline_r2p2::{Forward, OnBehalf, Router, Sending, Transmit, WorkerRow};
 
 /// A router and its sockets.
 pub struct RouterProcess {
@@ -196,7 +196,7 @@ impl RouterProcess {
             match passes.then(|| router.worker_of(client, datagram)).flatten() {
                 Some(to) => {
                     let datagram = datagram.to_vec();
-                    forwards.push(Forward { client, to, datagram, on_behalf: false, begins: None });
+                    forwards.push(Forward { client, to, datagram, on_behalf: false, of: Sending::Follows });
                 }
                 None => router.handle_request(now, Instant(came_ns), client, datagram),
             }
@@ -259,12 +259,12 @@ impl RouterProcess {
             Way::Proxy(proxy) => {
                 forwards.sort_by_key(|one| one.client);
                 for of_client in forwards.chunk_by(|one, next| one.client == next.client) {
-                    if !proxy.send(now, &self.poller, of_client) {
-                        self.has_unsent = true;
-                        of_client
-                            .iter()
-                            .filter_map(|one| one.begins)
-                            .for_each(|key| self.router.unsent(now, key));
+                    let is_sent = proxy.send(now, &self.poller, of_client, |key| self.router.moved(key));
+                    self.has_unsent |= !is_sent;
+                    for one in of_client.iter().filter(|_| !is_sent) {
+                        if let Sending::Begins(key) = one.of {
+                            self.router.unsent(now, key);
+                        }
                     }
                 }
                 proxy.close_idle(now);

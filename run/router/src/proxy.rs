@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::Instant;
 use trunkline_net::{Datagrams, Interest, Outgoing, Poller, Token};
-use trunkline_r2p2::{FeedbackFor, Forward};
+use trunkline_r2p2::{FeedbackFor, Forward, RequestKey, Sending};
 
 /// The clients, each by the port workers know it by.
 #[derive(Debug)]
@@ -26,9 +26,28 @@ impl Proxy {
         Self { ip, flows: Flows::new(flows_max), untold: 0, told: Instant::default() }
     }
 
-    /// Sends datagrams of one client to their workers, from the client's socket. `false`: it has none.
-    pub fn send(&mut self, now: Instant, poller: &Poller, of_client: &[Forward]) -> bool {
+    /// Sends datagrams of one client to their workers, from the client's socket. `false`: it has none. Repetitions of
+    /// requests that may have gone out from another socket of the client's stay here, and are told of.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        poller: &Poller,
+        of_client: &[Forward],
+        mut moved: impl FnMut(RequestKey),
+    ) -> bool {
         let Some(client) = of_client.first().map(|one| one.client) else { return true };
+        let goes = |one: &&Forward| match one.of {
+            Sending::Repeats { key, since } if !self.flows.are_one(client, since) => {
+                moved(key);
+                false
+            }
+            _ => true,
+        };
+        // First: nobody gives way for what goes nowhere.
+        let going: Vec<&Forward> = of_client.iter().filter(goes).collect();
+        if going.is_empty() {
+            return true;
+        }
         if self.flows.use_of(now, client).is_none()
             && let Err(error) = self.open(now, poller, client)
         {
@@ -36,7 +55,7 @@ impl Proxy {
             return false;
         }
         let Some(socket) = self.flows.use_of(now, client) else { return false };
-        let batch = of_client.iter().map(|one| Outgoing { to: one.to, pieces: [&one.datagram, &[]] });
+        let batch = going.iter().map(|one| Outgoing { to: one.to, pieces: [&one.datagram, &[]] });
         socket.send(&batch.collect::<Vec<_>>());
         true
     }
@@ -70,13 +89,13 @@ impl Proxy {
     }
 
     fn open(&mut self, now: Instant, poller: &Poller, client: SocketAddrV4) -> io::Result<()> {
-        if !self.flows.make_room(*client.ip()) {
+        if !self.flows.make_room(now, *client.ip()) {
             let why = format!("{} addresses have one each, which is the limit", self.flows.most());
             return Err(io::Error::other(why));
         }
         let bound = match self.bind(poller) {
             // No descriptor is left, or no port: somebody else has to do with fewer.
-            Err(_) if self.flows.give_way(*client.ip()) => self.bind(poller),
+            Err(_) if self.flows.give_way(now, *client.ip()) => self.bind(poller),
             bound => bound,
         };
         let (socket, port) = bound?;

@@ -85,6 +85,7 @@ impl Report {
             ("forwarded", c.forwarded),
             ("on_behalf", c.on_behalf),
             ("unsent", c.unsent),
+            ("moved", c.moved),
             ("waited", c.waited),
             ("duplicates", c.duplicates),
             ("malformed", c.malformed),

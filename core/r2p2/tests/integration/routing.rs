@@ -592,6 +592,12 @@ fn a_server_never_mixes_two_requests_of_one_name() {
     }
 }
 
+/// The request that begins with a datagram.
+fn begun(forward: &Forward) -> RequestKey {
+    let Sending::Begins(key) = forward.of else { panic!("{forward:?}") };
+    key
+}
+
 /// What a host cannot send on is at nobody: the place is free, its client hears so, and no worker is blamed.
 #[test]
 fn a_request_that_could_not_be_sent_on_takes_no_place() {
@@ -604,7 +610,7 @@ fn a_request_that_could_not_be_sent_on_takes_no_place() {
         router.handle_request(now, now, address(1, 33_000), &request(id));
         let forward = router.poll_forward().unwrap();
         assert_eq!((router.workers()[0].outstanding, router.live()), (1, 1));
-        router.unsent(now, forward.begins.unwrap());
+        router.unsent(now, begun(&forward));
         assert_eq!((router.workers()[0].outstanding, router.live()), (0, 0));
         let said = router.poll_transmit().unwrap().to_vec();
         assert_eq!(Packet::parse(&said, true).unwrap().header.kind, PacketType::Drop);
@@ -615,7 +621,7 @@ fn a_request_that_could_not_be_sent_on_takes_no_place() {
     router.handle_request(now, now, address(1, 33_000), &request(9));
     let forward = router.poll_forward().unwrap();
     assert_eq!(router.poll_forward(), None);
-    router.unsent(now, forward.begins.unwrap());
+    router.unsent(now, begun(&forward));
     router.handle_timeout(now);
     assert_eq!(router.poll_forward().map(|forward| forward.datagram[5]), Some(9));
     let counters = router.counters();
@@ -635,12 +641,13 @@ fn a_repetition_that_could_not_be_sent_says_nothing() {
     client.call(now, NewCall { tag: 1, target, sticky: false, class: 0, deadline, body }).unwrap();
     let mut send = |client: &mut Client, now| {
         router.handle_request(now, now, address(1, 33_000), &client.poll_transmit().unwrap().to_vec());
-        router.poll_forward().unwrap().begins
+        router.poll_forward().unwrap()
     };
-    let first = send(&mut client, now).expect("nobody has it before");
+    let first = begun(&send(&mut client, now));
     let again = now.plus_ns(20 * MS);
     client.handle_timeout(again);
-    assert_eq!(send(&mut client, again), None);
+    let repeated = send(&mut client, again).of;
+    assert_eq!(repeated, Sending::Repeats { key: first, since: now }, "it went out then");
     router.unsent(now, first);
     let said = router.poll_transmit().unwrap().to_vec();
     let part = Packet::parse(&said, true).unwrap().extension.unwrap().part;

@@ -140,6 +140,71 @@ impl Drop for Stops<'_> {
     }
 }
 
+/// The next datagram that comes to a socket.
+fn receive(socket: &Datagrams) -> (SocketAddrV4, Vec<u8>) {
+    let (mut batch, poller, until) =
+        (DatagramBatch::new(), poller_of(socket), Instant::now() + Duration::from_secs(60));
+    loop {
+        assert!(Instant::now() < until, "nothing has come");
+        wait(&poller, &Time::begin(), None);
+        socket.receive_batch(&mut batch).unwrap();
+        if let Some((from, datagram)) = batch.iter().next() {
+            return (from, datagram.to_vec());
+        }
+    }
+}
+
+/// A worker knows a request by the address it came from. Where its client's port has given way since, a repetition would
+/// be a new one there: it is not sent on, and its client hears that it may have been executed.
+#[test]
+fn a_repetition_does_not_come_from_another_port_than_the_request_did() {
+    let socket = Datagrams::bind(ANY).unwrap();
+    let router = RouterConfig {
+        delay_ns_max: PATIENCE_NS,
+        lease_ns: PATIENCE_NS,
+        silent_ns_max: PATIENCE_NS,
+        join_from: vec![(Ipv4Addr::LOCALHOST, 8)],
+        ..RouterConfig::default()
+    };
+    let (forwarding, flows_max) = (Forwarding::Proxy, 1);
+    let settings = Settings { listen: ANY, control: ANY, forwarding, flows_max, keys: None, router };
+    let router = RouterProcess::start(settings).unwrap();
+    let ([listen, control], shared) = (router.addresses().unwrap(), router.shared());
+    let (stop_worker, stop_router) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _stops = [Stops(&stop_worker), Stops(&stop_router)];
+        scope.spawn(|| router.run(&stop_router));
+        let worker = Config { mode: Mode::Extended, routers: vec![control], ..Config::default() };
+        let working = scope.spawn(|| work(&socket, worker, &stop_worker));
+        until(&shared, |report| report.workers.len() == 1);
+        thread::sleep(Duration::from_millis(50));
+        let began = Instant::now();
+        let ask = |client: &Datagrams, again: bool| {
+            let age_us = if again { began.elapsed().as_micros() as u32 } else { 0 };
+            let part =
+                RequestPart { again, class: 0, router: None, client: None, age_us, budget_us: u32::MAX };
+            let identity = Identity { epoch: 7, round: 0 };
+            let flags = Flags(Flags::FIRST | Flags::LAST | Flags::OFFER | Flags::EXTENDED);
+            let (kind, policy) = (PacketType::Request, Policy::Unrestricted);
+            let header = Header { kind, policy, flags, id: 1, order: 1 };
+            let head = Packet::head(&header, Some(&Extension { identity, part: Part::Request(part) }));
+            client.send(&[Outgoing { to: listen, pieces: [head.as_slice(), b"request"] }]);
+            let (_, answer) = receive(client);
+            let answer = Packet::parse(&answer, true).unwrap();
+            (answer.header.kind, answer.extension.map(|extension| extension.part))
+        };
+        let clients = [ANY; 2].map(|address| Datagrams::bind(address).unwrap());
+        assert_eq!(ask(&clients[0], false).0, PacketType::Reply);
+        assert_eq!(ask(&clients[0], true).0, PacketType::Reply, "the same port still");
+        assert_eq!(ask(&clients[1], false).0, PacketType::Reply, "in the place of the other");
+        let (kind, part) = ask(&clients[0], true);
+        assert_eq!(kind, PacketType::Drop);
+        assert!(matches!(part, Some(Part::Drop { reason: Reason::Forgotten, .. })), "{part:?}");
+        stop_worker.store(true, Ordering::Relaxed);
+        assert_eq!(working.join().unwrap(), 2, "each once");
+    });
+}
+
 /// Whoever finds a port of a proxy has no words of its own brought to the client behind it.
 #[test]
 fn a_proxy_passes_on_what_workers_answer_and_nothing_else() {
@@ -152,18 +217,6 @@ fn a_proxy_passes_on_what_workers_answer_and_nothing_else() {
     let router = RouterProcess::start(settings).unwrap();
     let ([listen, _], shared, stop) = (router.addresses().unwrap(), router.shared(), AtomicBool::new(false));
     let send = |socket: &Datagrams, to, bytes: &[u8]| socket.send(&[Outgoing { to, pieces: [bytes, &[]] }]);
-    let receive = |socket: &Datagrams| {
-        let (mut batch, poller, until) =
-            (DatagramBatch::new(), poller_of(socket), Instant::now() + Duration::from_secs(60));
-        loop {
-            assert!(Instant::now() < until, "nothing has come");
-            wait(&poller, &Time::begin(), None);
-            socket.receive_batch(&mut batch).unwrap();
-            if let Some((from, datagram)) = batch.iter().next() {
-                break (from, datagram.to_vec());
-            }
-        }
-    };
     thread::scope(|scope| {
         let _stops = Stops(&stop);
         scope.spawn(|| router.run(&stop));
