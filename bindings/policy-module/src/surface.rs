@@ -126,6 +126,13 @@ unsafe extern "C" fn decide<P: Policy>(
         // SAFETY: the daemon vouches for its function and its context; the slices lie in the verdict.
         let added = answer.add_metadata.map_or(1, |add| unsafe { add(answer.context, name, value) });
         if added != 0 {
+            // With no value, which is legal with every key.
+            let (name, none) = (abi::Slice::of(key.as_bytes()), abi::Slice::of(&[]));
+            // SAFETY: the daemon vouches for its function and its context; the slice lies in the verdict.
+            let alone = answer.add_metadata.map_or(1, |add| unsafe { add(answer.context, name, none) });
+            if alone != 0 && !are_too_long(&verdict.metadata) {
+                return faulty(words, &format!("the pair {key:?} cannot be added to the metadata"));
+            }
             // Its value may be what a caller wrote: that call is refused, and not the module ejected.
             let why =
                 format!("its policy adds the pair {key:?} to its metadata, which is not legal or too long");
@@ -216,6 +223,13 @@ fn boxed<P>(policy: P, wants: &Wants) -> Boxed<P> {
 
 /// Denies a call. The words may have a caller's text in them, which must not be able to eject the module: they lose
 /// their end and their control characters.
+/// Whether it is their length that pairs were refused for.
+fn are_too_long(pairs: &[(String, Vec<u8>)]) -> bool {
+    // A pair that is refused counts, and is asked about twice.
+    let bytes = |(key, value): &(String, Vec<u8>)| 2 * key.len() + value.len();
+    pairs.iter().map(bytes).sum::<usize>() > abi::METADATA_ADDED_BYTES_MAX
+}
+
 fn denied(answer: &mut abi::Answer, code: Code, message: &str) -> i32 {
     answer.verdict = abi::VERDICT_DENY;
     answer.code = code as u32;

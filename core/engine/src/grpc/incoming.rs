@@ -351,7 +351,9 @@ impl GrpcEnds {
     /// Whether what waits as bytes, behind messages that wait as items or to be unpacked, may do so.
     pub fn may_hold_waiting(&mut self, held: &mut HeldBudget, at: WebStream) -> Result<(), Fault> {
         let Some(found) = self.peers.find_mut(at.peer) else { return Ok(()) };
-        found.book(held).map_err(HeldFull::fault)
+        let booked = found.book(held).map_err(HeldFull::fault);
+        let holds = found.streams.get(&at.tag).is_some_and(|stream| stream.incoming.held() > 0);
+        if holds { booked } else { Ok(()) }
     }
 
     /// Whether what has come of a message that is not complete, or before it, may be held until it is. It is looked at
@@ -365,10 +367,15 @@ impl GrpcEnds {
     ) -> Result<(), Fault> {
         let limits = &self.limits;
         let Some(found) = self.peers.find_mut(at.peer) else { return Ok(()) };
-        if found.arriving_bytes > limits.assembling_bytes_per_peer {
+        // Whoever holds nothing is not to end for what others of its connection hold.
+        let holds = found.streams.get(&at.tag).is_some_and(|stream| stream.incoming.held() > 0);
+        if found.arriving_bytes > limits.assembling_bytes_per_peer && holds {
             return Err(Fault::Limit { name: ARRIVING, limit: limits.assembling_bytes_per_peer as u64 });
         }
-        found.book(held).map_err(HeldFull::fault)?;
+        let booked = found.book(held).map_err(HeldFull::fault);
+        if holds {
+            booked?;
+        }
         let is_unfinished =
             found.streams.get_mut(&at.tag).is_some_and(|stream| stream.incoming.note_unfinished(now));
         if let Some(stall_ns) = limits.message_stall_ns().filter(|_| is_unfinished) {

@@ -31,7 +31,7 @@ impl ConnectionWindow {
 
     /// Whether half of it is left, to go on with a message.
     pub fn takes_more(&self, window_bytes: u32) -> bool {
-        self.taken_bytes < window_bytes as usize / 2
+        self.taken_bytes <= window_bytes as usize / 2
     }
 
     /// Bytes that have not been given back.
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn short_from_a_half_until_a_quarter() {
         let mut window = ConnectionWindow::default();
-        assert!(!window.take(50, 100) && !window.is_short() && !window.takes_more(100));
+        assert!(!window.take(50, 100) && !window.is_short() && window.takes_more(100));
         assert!(window.take(1, 100) && window.is_short());
         for _ in 0..10 {
             window.give_back(20, 100);

@@ -296,7 +296,9 @@ impl Reactor {
 
     fn attach(&mut self, lane: Arc<Lane>) {
         self.in_hand = Some(Arc::clone(&lane));
-        let dialled = self.daemon.dial().map(|dialled| {
+        // A connector is somebody's: what it does to one session is nothing to the others.
+        let panicked = || Err(unavailable("something panicked while connecting to the daemon"));
+        let dialled = wakers::caught(|| self.daemon.dial()).unwrap_or_else(panicked).map(|dialled| {
             if let Some(why) = dialled.alone {
                 if lane.worker().is_none() {
                     tracing::warn!("{}", alone::of_caller(lane.name(), why.message()));
