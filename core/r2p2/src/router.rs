@@ -223,7 +223,8 @@ impl Router {
     }
 
     /// A [repetition](Sending::Repeats) that would reach its worker from another address than the request did, whose
-    /// worker would take it for a new one: it goes nowhere, and its client hears that the request may have been executed.
+    /// worker would take it for a new one: it goes nowhere, and its client hears that the request may have been
+    /// executed.
     pub fn moved(&mut self, key: RequestKey) {
         self.counters.moved += 1;
         self.send_drop(key, Reason::Forgotten, 0);

@@ -42,9 +42,9 @@ impl SeriesSlot {
     const SLOW_STEPS: u64 = 4_096;
     /// Calls that are faster by less than this part do not move it: of calls that take alike, none is slow.
     const SLOW_ALIKE: u64 = 32;
-    /// After so many calls in a row that were all faster, which are rare where a twentieth is slower, a faster one moves
-    /// it by twice as many steps, after as many more by four times as many: what has become faster by a thousand times,
-    /// as when an incident is over, has it there in some hundred calls, too.
+    /// After so many calls in a row that were all faster, which are rare where a twentieth is slower, a faster one
+    /// moves it by twice as many steps, after as many more by four times as many: what has become faster by a
+    /// thousand times, as when an incident is over, has it there in some hundred calls, too.
     const SLOW_QUIET_CALLS: u64 = 64;
     const SLOW_DOUBLED_MAX: u64 = 8;
 

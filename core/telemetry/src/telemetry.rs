@@ -192,9 +192,8 @@ impl Telemetry {
         self.peers.is_full()
     }
 
-    /// How many other hosts are told apart.
+    /// How many other hosts are told apart: one of the names is this host's.
     pub fn peers_named(&self) -> usize {
-        // One of the names is this host's.
         self.peers.named().saturating_sub(1)
     }
 
@@ -266,7 +265,7 @@ impl Telemetry {
     ) {
         let mut half_width_ns = 0;
         let clocks = &mut self.clocks;
-        let offset = |wires: &Wires| look_at_clock(clocks, record.peer, wires, &mut half_width_ns);
+        let offset = |wires: &Wires| PeerClock::look(clocks, record.peer, wires, &mut half_width_ns);
         match record.divide_in_order::<SERVED>(now, offset) {
             Some((parts, total_ns)) => {
                 told(&parts);
@@ -281,7 +280,7 @@ impl Telemetry {
     fn write_down_by_lines(&mut self, now: Instant, record: &Record, may_stand: bool) -> Components {
         let mut half_width_ns = 0;
         let clocks = &mut self.clocks;
-        let mut offset = |wires: &Wires| look_at_clock(clocks, record.peer, wires, &mut half_width_ns);
+        let mut offset = |wires: &Wires| PeerClock::look(clocks, record.peer, wires, &mut half_width_ns);
         let parts = record.lines(now).divide(&mut offset);
         self.note(now, record, may_stand, (&parts, parts.total_ns()), half_width_ns);
         parts
@@ -575,20 +574,6 @@ impl Default for Telemetry {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// What is known of the two clocks when this call ended, the call itself included.
-#[inline]
-fn look_at_clock(
-    clocks: &mut [PeerClock],
-    peer: PeerIndex,
-    wires: &Wires,
-    half_width_ns: &mut u64,
-) -> ClockOffset {
-    let Some(clock) = clocks.get_mut(peer.0 as usize) else { return ClockOffset::SAME };
-    let (offset, half) = clock.look(wires);
-    *half_width_ns = half;
-    offset
 }
 
 fn is_one_of(numbers: &[bool], number: u32) -> bool {

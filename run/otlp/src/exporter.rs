@@ -268,8 +268,8 @@ impl Export {
             outcomes.push(outcome);
             goes_on
         });
-        // While a collector has not all that it will ever take of the first figures of a daemon that goes on, they begin
-        // when they are taken. What it refuses it does not want later, either.
+        // While a collector has not all that it will ever take of the first figures of a daemon that goes on, they
+        // begin when they are taken. What it refuses it does not want later, either.
         let is_taken = |outcome: &io::Result<Posted>| matches!(outcome, Ok(Posted::Taken { .. }));
         let is_through = |outcome| is_taken(outcome) || matches!(outcome, Ok(Posted::Refused(_)));
         let has_begun =

@@ -154,8 +154,8 @@ fn receive(socket: &Datagrams) -> (SocketAddrV4, Vec<u8>) {
     }
 }
 
-/// A worker knows a request by the address it came from. Where its client's port has given way since, a repetition would
-/// be a new one there: it is not sent on, and its client hears that it may have been executed.
+/// A worker knows a request by the address it came from. Where its client's port has given way since, a repetition
+/// would be a new one there: it is not sent on, and its client hears that it may have been executed.
 #[test]
 fn a_repetition_does_not_come_from_another_port_than_the_request_did() {
     let socket = Datagrams::bind(ANY).unwrap();
