@@ -37,6 +37,20 @@ mod tests {
         assert!(is_there(0) && is_there(std::process::id()) && !is_there(i32::MAX as u32));
     }
 
+    /// By the manager's own default the end of a successor for want of memory stops the whole unit, and five quick ends
+    /// leave it stopped.
+    #[test]
+    fn the_units_outlive_a_successor_without_memory_and_quick_ends() {
+        let unit = include_str!("../../../packaging/trunkline.service");
+        let relay = include_str!("../../../packaging/trunkline-relay.service");
+        assert!(unit.lines().any(|line| line == "OOMPolicy=continue"));
+        for unit in [unit, relay] {
+            let (of_unit, of_service) = unit.split_once("[Service]").unwrap();
+            assert!(of_unit.lines().any(|line| line == "StartLimitIntervalSec=0"));
+            assert!(of_service.lines().any(|line| line == "RestartSec=1s"));
+        }
+    }
+
     /// With `ProtectProc=invisible` the daemon sees no process of another user: tables with `cgroup` fit nobody.
     #[test]
     fn the_unit_lets_the_daemon_read_control_groups() {
