@@ -11,6 +11,8 @@ use crate::placement::permille;
 use crate::shard::Shard;
 use crate::shutdown::close;
 use crate::token::Token;
+use std::io;
+use std::sync::Once;
 use std::sync::mpsc::{Receiver, SendError, Sender};
 use trunkline_call::Instant;
 use trunkline_net::{Interest, plant_wall_clock};
@@ -28,6 +30,19 @@ const ORDINARY_TURNS_PERMILLE: u64 = 500;
 
 /// How often one is looked at that cannot be watched.
 const UNWATCHED_NS: u64 = 1_000_000;
+
+/// Says once for the process that something keeps its threads from asking: only a filter of system calls does, since
+/// the kernel lets every thread have such slices.
+fn say_refused(error: &io::Error) {
+    static SAID: Once = Once::new();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        SAID.call_once(
+            || tracing::warn!(%error, "sched_setattr is refused: busy shards take ordinary slices"),
+        );
+    } else {
+        tracing::debug!(%error, "the kernel gives no short turns");
+    }
+}
 
 /// A shard, and where orders for its thread come. Commands to the shard itself reach it wherever it is; whoever gives
 /// an order for its thread says so by [`Command::OrderThread`](crate::command::Command::OrderThread).
@@ -269,7 +284,7 @@ impl Group {
         }
         self.takes_short_turns = short;
         if let Err(error) = take_turns(short) {
-            tracing::debug!(%error, "the kernel gives no short turns");
+            say_refused(&error);
         }
     }
 

@@ -51,6 +51,18 @@ mod tests {
         }
     }
 
+    /// `@resources` is refused, and the short slices of busy shards (`group.rs`) are asked for by a call of that set.
+    #[test]
+    fn the_unit_lets_the_daemon_ask_for_short_slices() {
+        let unit = include_str!("../../../packaging/trunkline.service");
+        let filters: Vec<&str> =
+            unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+        assert_eq!(
+            filters,
+            ["@system-service", "~@privileged @resources", "prlimit64 setrlimit sched_setattr"]
+        );
+    }
+
     /// With `ProtectProc=invisible` the daemon sees no process of another user: tables with `cgroup` fit nobody.
     #[test]
     fn the_unit_lets_the_daemon_read_control_groups() {
