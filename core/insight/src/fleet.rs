@@ -4,7 +4,7 @@ use crate::block::{BlockHead, BlockReader, RecordBlock};
 use crate::driven::DrivenCalls;
 use crate::estimate::WeightedValues;
 use crate::faults::{Faults, FileFault};
-use crate::twice::{RecordedTimes, is_within};
+use crate::twice::RecordedTimes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use trunkline_call::Code;
@@ -41,6 +41,26 @@ pub struct Fleet {
     /// About what the heads take.
     head_bytes: usize,
     times: RecordedTimes,
+}
+
+/// What became of a file's blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileContents {
+    /// Blocks that were added.
+    pub blocks: usize,
+    /// Blocks all of which another file had before.
+    pub told_before: usize,
+}
+
+/// What became of a block.
+#[derive(Clone, Copy, Debug)]
+enum BlockOutcome {
+    /// It is there, less the calls that another recording has.
+    Added,
+    /// Another recording of the same daemon has all of it.
+    ToldBefore,
+    /// There was no room.
+    LeftOut,
 }
 
 /// A call of a fleet.
@@ -123,21 +143,31 @@ impl DividedCalls<'_> {
 
 impl Fleet {
     /// Reads a file and adds what it holds. What it has of a time and daemon that another file had before is left out.
-    pub fn read(&mut self, bytes: &[u8]) {
+    pub fn read(&mut self, bytes: &[u8]) -> FileContents {
         self.times.begin_file();
+        let mut contents = FileContents::default();
         let mut reader = BlockReader::new(bytes);
         for block in reader.by_ref() {
-            self.add(block);
+            match self.take_in(block) {
+                BlockOutcome::Added => contents.blocks += 1,
+                BlockOutcome::ToldBefore => contents.told_before += 1,
+                BlockOutcome::LeftOut => {}
+            }
         }
         self.faults.merge(&reader.faults);
+        contents
     }
 
     /// Adds a block. Calls of daemons' own services are left out: who records makes some.
     pub fn add(&mut self, block: RecordBlock) {
+        self.take_in(block);
+    }
+
+    fn take_in(&mut self, block: RecordBlock) -> BlockOutcome {
         let RecordBlock { mut head, rows, traces } = block;
-        self.head_bytes += head.bytes();
-        if self.heads.len() >= HEADS_MAX || self.head_bytes > HEAD_BYTES_MAX {
-            return self.faults.note(FileFault::TooManyBlocks, 1);
+        if self.heads.len() >= HEADS_MAX || self.head_bytes + head.bytes() > HEAD_BYTES_MAX {
+            self.faults.note(FileFault::TooManyBlocks, 1);
+            return BlockOutcome::LeftOut;
         }
         // They are looked up call by call.
         head.peers.sort_unstable();
@@ -145,34 +175,32 @@ impl Fleet {
         let methods = head.methods.iter().filter(|(_, name)| !is_own_method(name));
         let names: BTreeMap<u32, u32> = methods.map(|(number, name)| (*number, self.number(name))).collect();
         let number = self.heads.len() as u32;
-        let named = rows.iter().filter_map(|call| Some((call.row, *names.get(&call.row.method.0)?)));
-        let calls_of = |block: u32| {
-            let own = &self.calls[self.calls.partition_point(|call| call.block < block)..];
-            let own = own.iter().take_while(|call| call.block == block);
-            own.map(|call| (call.row, call.method)).collect()
-        };
-        let told = self.times.told_before(&head, named, calls_of);
-        let is_told = |row: &FlightRow| told.iter().any(|time| is_within(row, *time));
-        let before = rows.iter().filter(|call| is_told(&call.row)).count();
+        let named = rows.iter().filter_map(|call| Some((&call.row, *names.get(&call.row.method.0)?)));
+        let told = self.times.told_before(&head, named.clone());
+        let is_new = |row: &FlightRow, method: u32| !self.times.is_told(&told, row, method);
+        let new_of =
+            |row: &FlightRow| names.get(&row.method.0).copied().filter(|method| is_new(row, *method));
+        let new: Vec<Option<u32>> = rows.iter().map(|call| new_of(&call.row)).collect();
+        let count = new.iter().flatten().count();
+        let before = named.clone().count() - count;
         self.faults.note(FileFault::ToldBefore, before as u64);
-        if before > 0 && before == rows.len() {
-            return;
+        if count == 0 && (before > 0 || told.is_copy()) {
+            return BlockOutcome::ToldBefore;
         }
-        self.times.note(&head, number);
         let room = CALLS_MAX - self.calls.len();
+        self.times.note(&head, number, named.take(room));
+        self.head_bytes += head.bytes();
         self.faults.note(FileFault::TooMany, rows.len().saturating_sub(room) as u64);
         let mut traces = traces.into_iter().peekable();
-        for (place, call) in rows.iter().take(room).enumerate() {
+        for (place, (call, new)) in rows.iter().zip(new).take(room).enumerate() {
             let trace = traces.next_if(|(of, _)| *of as usize == place);
-            let Some(method) = names.get(&call.row.method.0).filter(|_| !is_told(&call.row)) else {
-                continue;
-            };
+            let Some(method) = new else { continue };
             let own = trace.map(|(_, trace)| {
                 self.traces.push(FleetTrace { call: self.calls.len() as u32, trace });
                 self.traces.len() as u32 - 1
             });
             self.calls.push(FleetCall {
-                method: *method,
+                method,
                 block: number,
                 weight: call.weight.into(),
                 ancestors: call.ancestors,
@@ -180,16 +208,15 @@ impl Fleet {
                 row: call.row,
             });
         }
-        let late =
-            head.late_handlers.iter().filter(|_| told.is_empty()).filter_map(|(method, code, seconds)| {
-                let is_sound =
-                    usize::from(*code) < Code::ALL.len() && (0.0..=LATE_SECONDS_MAX).contains(seconds);
-                let (method, code) = (*names.get(method)?, Code::from_number(*code));
-                is_sound.then_some(FleetLateHandler { method, block: number, code, seconds: *seconds })
-            });
+        let late = head.late_handlers.iter().filter(|_| !told.any()).filter_map(|(method, code, seconds)| {
+            let is_sound = usize::from(*code) < Code::ALL.len() && (0.0..=LATE_SECONDS_MAX).contains(seconds);
+            let (method, code) = (*names.get(method)?, Code::from_number(*code));
+            is_sound.then_some(FleetLateHandler { method, block: number, code, seconds: *seconds })
+        });
         let room = LATE_MAX.saturating_sub(self.late.len());
         self.late.extend(late.take(room));
         self.heads.push(head);
+        BlockOutcome::Added
     }
 
     /// How many trees of calls its own stands for; its weight if it is in none. Of a call that is kept for itself,
@@ -620,6 +647,51 @@ mod tests {
         other.rows.iter_mut().for_each(|call| call.row.at.0 += 1);
         fleet.read(&other.encode());
         assert_eq!(fleet.weight(), 350.0);
+    }
+
+    #[test]
+    fn of_a_block_of_calls_told_late_single_calls_are_told_before() {
+        // One recording was told late of two calls; the other has all of their time, and one of the two.
+        let mut late = block("a", 100);
+        late.rows = vec![late.rows[10], late.rows[60]];
+        (late.head.calls_seen, late.head.began_ns, late.head.ended_ns) = (0, 11_000, 61_000);
+        let mut whole = block("a", 100);
+        whole.rows.remove(10);
+        let mut fleet = Fleet::default();
+        fleet.read(&late.encode());
+        assert_eq!(fleet.read(&whole.encode()), FileContents { blocks: 1, told_before: 0 });
+        assert_eq!(fleet.weight(), 100.0);
+        let mut other_way = Fleet::default();
+        other_way.read(&whole.encode());
+        other_way.read(&late.encode());
+        assert_eq!(other_way.weight(), 100.0);
+    }
+
+    #[test]
+    fn a_copy_of_a_recording_adds_nothing_and_is_told_apart_from_no_recording() {
+        let mut idle = block("a", 0);
+        (idle.head.began_ns, idle.head.ended_ns) = (400_000, 500_000);
+        let file = [block("a", 100).encode(), idle.encode()].concat();
+        let mut fleet = Fleet::default();
+        assert_eq!(fleet.read(&file), FileContents { blocks: 2, told_before: 0 });
+        assert_eq!(fleet.read(&file), FileContents { blocks: 0, told_before: 2 });
+        assert_eq!(fleet.read(b"no recording"), FileContents::default());
+        assert_eq!((fleet.heads.len(), fleet.weight()), (2, 100.0));
+    }
+
+    /// What heads say of their times decides nothing of the work: each call is entered once, and looked up once.
+    #[test]
+    fn blocks_of_all_times_are_looked_up_call_by_call() {
+        let all_times = |calls: u64, n: u64| {
+            let mut block = block("a", calls);
+            block.rows.iter_mut().for_each(|call| call.row.at.0 += n * 1_000_000_000);
+            (block.head.began_ns, block.head.ended_ns) = (n, u64::MAX);
+            block.encode()
+        };
+        let mut fleet = Fleet::default();
+        fleet.read(&(0..100).flat_map(|n| all_times(100, n)).collect::<Vec<_>>());
+        fleet.read(&(1_000..101_000).flat_map(|n| all_times(0, n)).collect::<Vec<_>>());
+        assert_eq!((fleet.calls.len(), fleet.heads.len()), (10_000, 100_100));
     }
 
     #[test]

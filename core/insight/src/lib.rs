@@ -50,7 +50,9 @@ pub use driven::DrivenCalls;
 pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effects, scaled};
 pub use faults::{Faults, FileFault};
 pub use figures::{Drawing, StudyFigure, basis, figures};
-pub use fleet::{DividedCalls, Fleet, FleetCall, FleetLateHandler, FleetTrace, METHOD_CALLS_MIN};
+pub use fleet::{
+    DividedCalls, FileContents, Fleet, FleetCall, FleetLateHandler, FleetTrace, METHOD_CALLS_MIN,
+};
 pub use published::{Checked, Published, check_rows, summary};
 pub use report::report;
 pub use synth::{Synthetic, synth};

@@ -126,7 +126,9 @@ pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> 
     let (served, made) = bytes.split_last().ok_or("nothing was recorded")?;
     let [mut recorded, served] = [made, std::slice::from_ref(served)].map(|files| {
         let mut fleet = Fleet::default();
-        files.iter().for_each(|bytes| fleet.read(bytes));
+        for bytes in files {
+            fleet.read(bytes);
+        }
         fleet
     });
     count_ancestors(&mut recorded);

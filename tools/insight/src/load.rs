@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use trunkline_insight::{Fleet, count_ancestors};
+use trunkline_insight::{FileContents, Fleet, count_ancestors};
 
 /// No more of a file is read: 1 GiB are about eight million calls.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -20,19 +20,17 @@ pub fn load(files: &[PathBuf]) -> Result<Fleet, String> {
 fn load_within(files: &[PathBuf], bytes_max: u64) -> Result<Fleet, String> {
     let mut fleet = Fleet::default();
     for path in files {
-        let (blocks, calls) = (fleet.heads.len(), fleet.calls.len());
+        let calls = fleet.calls.len();
         let (bytes, has_more) = first_bytes(path, bytes_max)?;
-        fleet.read(&bytes);
+        let contents = fleet.read(&bytes);
         if has_more {
             let (path, most) = (path.display(), bytes_max >> 20);
             eprintln!(
                 "trunkline: {path}: only the first {most} MiB are read, and what was recorded later is not"
             );
         }
-        match (fleet.heads.len() - blocks, fleet.calls.len() - calls) {
-            (0, _) => eprintln!("trunkline: {}: no block of records could be read", path.display()),
-            (_, 0) => eprintln!("trunkline: {}: no call was recorded", path.display()),
-            _ => {}
+        if let Some(words) = words_of(contents, fleet.calls.len() - calls) {
+            eprintln!("trunkline: {}: {words}", path.display());
         }
     }
     if fleet.heads.is_empty() {
@@ -44,6 +42,18 @@ fn load_within(files: &[PathBuf], bytes_max: u64) -> Result<Fleet, String> {
         eprintln!("trunkline: not used: {}", fleet.faults);
     }
     Ok(fleet)
+}
+
+/// What there is to say of a file that added so many calls.
+fn words_of(contents: FileContents, calls: usize) -> Option<&'static str> {
+    match contents {
+        FileContents { blocks: 0, told_before: 0 } => Some("no block of records could be read"),
+        FileContents { blocks: 0, .. } => {
+            Some("all of it is in another of the recordings, too, and counts once")
+        }
+        _ if calls == 0 => Some("no call was recorded"),
+        _ => None,
+    }
 }
 
 /// The same, for a verb that says something of calls.
