@@ -2,7 +2,7 @@
 
 use crate::abi::{tl_code, tl_status};
 use crate::foreign::{CallerMemory, check_out};
-use crate::{checks, handles};
+use crate::{checks, forks, handles};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use trunkline::Status;
 
@@ -15,6 +15,7 @@ pub unsafe fn enter(
     out: *mut tl_status,
     act: impl FnOnce(&CallerMemory) -> Result<(), Status>,
 ) -> tl_code {
+    forks::expect();
     // SAFETY: the caller's promise.
     let foreign = unsafe { CallerMemory::promised() };
     let is_wanted = !out.is_null();

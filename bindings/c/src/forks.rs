@@ -5,20 +5,23 @@
 //! pages of its own at the same place. There they can be read, changed and sent like any others; they stay until the
 //! child ends. What another thread receives or grows while this one forks is not among them: that thread is not in the
 //! child, and a fork waits for nobody.
-//! A process that holds nothing pays a look at its handles. `vfork` and `posix_spawn` come by here not at all.
+//! A process that holds nothing pays two looks at its handles: the locks of their table are held while it forks, so
+//! that the child has them. `vfork` and `posix_spawn` come by here not at all.
 
-use crate::handles;
+use crate::handles::{self, HeldTable};
 use crate::objects::{BuildingMemory, InheritedBytes, MessageBytes, Object};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::cell::RefCell;
 use std::panic::catch_unwind;
 use std::ptr::without_provenance_mut;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use trunkline_message::Extent;
 
 thread_local! {
     /// Of the thread that forks, from before until after.
     static COPIES: RefCell<Vec<CopiedMessage>> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Option<HeldTable>> = const { RefCell::new(None) };
 }
 
 /// What a handle stands for, and its bytes.
@@ -42,29 +45,37 @@ impl CopiedMessage {
     }
 }
 
-/// Has forks of this process come by here. To be called before there is a message.
+/// Has forks of this process come by here. To be called before there is a handle.
 pub(crate) fn expect() {
-    static EXPECTED: Once = Once::new();
-    EXPECTED.call_once(|| {
+    // No `Once`: a child forked while another thread is inside would wait for it for ever. Who comes second may be done
+    // before the first is: a fork in between is as one before.
+    static EXPECTED: AtomicBool = AtomicBool::new(false);
+    if !EXPECTED.load(Ordering::Relaxed) && !EXPECTED.swap(true, Ordering::Relaxed) {
         // SAFETY: the three functions live as long as this library: the C library forgets them when it is unloaded.
         // Without memory for the entry, forks are as they were.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
+    }
 }
 
 extern "C" fn before() {
     let _ = catch_unwind(|| {
         let copies: Vec<CopiedMessage> = handles::those_of_memory().into_iter().filter_map(copied).collect();
         let _ = COPIES.try_with(|kept| kept.replace(copies));
+        // Where the thread's own memory is gone already, nothing is held.
+        let _ = HELD.try_with(|held| held.replace(Some(handles::hold())));
     });
 }
 
 extern "C" fn in_parent() {
+    let _ = HELD.try_with(RefCell::take);
     let _ = COPIES.try_with(RefCell::take);
 }
 
 extern "C" fn in_child() {
     let _ = catch_unwind(|| {
+        if let Some(held) = HELD.try_with(RefCell::take).ok().flatten() {
+            handles::take_over(held);
+        }
         let mut copies = COPIES.try_with(RefCell::take).unwrap_or_default();
         copies.sort_unstable_by_key(|copy| copy.address);
         // Those that share pages are put back together.
@@ -123,4 +134,59 @@ fn put_back(copy: &CopiedMessage) {
         Object::Memory(_) => Some(Object::memory(BuildingMemory::Inherited(inherited))),
         _ => None,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a forked child has handles, whatever other threads did with theirs.
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use trunkline::Status;
+
+    fn status(message: &str) -> Object {
+        Object::Status(Arc::new(Status::internal(message)))
+    }
+
+    fn message_of(id: u64) -> Option<String> {
+        match handles::get(id)? {
+            Object::Status(status) => Some(status.message().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Threads take and give handles, and look at one, without a pause: whenever a child is forked, it can do the same.
+    #[test]
+    fn a_child_forked_beside_threads_with_handles_has_handles() {
+        expect();
+        let shared = handles::insert(status("shared")).unwrap();
+        let is_over = AtomicU32::new(0);
+        let works = || {
+            let id = handles::insert(status("own")).ok()?;
+            (message_of(shared)? == "shared" && message_of(id)? == "own" && handles::remove(id).is_some())
+                .then_some(())
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| while is_over.load(Ordering::Relaxed) == 0 && works().is_some() {});
+            }
+            let fails = |_: &u32| {
+                // SAFETY: the child takes no lock but those of the table and the allocator, which `fork` looks after.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    let gives_up = || handles::GIVING_UP.load(Ordering::Relaxed) != 0;
+                    let works = (0..50).all(|_| works().is_some() && !gives_up());
+                    // SAFETY: it ends the process.
+                    unsafe { libc::_exit(i32::from(!works)) }
+                }
+                let mut ended = -1;
+                // SAFETY: the child is this process's, and the number is valid for writing.
+                let waited = unsafe { libc::waitpid(child, &raw mut ended, 0) };
+                (waited, ended) != (child, 0)
+            };
+            let failed = (0..200).find(fails);
+            is_over.store(1, Ordering::Relaxed);
+            assert_eq!(failed, None, "the fork that failed");
+        });
+        assert!(handles::remove(shared).is_some());
+    }
 }

@@ -1,11 +1,13 @@
 //! The objects behind handles. A handle is index and generation of a place in a table that only grows.
+//!
+//! A thread that forks holds all locks of the table meanwhile, so the child finds none that a thread holds which it
+//! does not have. The locks are the standard library's: what sleeps in those is in no table that could be locked, too.
 
 use crate::abi::tl_status;
 use crate::objects::Object;
-use parking_lot::{Mutex, MutexGuard};
-use rustix::process::{Pid, getpid};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use rustix::process::getpid;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use trunkline::Status;
 
@@ -17,8 +19,15 @@ const FIRST: u32 = 64;
 /// Each is twice as large as the one before.
 const CHUNKS: usize = 16;
 
-/// How long a forked child tries to lock a place: whoever had the lock when the child was forked does not exist there.
+/// How long a child tries to lock a place that was not made by `fork` but by `clone`, without what holds the locks
+/// meanwhile: whoever had the lock then does not exist there.
 const CHILD_PATIENCE: Duration = Duration::from_secs(1);
+
+const NOBODY: i32 = 0;
+
+/// Somebody has waited for a lock without sleeping, as who cannot know whether it is ever unlocked.
+#[cfg(test)]
+pub(crate) static GIVING_UP: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Default)]
 struct Place {
@@ -28,20 +37,28 @@ struct Place {
 }
 
 struct Table {
+    /// Made by who has locked `free`.
     chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
     /// Places that were used and are free.
     free: Mutex<Vec<u32>>,
     /// Places that were ever used.
     used: AtomicU32,
     open: AtomicU64,
-    /// The process that made the first handle. A forked child has its table.
-    owner: OnceLock<Pid>,
+    /// The process whose threads alone have the table: that of the first handle, and each child that `fork` makes of
+    /// it.
+    owner: AtomicI32,
+}
+
+/// All locks of the table.
+pub(crate) struct HeldTable {
+    _free: Option<MutexGuard<'static, Vec<u32>>>,
+    _places: Vec<MutexGuard<'static, Place>>,
 }
 
 static TABLE: Table = Table {
     chunks: [const { OnceLock::new() }; CHUNKS],
     free: Mutex::new(Vec::new()),
-    owner: OnceLock::new(),
+    owner: AtomicI32::new(NOBODY),
     used: AtomicU32::new(0),
     open: AtomicU64::new(0),
 };
@@ -93,10 +110,28 @@ pub(crate) fn those_of_memory() -> Vec<(u64, Object)> {
     (0..used).filter_map(of_memory).collect()
 }
 
+/// Before a fork: has the table to itself, if there is memory for that. Others take one lock at a time, and hold it for
+/// some instructions.
+pub(crate) fn hold() -> HeldTable {
+    let free = lock(&TABLE.free);
+    let used = TABLE.used.load(Ordering::Relaxed).min(HANDLES_MAX);
+    let mut places = Vec::new();
+    if places.try_reserve_exact(used as usize).is_ok() {
+        places.extend((0..used).filter_map(|index| lock(TABLE.place(index)?)));
+    }
+    HeldTable { _free: free, _places: places }
+}
+
+/// In a forked child: the table is its own from now on.
+pub(crate) fn take_over(held: HeldTable) {
+    drop(held);
+    TABLE.owner.store(pid(), Ordering::Relaxed);
+}
+
 /// In a forked child, for its only thread: has a handle stand for something else. What it stood for is the parent's:
 /// nothing is done with it. A place that was locked is left alone.
 pub(crate) fn replace(id: u64, by: impl FnOnce(&Object) -> Option<Object>) {
-    let Some(mut place) = TABLE.place(id as u32).and_then(Mutex::try_lock) else { return };
+    let Some(mut place) = TABLE.place(id as u32).and_then(lock) else { return };
     if place.generation == (id >> 32) as u32
         && let Some(new) = place.object.as_ref().and_then(by)
     {
@@ -135,8 +170,12 @@ impl Table {
 
     /// A place nobody uses.
     fn vacant(&self) -> Option<u32> {
-        self.owner.get_or_init(getpid);
-        if let Some(index) = lock(&self.free).and_then(|mut free| free.pop()) {
+        if self.owner.load(Ordering::Relaxed) == NOBODY {
+            // Who comes second finds the same process there.
+            let _ = self.owner.compare_exchange(NOBODY, pid(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+        let mut free = lock(&self.free)?;
+        if let Some(index) = free.pop() {
             return Some(index);
         }
         let index = self.used.fetch_add(1, Ordering::Relaxed);
@@ -159,23 +198,37 @@ fn split(index: u32) -> Option<(usize, usize)> {
     Some((chunk as usize, (index - before) as usize))
 }
 
-/// `None` only in a forked child. Locks are held for some instructions; but a thread that is stopped in between keeps
-/// its lock for as long as that takes.
+/// `None` only in a child of `clone`. Locks are held for some instructions; but a thread that is stopped in between
+/// keeps its lock for as long as that takes.
 fn lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    if let Some(guard) = mutex.try_lock() {
+    if let Some(guard) = try_lock(mutex) {
         return Some(guard);
     }
-    if TABLE.owner.get().is_some_and(|owner| *owner == getpid()) {
-        return Some(mutex.lock());
+    if TABLE.owner.load(Ordering::Relaxed) == pid() {
+        return Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));
     }
+    #[cfg(test)]
+    GIVING_UP.store(1, Ordering::Relaxed);
     lock_within(mutex, CHILD_PATIENCE)
 }
 
-/// Without sleeping: what threads sleep by may be locked for ever, too.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+fn pid() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+/// For a place that nobody may ever unlock.
 fn lock_within<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
     let began = Instant::now();
     while began.elapsed() < patience {
-        if let Some(guard) = mutex.try_lock() {
+        if let Some(guard) = try_lock(mutex) {
             return Some(guard);
         }
         std::thread::yield_now();
@@ -248,11 +301,11 @@ mod tests {
         assert!(remove(id).is_some());
     }
 
-    /// What was locked when a child was forked is locked there for ever.
+    /// What was locked when a child was made in another way is locked there for ever.
     #[test]
-    fn a_forked_child_gives_up() {
+    fn a_child_gives_up() {
         let mutex = Mutex::new(());
-        let _held = mutex.lock();
+        let _held = mutex.lock().unwrap();
         assert!(lock_within(&mutex, Duration::from_millis(10)).is_none());
     }
 }

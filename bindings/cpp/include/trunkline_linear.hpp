@@ -8,7 +8,8 @@
 // Setting and adding may move the memory of a message: views, strings and lists read from one that is being built are
 // good until the next change. Pointers to messages (`mutable_x()`, `add_x()`) are good until what they point to, or
 // something around it, is cleared, assigned or moved from, or ends. Building fails as containers fail, by exceptions. An
-// object is one thread's at a time. There is no reflection.
+// object is one thread's at a time while it is changed or asked for `linear_bytes()`; other const functions, and calls
+// with a const message, may be any number of threads' at once. There is no reflection.
 //
 // What was cleared or replaced does not leave the process: text and numbers are zeroed, and of anything else (messages,
 // lists of strings, members of a oneof) the message is written anew when it is sent or its bytes are asked for. Memory
@@ -61,6 +62,19 @@ template <class T> T load(const uint8_t *at) {
 }
 
 template <class T> void store(uint8_t *at, T value) { std::memcpy(at, &value, sizeof value); }
+
+// Entries of maps, which are no message by themselves, have none.
+template <class M> constexpr auto fingerprint_of(int) -> decltype(M::kFingerprint) { return M::kFingerprint; }
+template <class M> constexpr uint64_t fingerprint_of(long) { return 0; }
+
+inline void write_header(uint8_t *at, uint32_t bytes, uint64_t fingerprint) {
+    const uint8_t start[4] = {'T', 'L', 1, 0};
+    std::memcpy(at, start, sizeof start);
+    store<uint32_t>(at + 4, bytes);
+    store<uint32_t>(at + 8, kHeaderBytes);
+    store<uint32_t>(at + 12, 0);
+    store<uint64_t>(at + 16, fingerprint);
+}
 
 constexpr uint32_t word_of(uint32_t bit) { return 4 + bit / 32 * 4; }
 constexpr uint32_t mask_of(uint32_t bit) { return uint32_t(1) << bit % 32; }
@@ -389,8 +403,8 @@ class Arena {
         is_foreign_ = is_foreign;
     }
 
-    // Begins anew, with an empty root.
-    void begin(uint32_t block_bytes) {
+    // Begins anew, with an empty root. The header is right from here on: who only reads the bytes need not write it.
+    void begin(uint32_t block_bytes, uint64_t fingerprint) {
         roomy_.clear();
         last_room_ = Room();
         made_.clear();
@@ -403,6 +417,7 @@ class Arena {
         is_foreign_ = has_left_ = false;
         size_ = 0;
         zeroed(kHeaderBytes, 8);
+        write_header(data_, size_, fingerprint);
         zeroed(block_bytes, 8);
         in_use_ = size_;
     }
@@ -475,16 +490,7 @@ class Arena {
     Bytes bytes() const { return {data_, size_}; }
     uint8_t *at(uint32_t offset) { return data_ + offset; }
 
-    // Writes the header.
-    std::string_view finish(uint64_t fingerprint) {
-        const uint8_t start[4] = {'T', 'L', 1, 0};
-        std::memcpy(data_, start, sizeof start);
-        store<uint32_t>(data_ + 4, size_);
-        store<uint32_t>(data_ + 8, kHeaderBytes);
-        store<uint32_t>(data_ + 12, 0);
-        store<uint64_t>(data_ + 16, fingerprint);
-        return {reinterpret_cast<const char *>(data_), size_};
-    }
+    std::string_view text() const { return {reinterpret_cast<const char *>(data_), size_}; }
 
     // Gives the message away, to be sent; from other memory than the library's it is copied.
     void give(tl_channel channel, tl_call call, trunkline::detail::Outgoing &out) {
@@ -511,6 +517,7 @@ class Arena {
         if (at + bytes > capacity_) grow(at + bytes);
         std::memset(data_ + size_, 0, at - size_);
         size_ = static_cast<uint32_t>(at + bytes);
+        store<uint32_t>(data_ + 4, size_);
         return at;
     }
 
@@ -728,7 +735,7 @@ template <class M, class Fields> class Editor : public Fields {
     void Clear() {
         if (this->arena_ == nullptr) return;
         if (this->owns_) {
-            this->arena_->begin(M::kBlockBytes);
+            this->arena_->begin(M::kBlockBytes, detail::fingerprint_of<M>(0));
             this->at_ = detail::kHeaderBytes;
         } else {
             tl_need();
@@ -741,7 +748,7 @@ template <class M, class Fields> class Editor : public Fields {
     // As protobuf. False if it cannot be.
     bool SerializeToString(std::string *out) const {
         // What was left behind is not encoded.
-        std::string_view linear = is_root() ? tl_all_bytes() : linear_bytes();
+        std::string_view linear = is_root() ? this->arena_->text() : linear_bytes();
         trunkline::detail::Owned<tl_message, tl_message_release> encoded;
         if (tl_schema_encode(M::tl_schema_of().get(), trunkline::detail::slice(M::kName),
                              trunkline::detail::slice(linear), encoded.out(), nullptr) != TL_OK) {
@@ -782,20 +789,11 @@ template <class M, class Fields> class Editor : public Fields {
     // The linear message, until the next change.
     std::string_view linear_bytes() const {
         if (is_root()) {
-            if (!this->arena_->has_left()) return tl_all_bytes();
-            if (this->arena_->anew() == nullptr) {
-                Editor<M, Fields> anew;
-                anew.tl_need();
-                tl_write_to(anew, *this->arena_);
-                anew.owns_ = false;
-                this->arena_->keep(std::unique_ptr<detail::Arena>(std::exchange(anew.arena_, nullptr)));
-            }
-            return this->arena_->anew()->finish(M::kFingerprint);
+            if (!this->arena_->has_left()) return this->arena_->text();
+            if (this->arena_->anew() == nullptr) this->arena_->keep(tl_written_anew());
+            return this->arena_->anew()->text();
         }
-        if (this->arena_ == nullptr) {
-            const_cast<Editor *>(this)->tl_need();
-            return this->arena_->finish(M::kFingerprint);
-        }
+        if (this->arena_ == nullptr) return tl_empty();
         throw std::logic_error("only a whole message has linear bytes: copy this part");
     }
 
@@ -818,7 +816,6 @@ template <class M, class Fields> class Editor : public Fields {
     void tl_give(tl_channel channel, tl_call call, trunkline::detail::Outgoing &out) {
         if (!is_root() || this->arena_->is_lent()) return tl_copy_out(channel, call, out);
         if (this->arena_->has_left()) this->arena_->write_anew();
-        this->arena_->finish(M::kFingerprint);
         this->arena_->give(channel, call, out);
         delete std::exchange(this->arena_, nullptr);
         this->owns_ = false;
@@ -830,7 +827,13 @@ template <class M, class Fields> class Editor : public Fields {
             whole.CopyFrom(static_cast<const M &>(*this));
             return whole.tl_copy_out(channel, call, out);
         }
-        std::string_view linear = linear_bytes();
+        // Other threads may do the same with this message: nothing is kept in it.
+        std::unique_ptr<detail::Arena> anew;
+        std::string_view linear = this->arena_ == nullptr ? tl_empty() : this->arena_->text();
+        if (this->arena_ != nullptr && this->arena_->has_left()) {
+            if (this->arena_->anew() == nullptr) anew = tl_written_anew();
+            linear = (anew ? anew.get() : this->arena_->anew())->text();
+        }
         detail::Bytes bytes{reinterpret_cast<const uint8_t *>(linear.data()), static_cast<uint32_t>(linear.size())};
         detail::Arena::copy_out(bytes, channel, call, out);
     }
@@ -851,7 +854,7 @@ template <class M, class Fields> class Editor : public Fields {
     void tl_need() {
         if (this->arena_ == nullptr) {
             auto arena = std::make_unique<detail::Arena>();
-            arena->begin(M::kBlockBytes);
+            arena->begin(M::kBlockBytes, detail::fingerprint_of<M>(0));
             detail::Arena::bind(*this, arena.release(), tl_rewrite);
         } else if (this->arena_->is_foreign()) {
             this->arena_->write_anew();
@@ -863,7 +866,7 @@ template <class M, class Fields> class Editor : public Fields {
     void tl_reserve(tl_channel channel, tl_call call) {
         auto arena = std::make_unique<detail::Arena>();
         arena->reserve(channel, call, detail::kHeaderBytes + M::kBlockBytes);
-        arena->begin(M::kBlockBytes);
+        arena->begin(M::kBlockBytes, detail::fingerprint_of<M>(0));
         detail::Arena::bind(*this, arena.release(), tl_rewrite);
     }
 
@@ -886,7 +889,7 @@ template <class M, class Fields> class Editor : public Fields {
         if (!from.is_root() || from.arena_->has_left() || (this->arena_ != nullptr && !this->owns_)) return false;
         detail::Bytes bytes = from.arena_->bytes();
         if (this->arena_ == nullptr) tl_need();
-        this->arena_->begin(0);
+        this->arena_->begin(0, detail::fingerprint_of<M>(0));
         this->arena_->copy({reinterpret_cast<const char *>(bytes.data), bytes.size}, from.arena_->is_foreign());
         this->at_ = detail::kHeaderBytes;
         return true;
@@ -1090,11 +1093,23 @@ template <class M, class Fields> class Editor : public Fields {
   private:
     bool is_root() const { return this->arena_ != nullptr && this->owns_; }
 
-    // The bytes of a whole message with all that lies there.
-    std::string_view tl_all_bytes() const {
-        if (!this->arena_->is_lent()) return this->arena_->finish(M::kFingerprint);
-        detail::Bytes bytes = this->arena_->bytes();
-        return {reinterpret_cast<const char *>(bytes.data), bytes.size};
+    // A whole message that has nothing.
+    static std::string_view tl_empty() {
+        struct Empty {
+            alignas(8) uint8_t bytes[detail::kHeaderBytes + M::kBlockBytes] = {};
+            Empty() { detail::write_header(bytes, sizeof bytes, M::kFingerprint); }
+        };
+        static const Empty empty;
+        return {reinterpret_cast<const char *>(empty.bytes), sizeof empty.bytes};
+    }
+
+    // A whole message without what was left behind.
+    std::unique_ptr<detail::Arena> tl_written_anew() const {
+        Editor<M, Fields> anew;
+        anew.tl_need();
+        tl_write_to(anew, *this->arena_);
+        anew.owns_ = false;
+        return std::unique_ptr<detail::Arena>(std::exchange(anew.arena_, nullptr));
     }
 
     // Writes the message of `arena`, without what was left behind, to an empty one.

@@ -515,6 +515,36 @@ static void copies_within() {
     CHECK(maps.strings_size() == 101 && maps.strings()[100] == (std::pair<std::string_view, std::string_view>(text, text)));
 }
 
+// A text of a oneof is set to one that lies in the message itself, which that may write anew.
+static void texts_within(ExamClient *client) {
+    now_examined = "texts within a message";
+    const std::string text(100, 't');
+    Choice made;
+    made.set_text(text);
+    std::string linear(made.linear_bytes());
+    auto is_set = [&](Choice &of) {
+        of.set_text(of.text().substr(1));
+        CHECK(of.text() == text.substr(1));
+        of.set_text(of.text());
+        CHECK(of.text() == text.substr(1));
+        // From another member, with so much left behind that this is written anew.
+        of.mutable_choice()->set_text(text);
+        for (int round = 0; round < 200; round++) {
+            of.set_text(of.choice().text());
+            CHECK(of.text() == text);
+            of.mutable_choice()->set_text(text);
+        }
+    };
+    Choice read;
+    CHECK(read.ParseFromLinear(linear));
+    is_set(read);
+    is_set(made);
+    if (client == nullptr) return;
+    Choice built(client->tl_channel_of());
+    built.set_text(text);
+    is_set(built);
+}
+
 // What protobuf tells apart and C++ would not.
 static void names() {
     now_examined = "names";
@@ -649,6 +679,7 @@ static void calls(size_t threads) {
     CHECK(echo->done_writing().ok() && echo->finish().ok());
 
     forked_child(client);
+    texts_within(&client);
 
     // The same service by protobuf: the daemon converts.
     std::string wire = again.SerializeAsString();
@@ -663,6 +694,7 @@ int main(int argc, char **argv) {
     defaults();
     building();
     copies_within();
+    texts_within(nullptr);
     leaves_nothing_behind();
     does_not_grow();
     parts_overlap();

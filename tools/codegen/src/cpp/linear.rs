@@ -388,6 +388,7 @@ impl<'m> Member<'m> {
     fn write(&self, out: &mut String, switch: Option<&str>, class: &str, names: &CppNames) {
         let Self { field, set, add, mutable, clear, fill, assign, insert, .. } = self;
         let (slot, bit, switch) = (field.slot, field.bit, switch.unwrap_or_default());
+        let keep = keep_before(switch);
         let cleared = cleared(field, names);
         let _ = writeln!(out, "    void {clear}() {{ {cleared}; }}");
         let _ = match &field.shape {
@@ -397,7 +398,8 @@ impl<'m> Member<'m> {
                 }
                 Type::String | Type::Bytes => writeln!(
                     out,
-                    "    void {set}(::std::string_view value) {{ {switch}tl_set_text({slot}, {bit}, value); }}\n    \
+                    "    void {set}(::std::string_view value) {{ \
+                     {keep}{switch}tl_set_text({slot}, {bit}, value); }}\n    \
                      void {set}(const void *data, size_t bytes) {{ \
                      {set}(::std::string_view(static_cast<const char *>(data), bytes)); }}\n    \
                      char *{fill}(size_t bytes) {{ {switch}return static_cast<char *>(tl_fill_array({slot}, {bit}, \
@@ -543,6 +545,11 @@ impl<'m> Member<'m> {
         };
         let _ = names;
     }
+}
+
+/// What a text is set to may lie in this message, which a change of a oneof may write anew.
+fn keep_before(switch: &str) -> &'static str {
+    if switch.is_empty() { "" } else { "::std::string kept; tl_keep(value, kept); " }
 }
 
 /// What clears a field: what can be zeroed is, anything else is left behind.
