@@ -1,6 +1,6 @@
 //! Who makes a call, as the daemon that delivers it knows: metadata that it sets, and nobody else can.
 
-use crate::{Metadata, VouchedCaller};
+use crate::{Metadata, MetadataWriter, VouchedCaller};
 use std::fmt::{self, Write as _};
 
 /// Metadata in which a daemon says who calls, to those that are told: its own services, and sessions that have asked to
@@ -62,10 +62,17 @@ impl Caller {
         Self::parse(std::str::from_utf8(&value).ok()?)
     }
 
-    /// Puts the caller into metadata, instead of what was said there before. Without room for it nothing is said.
-    pub fn put_into(&self, metadata: &mut Metadata) {
-        metadata.remove(CALLER_KEY);
-        let _ = metadata.insert(CALLER_KEY, self.text());
+    /// A call's encoded metadata with the caller, or without any, instead of what was said there before. Without room
+    /// for it nothing is said; of what cannot be read nothing stays.
+    pub fn named_in(caller: Option<&Self>, metadata: &[u8]) -> Vec<u8> {
+        let text = caller.map(Self::text);
+        let spare_bytes = CALLER_KEY.len() + text.as_ref().map_or(0, String::len) + 8;
+        let others = MetadataWriter::behind_others(metadata, spare_bytes, |key| key == CALLER_KEY);
+        let mut named = others.unwrap_or_default();
+        if let Some(text) = text {
+            let _ = named.insert(CALLER_KEY, text.as_bytes());
+        }
+        named.into_bytes()
     }
 
     /// The application with this label (`name[pid]`) and identity (`uid:0`, or what a relay says), as sessions have
@@ -230,6 +237,12 @@ mod tests {
         ]
     }
 
+    fn named(caller: Option<&Caller>, metadata: &Metadata) -> Vec<u8> {
+        let mut encoded = Vec::new();
+        metadata.encode(&mut encoded);
+        Caller::named_in(caller, &encoded)
+    }
+
     #[test]
     fn a_caller_goes_into_metadata_and_comes_out() {
         for name in ["greeter", "10.0.0.7:9000", "a;b%c;%41", "größer\n", ""] {
@@ -237,7 +250,7 @@ mod tests {
                 let mut metadata = Metadata::new();
                 metadata.insert(CALLER_KEY, "application;0;1;forged").unwrap();
                 metadata.insert("tenant", "blue").unwrap();
-                caller.put_into(&mut metadata);
+                let mut metadata = Metadata::decode(&named(Some(&caller), &metadata)).unwrap();
                 assert_eq!(Caller::take_from(&mut metadata), Some(caller));
                 assert_eq!((metadata.len(), metadata.text("tenant")), (1, Some("blue")));
                 assert_eq!(Caller::take_from(&mut metadata), None);
@@ -252,8 +265,11 @@ mod tests {
         while metadata.insert("k", [b'x'; 1024]).is_ok() {}
         while metadata.insert("k", "x").is_ok() {}
         // More than what was forged has left free.
-        all(&"name".repeat(20))[0].put_into(&mut metadata);
-        assert_eq!(metadata.first(CALLER_KEY), None);
+        let named = named(Some(&all(&"name".repeat(20))[0]), &metadata);
+        assert_eq!(Metadata::decode(&named).unwrap().first(CALLER_KEY), None);
+        assert!(named.len() > Metadata::BYTES_MAX / 2, "the rest stays");
+        assert_eq!(Caller::named_in(None, &named), named);
+        assert!(Caller::named_in(None, b"nonsense").is_empty());
     }
 
     #[test]

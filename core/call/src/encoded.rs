@@ -40,6 +40,25 @@ impl MetadataWriter {
         Ok(Self { bytes, pairs })
     }
 
+    /// Goes on behind those pairs of an encoded form that are not left out by their key.
+    ///
+    /// # Errors
+    /// [`MetadataError`] if the bytes are not exactly one encoded form.
+    pub fn behind_others(
+        encoded: &[u8],
+        spare_bytes: usize,
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> Result<Self, MetadataError> {
+        let mut others = Self::with_capacity(encoded.len() + spare_bytes);
+        for pair in MetadataReader::read(encoded)? {
+            let (key, value) = pair?;
+            if !is_left_out(key) {
+                others.insert(key, value)?;
+            }
+        }
+        Ok(others)
+    }
+
     /// Appends a pair.
     ///
     /// # Errors
@@ -214,6 +233,13 @@ mod tests {
             prop_assert_eq!(&writer.into_bytes(), &bytes);
             let read: Vec<_> = MetadataReader::read(&bytes).unwrap().map(Result::unwrap).collect();
             prop_assert_eq!(read, metadata.iter().collect::<Vec<_>>());
+            let one_key = pairs.first().map(|(key, _)| key.as_str());
+            let others = MetadataWriter::behind_others(&bytes, 9, |key| Some(key) == one_key).unwrap();
+            let mut fewer = metadata.clone();
+            one_key.into_iter().for_each(|key| _ = fewer.remove(key));
+            let mut fewer_bytes = Vec::new();
+            fewer.encode(&mut fewer_bytes);
+            prop_assert_eq!(others.into_bytes(), fewer_bytes);
             let mut behind = MetadataWriter::behind(&bytes, 9).unwrap();
             prop_assert_eq!(behind.insert("last", b"1"), metadata.insert("last", "1"));
             bytes.clear();

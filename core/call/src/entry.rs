@@ -219,6 +219,14 @@ pub fn message_bytes(entry: &Entry) -> u32 {
     if has_message { span(entry[2]).len } else { 0 }
 }
 
+/// Bytes an entry of an application brings, as it says: of its message, and of its metadata.
+pub fn carried_bytes(entry: &Entry) -> u32 {
+    match entry[0] as u8 {
+        kind::CALL | kind::FINISH | kind::HEADERS => message_bytes(entry).saturating_add(span(entry[3]).len),
+        _ => message_bytes(entry),
+    }
+}
+
 /// Whether an entry of an application is one that a server sends on a call it was given.
 pub fn is_answer(entry: &Entry) -> bool {
     matches!(entry[0] as u8, kind::MESSAGE | kind::HEADERS | kind::FINISH)
@@ -627,6 +635,17 @@ mod tests {
         assert_eq!(message_bytes(&claims), 0, "it says that it has no message");
         let made = Submission::Finish(Finish { payload: payload_of(5), ..finish() }).encode();
         assert_eq!((message_bytes(&made), is_answer(&made)), (5, true));
+        let metadata = Span { offset: 0, len: 7 };
+        let made = Finish { payload: payload_of(5), metadata, ..finish() };
+        assert_eq!(carried_bytes(&Submission::Finish(made).encode()), 12);
+        let call = CallId(1);
+        assert_eq!(
+            carried_bytes(&Submission::Call(Call { payload: None, metadata, ..self::call() }).encode()),
+            7
+        );
+        assert_eq!(carried_bytes(&Submission::Headers { call, metadata }.encode()), 7);
+        let release = Submission::Release { call, block: metadata, metadata, a18: Instant(0) };
+        assert_eq!(carried_bytes(&release.encode()), 0, "that was paid when it came");
         for of_callers in [Submission::HalfClose { call: CallId(1) }, Submission::Cancel { call: CallId(1) }]
         {
             let mut entry = of_callers.encode();

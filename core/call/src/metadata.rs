@@ -13,6 +13,8 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Metadata {
     pairs: Vec<(Box<str>, Box<[u8]>)>,
+    /// What they take in the encoded form: to ask every pair again for each that is added would make reading dear.
+    pairs_bytes: usize,
 }
 
 /// Why metadata was refused.
@@ -64,15 +66,16 @@ impl Metadata {
     pub fn insert(&mut self, key: &str, value: impl AsRef<[u8]>) -> Result<(), MetadataError> {
         let value = value.as_ref();
         check_pair(key, value)?;
-        let bytes = self.encoded_len().max(2) + 4 + key.len() + value.len();
+        let bytes = pair_bytes(key, value);
         let fits_u16 = key.len() <= usize::from(u16::MAX) && value.len() <= usize::from(u16::MAX);
         if self.pairs.len() >= Self::PAIRS_MAX {
             return Err(MetadataError::TooMany);
         }
-        if bytes > Self::BYTES_MAX || !fits_u16 {
+        if 2 + self.pairs_bytes + bytes > Self::BYTES_MAX || !fits_u16 {
             return Err(MetadataError::TooLarge);
         }
         self.pairs.push((key.into(), value.into()));
+        self.pairs_bytes += bytes;
         Ok(())
     }
 
@@ -116,10 +119,7 @@ impl Metadata {
 
     /// Bytes [`Metadata::encode`] would append.
     pub fn encoded_len(&self) -> usize {
-        if self.pairs.is_empty() {
-            return 0;
-        }
-        2 + self.pairs.iter().map(|(k, v)| 4 + k.len() + v.len()).sum::<usize>()
+        if self.pairs.is_empty() { 0 } else { 2 + self.pairs_bytes }
     }
 
     /// The first value of `key`.
@@ -137,6 +137,7 @@ impl Metadata {
         let first = self.pairs.iter().position(|(k, _)| &**k == key)?;
         let (_, value) = self.pairs.remove(first);
         self.pairs.retain(|(k, _)| &**k != key);
+        self.pairs_bytes = self.pairs.iter().map(|(key, value)| pair_bytes(key, value)).sum();
         Some(value)
     }
 
@@ -214,6 +215,11 @@ impl fmt::Display for MetadataError {
 
 impl std::error::Error for MetadataError {}
 
+/// What a pair takes in the encoded form.
+fn pair_bytes(key: &str, value: &[u8]) -> usize {
+    4 + key.len() + value.len()
+}
+
 /// The rules for one pair, lengths aside.
 pub(crate) fn check_pair(key: &str, value: &[u8]) -> Result<(), MetadataError> {
     if !is_legal_key(key) {
@@ -280,6 +286,9 @@ mod tests {
         }
         assert_eq!(metadata.remove("a").as_deref(), Some(&b"1"[..]));
         assert_eq!(metadata.remove("a"), None);
+        let mut encoded = Vec::new();
+        metadata.encode(&mut encoded);
+        assert_eq!(encoded.len(), metadata.encoded_len());
         assert_eq!(metadata.text("b"), Some("2"));
     }
 

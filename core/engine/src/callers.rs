@@ -7,7 +7,7 @@ use crate::r2p2::label_of;
 use crate::registry::Registry;
 use crate::source::CallSources;
 use std::borrow::Cow;
-use trunkline_call::{Caller, Metadata};
+use trunkline_call::Caller;
 
 /// An opening's metadata for a session: with who makes the call, if it is `told` that, and of a service that is served
 /// as a whole the path before it.
@@ -19,7 +19,9 @@ pub(crate) fn words(
     metadata: &[u8],
 ) -> Vec<u8> {
     let metadata = if told {
-        Cow::Owned(naming(lent.made_for().and_then(|made| sources.caller(made)), metadata))
+        // Whatever it says of that itself.
+        let caller = lent.made_for().and_then(|made| sources.caller(made));
+        Cow::Owned(Caller::named_in(caller.as_ref(), metadata))
     } else {
         Cow::Borrowed(metadata)
     };
@@ -28,19 +30,6 @@ pub(crate) fn words(
     }
     let path = lent.call.path.as_deref().unwrap_or_else(|| registry.path(lent.call.method));
     opaque::named(path, &metadata)
-}
-
-/// A call's metadata with who makes it, whatever it says of that itself.
-fn naming(caller: Option<Caller>, metadata: &[u8]) -> Vec<u8> {
-    // It was read when the call came in; what cannot be read is nobody's to believe.
-    let mut decoded = Metadata::decode(metadata).unwrap_or_default();
-    decoded.remove(trunkline_call::CALLER_KEY);
-    if let Some(caller) = caller {
-        caller.put_into(&mut decoded);
-    }
-    let mut named = Vec::with_capacity(decoded.encoded_len());
-    decoded.encode(&mut named);
-    named
 }
 
 impl CallSources<'_> {

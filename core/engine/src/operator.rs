@@ -6,7 +6,7 @@
 
 use crate::registry::{Called, MethodKey, is_own_service, is_reading};
 use std::collections::VecDeque;
-use trunkline_call::{CALLER_KEY, Code, Fault, Metadata, Pattern, Status};
+use trunkline_call::{CALLER_KEY, Code, Fault, MetadataWriter, Pattern, Status};
 
 /// A process that asks the daemon itself, and what it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,14 +101,13 @@ impl Operator {
 /// Metadata that says who calls, whatever it said before.
 pub(crate) fn introduced(identity: &str, metadata: Vec<u8>) -> Vec<u8> {
     // What is malformed is refused with the call.
-    let Ok(mut decoded) = Metadata::decode(&metadata) else { return metadata };
-    decoded.remove(CALLER_KEY);
-    if decoded.insert(CALLER_KEY, identity).is_err() {
-        return Vec::new();
+    let spare_bytes = CALLER_KEY.len() + identity.len() + 8;
+    let others = MetadataWriter::behind_others(&metadata, spare_bytes, |key| key == CALLER_KEY);
+    let Ok(mut introduced) = others else { return metadata };
+    match introduced.insert(CALLER_KEY, identity.as_bytes()) {
+        Ok(()) => introduced.into_bytes(),
+        Err(_) => Vec::new(),
     }
-    let mut introduced = Vec::with_capacity(decoded.encoded_len());
-    decoded.encode(&mut introduced);
-    introduced
 }
 
 #[cfg(test)]

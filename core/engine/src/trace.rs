@@ -1,9 +1,11 @@
 //! Trace context: what a call came with, inherited by the calls its handler makes (W3C Trace Context).
 
-use trunkline_call::{Fault, Metadata, MetadataError, MetadataReader, TraceParent, WorkerChoice};
+use trunkline_call::{Fault, MetadataError, MetadataReader, MetadataWriter, TraceParent, WorkerChoice};
 
 const TRACEPARENT: &str = TraceParent::KEY;
 const TRACESTATE: &str = "tracestate";
+/// What a pair takes beside its value.
+const PAIR_BYTES: usize = 16;
 
 /// The context a call came with. It is inherited as it came, whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -57,18 +59,26 @@ impl Trace {
 
     /// Adds the context to a call's metadata, unless the application sent its own: state belongs to its parent.
     pub fn inherited(&self, metadata: &[u8]) -> Vec<u8> {
-        let decoded = if metadata.is_empty() { Ok(Metadata::new()) } else { Metadata::decode(metadata) };
-        let Ok(mut decoded) = decoded else { return metadata.to_vec() };
-        if decoded.first(TRACEPARENT).is_some() || decoded.insert(TRACEPARENT, &*self.parent).is_err() {
-            return metadata.to_vec();
+        self.behind(metadata).unwrap_or_else(|_| metadata.to_vec())
+    }
+
+    fn behind(&self, metadata: &[u8]) -> Result<Vec<u8>, MetadataError> {
+        let mut has_state = false;
+        for pair in MetadataReader::read(metadata)? {
+            match pair? {
+                (TRACEPARENT, _) => return Ok(metadata.to_vec()),
+                (key, _) => has_state |= key == TRACESTATE,
+            }
         }
-        if let Some(state) = self.state.as_ref().filter(|_| decoded.first(TRACESTATE).is_none()) {
+        let state = self.state.as_deref().filter(|_| !has_state);
+        let spare_bytes = 2 * PAIR_BYTES + self.parent.len() + state.map_or(0, str::len);
+        let mut all = MetadataWriter::behind(metadata, spare_bytes)?;
+        all.insert(TRACEPARENT, self.parent.as_bytes())?;
+        if let Some(state) = state {
             // Where there is no room for both, the parent is worth more.
-            let _ = decoded.insert(TRACESTATE, &**state);
+            let _ = all.insert(TRACESTATE, state.as_bytes());
         }
-        let mut out = Vec::with_capacity(decoded.encoded_len());
-        decoded.encode(&mut out);
-        out
+        Ok(all.into_bytes())
     }
 }
 
@@ -76,6 +86,7 @@ impl Trace {
 mod tests {
     //! Shows what is taken from metadata, and what a child's metadata becomes.
     use super::*;
+    use trunkline_call::Metadata;
 
     fn encoded(pairs: &[(&str, &str)]) -> Vec<u8> {
         let mut metadata = Metadata::new();

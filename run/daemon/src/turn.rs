@@ -13,7 +13,7 @@ use crate::shard::{Shard, UNWRITTEN_MAX};
 use crate::sockets::NativeSockets;
 use crate::token::Token;
 use trunkline_call::Instant;
-use trunkline_call::entry::{Entry, gives_back, message_bytes, returned_bytes};
+use trunkline_call::entry::{Entry, carried_bytes, gives_back, returned_bytes};
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::{Poller, Ready};
 use trunkline_shm::RingError;
@@ -21,7 +21,7 @@ use trunkline_telemetry::{Ask, TaxStage, tax_stage, tax_wait};
 
 /// Entries taken from one ring before the others get their turn.
 pub(crate) const ENTRIES_PER_TURN: usize = 64;
-/// Bytes after which the others get their turn: of messages in those entries, and read from or written to one
+/// Bytes after which the others get their turn: of messages and metadata in those entries, and read from or written to one
 /// connection. Large pieces are cheaper, and somebody else's small call waits at each hop until they are through: some
 /// tens of microseconds for one that is beside others, four times as long where nobody else wants anything.
 const TURN_BYTES_ALONE: usize = 256 << 10;
@@ -260,7 +260,7 @@ impl Shard {
                 }
             };
             rings.idle_turns = 0;
-            let bytes = message_bytes(&entry);
+            let bytes = carried_bytes(&entry);
             if self.load.is_by_session() {
                 rings.work.carried(bytes.saturating_add(returned_bytes(&entry)));
             }
@@ -549,13 +549,51 @@ fn ring_fault(error: &RingError) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that no time is up while sockets have not been read, and that a flood does not stop the clock.
+    //! Shows that no time is up while sockets have not been read, that a flood does not stop the clock, and what a
+    //! session may have done in a visit.
     use super::*;
+    use crate::command::Command;
     use crate::handle::tests::shards_at_rest;
     use crate::purpose::Purpose;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+    use trunkline_call::entry::{Span, Submission};
+    use trunkline_call::{CallId, Metadata};
     use trunkline_net::Stream;
+    use trunkline_shm::{SessionConfig, create_session, open_session};
+
+    /// Reading it takes as long as what a message of as many bytes costs.
+    #[test]
+    fn metadata_counts_in_a_turn() {
+        let (_daemon, mut shards) = shards_at_rest("[daemon]\nshards = 1\n");
+        let config =
+            SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
+        let (end, fds) = create_session(&config).unwrap();
+        let mut app = open_session(fds, &config).unwrap();
+        let (reply, attached) = channel();
+        shards[0].obey(Command::Attach {
+            end: Box::new(end),
+            label: "app[1]".to_owned(),
+            identity: "uid:1".to_owned(),
+            program: String::new(),
+            cgroup: String::new(),
+            stands_by: false,
+            tells_callers: false,
+            reply,
+        });
+        let key = attached.recv().unwrap();
+        let mut visits = |metadata_bytes| {
+            let metadata = Span { offset: 0, len: metadata_bytes };
+            let entry = Submission::Headers { call: CallId(1), metadata }.encode();
+            (0..ENTRIES_PER_TURN).for_each(|_| app.submissions.stage(&entry).unwrap());
+            let _ = app.submissions.publish();
+            std::iter::from_fn(|| shards[0].drain_session(key).then_some(())).count()
+        };
+        let bytes = Metadata::BYTES_MAX;
+        assert_eq!(visits(64), 1);
+        assert_eq!(visits(bytes as u32), ENTRIES_PER_TURN * bytes / TURN_BYTES_ALONE);
+    }
 
     #[test]
     fn timers_wait_for_sockets_that_have_not_been_read() {

@@ -12,7 +12,7 @@ use crate::registry::MessageType;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, TimerKey, VouchedCaller};
+use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, MetadataWriter, TimerKey, VouchedCaller};
 use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
 use trunkline_message::transcode::DecodeLimits;
@@ -571,16 +571,15 @@ pub(crate) fn add_metadata(opening: &mut Item<'_>, added: &[(String, Vec<u8>)]) 
         return Ok(());
     }
     // What came with the call was checked when it came.
-    let mut all = Metadata::decode(metadata).unwrap_or_default();
-    added.iter().for_each(|(key, _)| drop(all.remove(key)));
+    let added_bytes = added.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let is_added = |key: &str| added.iter().any(|(added, _)| added == key);
+    let mut all = MetadataWriter::behind_others(metadata, added_bytes, is_added).unwrap_or_default();
     let fits = added.iter().try_for_each(|(key, value)| all.insert(key, value));
     if fits.is_err() {
         let limit = Metadata::BYTES_MAX as u64;
         return Err(Fault::Limit { name: "bytes of metadata with what policies add (fixed)", limit });
     }
-    let mut encoded = Vec::with_capacity(all.encoded_len());
-    all.encode(&mut encoded);
-    *metadata = Cow::Owned(encoded);
+    *metadata = Cow::Owned(all.into_bytes());
     Ok(())
 }
 
