@@ -56,7 +56,8 @@ pub(crate) fn is_there(pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Shows whose program a path is, that a group nobody can know is no empty group, and that the unit lets the daemon look.
+    //! Shows whose program a path is, that a group nobody can know is no empty group, and that the unit lets the daemon
+    //! look.
     use super::*;
     use std::path::Path;
     use std::process::{Command, Stdio};

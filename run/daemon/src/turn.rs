@@ -21,9 +21,9 @@ use trunkline_telemetry::{Ask, TaxStage, tax_stage, tax_wait};
 
 /// Entries taken from one ring before the others get their turn.
 pub(crate) const ENTRIES_PER_TURN: usize = 64;
-/// Bytes after which the others get their turn: of messages and metadata in those entries, and read from or written to one
-/// connection. Large pieces are cheaper, and somebody else's small call waits at each hop until they are through: some
-/// tens of microseconds for one that is beside others, four times as long where nobody else wants anything.
+/// Bytes after which the others get their turn: of messages and metadata in those entries, and read from or written to
+/// one connection. Large pieces are cheaper, and somebody else's small call waits at each hop until they are through:
+/// some tens of microseconds for one that is beside others, four times as long where nobody else wants anything.
 const TURN_BYTES_ALONE: usize = 256 << 10;
 pub(crate) const TURN_BYTES_BESIDE: usize = 64 << 10;
 /// An application that lets its completion ring run full does not ring when it makes room; it is asked again this
