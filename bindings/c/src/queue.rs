@@ -85,7 +85,8 @@ pub unsafe extern "C" fn tl_queue_next(
             let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
             let mut taken = Vec::new();
             if lookup::queue(queue)?.next(&mut taken, capacity.min(BATCH_MAX), deadline) == Waited::Closed {
-                return Err(Status::cancelled("the queue was released"));
+                let why = "the queue was released, or is the process's that this one was forked from";
+                return Err(Status::cancelled(why));
             }
             let number = taken.len();
             for (at, event) in taken.into_iter().enumerate() {

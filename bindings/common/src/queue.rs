@@ -1,7 +1,10 @@
 //! A completion queue: operations are polled by whoever asks for events, and a descriptor tells when to ask.
+//!
+//! A forked child has its parent's descriptor, and a lock that no thread of its own may have: there a queue of the
+//! parent's is one that was closed, and nothing of it is touched. The lock is the standard library's, because those
+//! that sleep in another's stand in a table of the process, which a child may find locked for ever.
 
 use async_task::{Runnable, Task};
-use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
@@ -9,10 +12,12 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
+use trunkline_shm::ForkGuard;
 
 /// Operations polled in a row before a thread that asked for events looks for one: what is woken again and again
 /// keeps nobody from an event that is there.
@@ -29,6 +34,8 @@ pub struct CompletionQueue<E> {
 struct Shared<E> {
     state: Mutex<State<E>>,
     bell: QueueBell,
+    /// Of the process that made it.
+    guard: ForkGuard,
 }
 
 /// Who hears that there is something: one of the threads that sleep in `next`, for one thing one of them, and whoever
@@ -64,7 +71,7 @@ pub enum Waited {
     Events(usize),
     /// None came in time.
     Late,
-    /// Nothing will come any more.
+    /// Nothing will come any more, or the queue is the process's that this one was forked from.
     Closed,
 }
 
@@ -86,17 +93,14 @@ impl<E: Send + 'static> CompletionQueue<E> {
             is_watched: false,
             is_closed: false,
         };
-        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), bell }) })
+        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), bell, guard: ForkGuard::new() }) })
     }
 
     /// Begins an operation; what it comes to is an event. Nothing happens in a queue that is closed.
     pub fn begin(&self, work: impl Future<Output = E> + Send + 'static) {
-        let key = {
-            let mut state = self.shared.state.lock();
-            if state.is_closed {
-                return;
-            }
-            state.under_way.insert(None)
+        let key = match self.shared.lock() {
+            Some(mut state) if !state.is_closed => state.under_way.insert(None),
+            _ => return,
         };
         let (ends, wakes) = (Arc::downgrade(&self.shared), Arc::downgrade(&self.shared));
         let work = async move {
@@ -104,13 +108,17 @@ impl<E: Send + 'static> CompletionQueue<E> {
             end(&ends, key, event);
         };
         let (runnable, task) = async_task::spawn(work, move |runnable| wake(&wakes, runnable));
-        self.shared.state.lock().keep(key, task);
+        let Some(mut state) = self.shared.lock() else { return };
+        state.keep(key, task);
+        drop(state);
         runnable.run();
     }
 
     /// Adds an event.
     pub fn push(&self, event: E) {
-        self.shared.state.lock().add(event, &self.shared.bell);
+        if let Some(mut state) = self.shared.lock() {
+            state.add(event, &self.shared.bell);
+        }
     }
 
     /// Adds an event that is taken out again if `poll_over` becomes ready before anybody has taken it: what is not
@@ -122,7 +130,7 @@ impl<E: Send + 'static> CompletionQueue<E> {
         if poll_over(&Context::from_waker(&waker)).is_ready() {
             return;
         }
-        let mut state = self.shared.state.lock();
+        let Some(mut state) = self.shared.lock() else { return };
         // Relaxed: the lock orders it with whoever takes it out.
         let number = state.last_number + 1;
         let added =
@@ -150,31 +158,32 @@ impl<E: Send + 'static> CompletionQueue<E> {
 
     /// Ends all operations; who waits for events learns it.
     pub fn close(&self) {
-        let (tasks, woken, events) = {
-            let mut state = self.shared.state.lock();
-            state.is_closed = true;
-            state.ring(&self.shared.bell);
-            self.shared.bell.sleepers.notify_all();
-            let tasks = std::mem::take(&mut state.under_way);
-            (tasks, std::mem::take(&mut state.woken), std::mem::take(&mut state.events))
-        };
+        let Some(mut state) = self.shared.lock() else { return };
+        state.is_closed = true;
+        state.ring(&self.shared.bell);
+        self.shared.bell.sleepers.notify_all();
+        let tasks = mem::take(&mut state.under_way);
+        let (woken, events) = (mem::take(&mut state.woken), mem::take(&mut state.events));
+        drop(state);
         // Not under the lock: what is dropped may wake others.
         drop((tasks, woken, events));
     }
 
     /// Operations under way.
     pub fn under_way(&self) -> usize {
-        self.shared.state.lock().under_way.len()
+        self.shared.lock().map_or(0, |state| state.under_way.len())
     }
 
     /// Polls what was woken and takes the events that are there; `Late` if there is none.
     fn look(&self, out: &mut Vec<E>, max: usize) -> Waited {
         let shared = &*self.shared;
-        shared.state.lock().looking += 1;
+        let Some(mut state) = shared.lock() else { return Waited::Closed };
+        state.looking += 1;
+        drop(state);
         let mut looking = Looking { shared: Some(shared) };
         let mut polls = 0;
         loop {
-            let mut state = shared.state.lock();
+            let Some(mut state) = shared.lock() else { return Waited::Closed };
             if state.is_closed {
                 return Waited::Closed;
             }
@@ -195,21 +204,40 @@ impl<E: Send + 'static> CompletionQueue<E> {
         }
     }
 
-    /// Whether there was something before the deadline.
+    /// Whether there was something before the deadline. Who has no time left does not sleep.
     fn sleep(&self, deadline: Option<Instant>) -> bool {
-        let Shared { state, bell } = &*self.shared;
-        let mut state = state.lock();
+        let sleepers = &self.shared.bell.sleepers;
+        let Some(mut state) = self.shared.lock() else { return true };
         while !state.rung {
-            match deadline {
-                None => bell.sleepers.wait(&mut state),
-                Some(deadline) => {
-                    if bell.sleepers.wait_until(&mut state, deadline).timed_out() {
-                        return state.rung;
-                    }
-                }
-            }
+            state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => sleepers.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return false,
+                Some(left) => sleepers.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
         true
+    }
+}
+
+impl<E> Shared<E> {
+    /// What everybody shares, for some instructions; `None` in a forked child, for whose threads it is not.
+    fn lock(&self) -> Option<MutexGuard<'_, State<E>>> {
+        let is_ours = !self.guard.is_foreign();
+        is_ours.then(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<E> Drop for Shared<E> {
+    /// In a forked child operations are not dropped either: they are the parent's, and as its threads had them.
+    fn drop(&mut self) {
+        if self.guard.is_foreign() {
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            mem::forget((
+                mem::take(&mut state.under_way),
+                mem::take(&mut state.woken),
+                mem::take(&mut state.events),
+            ));
+        }
     }
 }
 
@@ -228,7 +256,7 @@ impl<E: Send + 'static> Wake for Withdrawal<E> {
         let is_there = number != NOT_ADDED && number != NOT_WANTED;
         if let Some(shared) = self.shared.upgrade().filter(|_| is_there) {
             // Not under the lock: what is dropped may wake others.
-            let event = shared.state.lock().take_out(number, &shared.bell);
+            let event = shared.lock().and_then(|mut state| state.take_out(number, &shared.bell));
             drop(event);
         }
     }
@@ -254,8 +282,8 @@ impl<E> Looking<'_, E> {
 /// An operation panicked, or the queue is closed.
 impl<E> Drop for Looking<'_, E> {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared {
-            self.leave(&mut shared.state.lock());
+        if let Some(mut state) = self.shared.and_then(Shared::lock) {
+            self.leave(&mut state);
         }
     }
 }
@@ -263,7 +291,7 @@ impl<E> Drop for Looking<'_, E> {
 /// An operation was woken. In a queue that is gone it is dropped, which cancels it.
 fn wake<E>(shared: &Weak<Shared<E>>, runnable: Runnable) {
     let Some(shared) = shared.upgrade() else { return };
-    let mut state = shared.state.lock();
+    let Some(mut state) = shared.lock() else { return mem::forget(runnable) };
     if state.is_closed {
         drop(state);
         return drop(runnable);
@@ -276,7 +304,7 @@ fn wake<E>(shared: &Weak<Shared<E>>, runnable: Runnable) {
 fn end<E>(shared: &Weak<Shared<E>>, key: usize, event: E) {
     let Some(shared) = shared.upgrade() else { return };
     let task = {
-        let mut state = shared.state.lock();
+        let Some(mut state) = shared.lock() else { return };
         if state.is_closed {
             return;
         }
@@ -330,14 +358,14 @@ impl<E> State<E> {
     /// Wakes one thread, also where another was woken before: that one may have taken what it was woken for, and be
     /// busy with it.
     fn ring(&mut self, bell: &QueueBell) {
-        if !std::mem::replace(&mut self.rung, true) && self.is_watched {
+        if !mem::replace(&mut self.rung, true) && self.is_watched {
             bell.show();
         }
         bell.sleepers.notify_one();
     }
 
     fn hush(&mut self, bell: &QueueBell) {
-        if std::mem::replace(&mut self.rung, false) && self.is_watched {
+        if mem::replace(&mut self.rung, false) && self.is_watched {
             let _ = io::read(&bell.watched, &mut [0; 8]);
         }
     }
@@ -352,9 +380,11 @@ impl QueueBell {
 
 impl<E> AsFd for CompletionQueue<E> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        let Shared { state, bell } = &*self.shared;
-        let mut state = state.lock();
-        if !std::mem::replace(&mut state.is_watched, true) && state.rung {
+        let bell = &self.shared.bell;
+        if let Some(mut state) = self.shared.lock()
+            && !mem::replace(&mut state.is_watched, true)
+            && state.rung
+        {
             bell.show();
         }
         bell.watched.as_fd()
@@ -369,10 +399,10 @@ impl<E> Clone for CompletionQueue<E> {
 
 impl<E> fmt::Debug for CompletionQueue<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.shared.state.lock();
+        let of = |count: fn(&State<E>) -> usize| self.shared.lock().map(|state| count(&state));
         f.debug_struct("CompletionQueue")
-            .field("events", &state.events.len())
-            .field("under_way", &state.under_way.len())
+            .field("events", &of(|state| state.events.len()))
+            .field("under_way", &of(|state| state.under_way.len()))
             .finish_non_exhaustive()
     }
 }
@@ -414,14 +444,14 @@ mod tests {
         let queue = CompletionQueue::new().unwrap();
         let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
         let kept = Arc::clone(&waker);
-        queue.begin(poll_fn(move |cx| match kept.lock().replace(cx.waker().clone()) {
+        queue.begin(poll_fn(move |cx| match kept.lock().unwrap().replace(cx.waker().clone()) {
             None => Poll::Pending,
             Some(_) => Poll::Ready(5),
         }));
-        assert!(waker.lock().is_some(), "polled once");
+        assert!(waker.lock().unwrap().is_some(), "polled once");
         let mut out = Vec::new();
         assert_eq!((queue.next(&mut out, 8, now()), is_readable(&queue)), (Waited::Late, false));
-        let woken = waker.lock().clone().unwrap();
+        let woken = waker.lock().unwrap().clone().unwrap();
         woken.wake();
         assert!(is_readable(&queue));
         assert_eq!((queue.next(&mut out, 8, now()), queue.under_way()), (Waited::Events(1), 0));
@@ -453,7 +483,7 @@ mod tests {
                         } else {
                             let mut is_second = false;
                             queue.begin(poll_fn(move |cx| {
-                                if std::mem::replace(&mut is_second, true) {
+                                if mem::replace(&mut is_second, true) {
                                     return Poll::Ready(number);
                                 }
                                 cx.waker().wake_by_ref();

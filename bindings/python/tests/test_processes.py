@@ -3,6 +3,8 @@
 import asyncio
 import multiprocessing
 import os
+import subprocess
+import sys
 from concurrent import futures
 
 import exam_pb2 as pb
@@ -87,6 +89,12 @@ def test_loops_beside_loops_and_children_with_loops():
             for thread in threads:
                 thread.result(timeout=60)
     assert server.stop(5).wait(60)
+
+
+def test_a_child_that_ends_leaves_the_loops_of_its_parent_alone():
+    script = os.path.join(os.path.dirname(__file__), "forking.py")
+    ended = subprocess.run([sys.executable, script], capture_output=True, timeout=120)
+    assert (ended.stdout.split(b"\n")[-2:], ended.returncode) == ([b"as before", b""], 0), ended
 
 
 def test_the_ecosystems_health_servicer():

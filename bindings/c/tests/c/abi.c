@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <trunkline.h>
 #include <unistd.h>
 
@@ -556,6 +557,44 @@ static void threads(void) {
     puts("threads");
 }
 
+// In a forked child queue and server are the parent's, who has them as before, whatever is done with them there.
+static void in_child(tl_queue queue, tl_server server, bool releases) {
+    alarm(60);
+    tl_event event;
+    size_t count;
+    if (!releases) {
+        CHECK(tl_queue_next(queue, &event, 1, -1, &count, NULL) == TL_CANCELLED && count == 0);
+        CHECK(tl_queue_post(queue, 1, NULL) == TL_OK && tl_queue_fd(queue) >= 0);
+    }
+    CHECK(tl_queue_release(queue) == TL_OK);
+    CHECK(tl_server_ready(server, NULL) == TL_UNAVAILABLE && tl_server_wait(server, NULL) == TL_UNAVAILABLE);
+    CHECK(tl_server_shutdown(server, 0, NULL) == TL_UNAVAILABLE && tl_server_release(server) == TL_OK);
+    // And it has queues of its own.
+    CHECK(tl_queue_new(&queue, NULL) == TL_OK && tl_queue_post(queue, 1, NULL) == TL_OK);
+    CHECK(tl_queue_next(queue, &event, 1, -1, &count, NULL) == TL_OK && count == 1);
+    _exit(0);
+}
+
+static void children(tl_server server) {
+    tl_queue queue;
+    CHECK(tl_queue_new(&queue, NULL) == TL_OK);
+    struct pollfd fd = {tl_queue_fd(queue), POLLIN, 0};
+    for (int turn = 0; turn < 4; turn++) {
+        bool is_posted = turn >= 2;
+        if (is_posted) CHECK(tl_queue_post(queue, 7, NULL) == TL_OK);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) in_child(queue, server, turn % 2 == 0);
+        int ended;
+        CHECK(waitpid(child, &ended, 0) == child && ended == 0);
+        CHECK(poll(&fd, 1, 0) == is_posted);
+        if (!is_posted) CHECK(tl_queue_post(queue, 7, NULL) == TL_OK && poll(&fd, 1, 0) == 1);
+        CHECK(watched(queue).tag == 7 && poll(&fd, 1, 0) == 0);
+    }
+    CHECK(tl_queue_release(queue) == TL_OK);
+    puts("children");
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK(tl_version() == TL_VERSION && tl_handles_open() == 0);
@@ -588,6 +627,7 @@ int main(void) {
     untaken();
     misuse();
     threads();
+    children(server);
 
     CHECK(tl_server_shutdown(server, INT64_C(10000000000), NULL) == TL_OK);
     CHECK(tl_queue_release(served) == TL_OK && tl_queue_release(apart) == TL_OK);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use trunkline_call::Status;
 
-/// A server running in the background. Dropping it tells the server to stop, and does not wait for it.
+/// A server running in the background. Dropping it tells the server to stop, and does not wait for it. A forked child
+/// has no server: what waits for one there is UNAVAILABLE.
 pub struct ServerHandle {
     shared: Arc<Shared>,
     grace: Duration,

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::kick::Kick;
 use crate::wakers::{self, WakerPlace, Wakers};
 use parking_lot::Mutex;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -90,12 +90,15 @@ impl Shared {
 
     /// Waits for the order to stop.
     pub(super) async fn stopped(&self) -> Stop {
-        self.until(|state| state.stop).await
+        match self.until(|state| state.stop).await {
+            Ok(stop) => stop,
+            Err(_) => pending().await, // no worker runs in a forked child
+        }
     }
 
     /// Waits until every worker has ended.
     pub(super) async fn ended(&self) -> Result<(), Status> {
-        self.until(|state| (state.running == 0).then(|| state.outcome.clone())).await
+        self.until(|state| (state.running == 0).then(|| state.outcome.clone())).await?
     }
 
     /// Waits until every worker that runs has bound the services, or the daemon has refused one.
@@ -107,7 +110,7 @@ impl Shared {
             }
             state.refused.clone().map(Err)
         })
-        .await
+        .await?
     }
 
     pub(super) fn worker_is_ready(&self) {
@@ -171,12 +174,17 @@ impl Shared {
         kicks.iter().for_each(|kick| kick.kick());
     }
 
-    async fn until<T>(&self, ask: impl Fn(&State) -> Option<T>) -> T {
+    /// Waits for an answer; UNAVAILABLE in a forked child, which has no workers that would give one.
+    async fn until<T>(&self, ask: impl Fn(&State) -> Option<T>) -> Result<T, Status> {
         let mut waits = Waits { shared: self, place: WakerPlace::default() };
         poll_fn(|cx| {
+            if self.guard.is_foreign() {
+                let why = "the server is the process's that this one was forked from";
+                return Poll::Ready(Err(Status::unavailable(why)));
+            }
             let mut state = self.state.lock();
             if let Some(answer) = ask(&state) {
-                return Poll::Ready(answer);
+                return Poll::Ready(Ok(answer));
             }
             state.waiting.park(&mut waits.place, cx.waker());
             Poll::Pending
