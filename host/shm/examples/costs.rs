@@ -53,7 +53,7 @@ fn main() {
 }
 
 fn allocators() {
-    let mut allocator = BlockAllocator::new(64 << 20);
+    let mut allocator = BlockAllocator::new(64 << 20).unwrap();
     ns("allocator: allocate, free, empty heap", 1_000_000, || {
         let offset = allocator.allocate(black_box(200)).unwrap();
         allocator.free(offset).unwrap();

@@ -9,6 +9,8 @@
 //! Rejected: buddies (half of a 1 MiB + 24 block wasted), trees by size and by address (exact best fit, 150 ns
 //! where this takes 20).
 
+use crate::zeroed::zeroed_words;
+
 /// Blocks start at and are rounded to multiples of this: a cache line, so that two blocks never share one.
 pub const GRANULE_BYTES: u32 = 64;
 
@@ -97,12 +99,13 @@ pub struct BlockAllocator {
 }
 
 impl BlockAllocator {
-    /// Books for a heap of `heap_bytes`, rounded down to whole granules; all of it free.
+    /// Books for a heap of `heap_bytes`, rounded down to whole granules; all of it free. `None` if there is no memory
+    /// for them: they take a sixteenth of the heap, of addresses at first.
     #[must_use]
-    pub fn new(heap_bytes: u32) -> BlockAllocator {
-        let mut books = BlockAllocator::empty(heap_bytes);
+    pub fn new(heap_bytes: u32) -> Option<BlockAllocator> {
+        let mut books = BlockAllocator::empty(heap_bytes)?;
         books.append(0, books.granules, State::Free);
-        books
+        Some(books)
     }
 
     /// Every block that is not free, lowest first.
@@ -122,11 +125,11 @@ impl BlockAllocator {
         blocks
     }
 
-    /// Books in which these blocks are taken and everything else is free; `None` if they overlap, are not in order, or
-    /// do not lie in the heap.
+    /// [Empty](Self::empty) books with these blocks taken and everything else free; `None` if they overlap, are not in
+    /// order, or do not lie in the heap.
     #[must_use]
-    pub fn with_blocks(heap_bytes: u32, blocks: &[BlockState]) -> Option<BlockAllocator> {
-        let mut books = BlockAllocator::empty(heap_bytes);
+    pub(crate) fn with_blocks(mut self, blocks: &[BlockState]) -> Option<BlockAllocator> {
+        let books = &mut self;
         let mut at = 0;
         for block in blocks {
             let whole = block.offset.is_multiple_of(GRANULE_BYTES) && block.len.is_multiple_of(GRANULE_BYTES);
@@ -138,7 +141,7 @@ impl BlockAllocator {
             (books.touched, at) = (end, end);
         }
         books.append(at, books.granules - at, State::Free);
-        Some(books)
+        Some(self)
     }
 
     /// Offset of a block of at least `len` bytes (at least one granule), or `None` when none is found.
@@ -272,20 +275,20 @@ impl BlockAllocator {
         self.touched * GRANULE_BYTES
     }
 
-    /// Books without any block.
-    fn empty(heap_bytes: u32) -> BlockAllocator {
+    /// Books without any block, not even a free one.
+    pub(crate) fn empty(heap_bytes: u32) -> Option<BlockAllocator> {
         let granules = heap_bytes / GRANULE_BYTES;
-        BlockAllocator {
+        Some(BlockAllocator {
             nodes: Vec::new(),
             spare: NONE,
-            node_at: vec![0; granules as usize],
+            node_at: zeroed_words(granules as usize)?,
             top: NONE,
             bins: [NONE; BINS],
             filled: [0; BINS / 64],
             granules,
             used: 0,
             touched: 0,
-        }
+        })
     }
 
     /// Adds a block above all others; nothing if it has no length.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io;
 
 use crate::allocator::{BlockAllocator, BlockState, FreeError, rounded};
+use crate::config::SessionError;
 use crate::fork::ForkGuard;
 use crate::region::Region;
 
@@ -51,16 +52,23 @@ struct Shared {
 }
 
 impl Heap {
-    pub(crate) fn new(region: Region) -> Heap {
-        let bytes = u32::try_from(region.bytes()).unwrap_or(u32::MAX);
-        Heap { shared: Arc::new(Shared { region, books: Mutex::new(BlockAllocator::new(bytes)) }) }
+    /// A heap that is free.
+    ///
+    /// # Errors
+    /// [`SessionError::System`]: there is no memory for its books.
+    pub(crate) fn new(region: Region) -> Result<Heap, SessionError> {
+        let books = BlockAllocator::new(bytes_of(&region)).ok_or(NO_BOOKS)?;
+        Ok(Heap { shared: Arc::new(Shared { region, books: Mutex::new(books) }) })
     }
 
-    /// A heap in which these blocks are taken; `None` if they cannot be.
-    pub(crate) fn with_blocks(region: Region, blocks: &[BlockState]) -> Option<Heap> {
-        let bytes = u32::try_from(region.bytes()).unwrap_or(u32::MAX);
-        let books = BlockAllocator::with_blocks(bytes, blocks)?;
-        Some(Heap { shared: Arc::new(Shared { region, books: Mutex::new(books) }) })
+    /// A heap in which these blocks are taken.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`SessionError::Blocks`] if they cannot be.
+    pub(crate) fn with_blocks(region: Region, blocks: &[BlockState]) -> Result<Heap, SessionError> {
+        let books = BlockAllocator::empty(bytes_of(&region)).ok_or(NO_BOOKS)?;
+        let books = books.with_blocks(blocks).ok_or(SessionError::Blocks)?;
+        Ok(Heap { shared: Arc::new(Shared { region, books: Mutex::new(books) }) })
     }
 
     /// Every block that is not free, lowest first: for a successor.
@@ -296,6 +304,13 @@ impl Drop for Block {
         let freed = self.shared.books().free(self.offset);
         debug_assert!(freed.is_ok(), "a Block's offset is in the books until it is dropped");
     }
+}
+
+const NO_BOOKS: SessionError =
+    SessionError::System { what: "memory for the books of a heap", errno: io::Errno::NOMEM };
+
+fn bytes_of(region: &Region) -> u32 {
+    u32::try_from(region.bytes()).unwrap_or(u32::MAX)
 }
 
 /// Where a block lies in this process.

@@ -113,6 +113,6 @@ pub fn inherit_heaps(
     let send_bytes = config.send_heap_bytes as usize;
     let send_heap = open_region("send heap", send_heap, send_bytes, Access::ReadOnly, SIZE_SEALS)?;
     let (region, fd) = receive_region(config.receive_heap_bytes)?;
-    let receive_heap = Heap::with_blocks(region, blocks).ok_or(SessionError::Blocks)?;
+    let receive_heap = Heap::with_blocks(region, blocks)?;
     Ok((AllegedHeap::new(send_heap), receive_heap, fd))
 }

@@ -104,6 +104,8 @@ mod relayed;
 mod session;
 #[cfg(not(loom))]
 mod sleep;
+#[cfg(not(loom))]
+mod zeroed;
 
 pub use entry::{ENTRY_WORDS, Entry};
 #[cfg(loom)]

@@ -57,7 +57,7 @@ pub(crate) fn rings_of(
 /// [`SessionError::Size`], [`SessionError::System`].
 pub fn create_receive_heap(bytes: u32) -> Result<(Heap, OwnedFd), SessionError> {
     let (region, fd) = receive_region(bytes)?;
-    Ok((Heap::new(region), fd))
+    Ok((Heap::new(region)?, fd))
 }
 
 pub(crate) fn receive_region(bytes: u32) -> Result<(Region, OwnedFd), SessionError> {

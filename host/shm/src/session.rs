@@ -162,7 +162,7 @@ pub fn open_session(fds: SessionFds, config: &SessionConfig) -> Result<AppEnd, S
     Ok(AppEnd {
         submissions: Producer::resume(submission, 0, 0),
         completions: Consumer::resume(completion, 0),
-        send_heap: Heap::new(send),
+        send_heap: Heap::new(send)?,
         receive_heap,
         peer_doorbell: Ringer::of_application(fds.daemon_doorbell),
         own_doorbell: Doorbell::of_application(fds.app_doorbell),

@@ -119,7 +119,7 @@ proptest! {
     /// that fits with an eighth to spare is found.
     #[test]
     fn behaves_like_a_map_of_blocks(steps in steps()) {
-        let mut allocator = BlockAllocator::new(HEAP_BYTES);
+        let mut allocator = BlockAllocator::new(HEAP_BYTES).unwrap();
         let mut model = Model::new();
         for step in steps {
             take_step(&mut allocator, &mut model, step);
@@ -136,7 +136,7 @@ proptest! {
     /// 256 KiB: what is resident follows what is used.
     #[test]
     fn low_addresses_first(sizes in prop::collection::vec((1..4_000u32, any::<usize>()), 100..2_000)) {
-        let mut allocator = BlockAllocator::new(HEAP_BYTES);
+        let mut allocator = BlockAllocator::new(HEAP_BYTES).unwrap();
         let mut in_use = Vec::new();
         for (len, which) in sizes {
             while allocator.bytes_in_use() + rounded(len) > 64 << 10 {
@@ -152,7 +152,7 @@ proptest! {
 /// After everything was returned the next block lies at the bottom again, and the touched part can be given back.
 #[test]
 fn an_idle_heap_starts_from_the_bottom() {
-    let mut allocator = BlockAllocator::new(HEAP_BYTES);
+    let mut allocator = BlockAllocator::new(HEAP_BYTES).unwrap();
     let blocks: Vec<u32> = (0..100).map(|index| allocator.allocate(index * 100).unwrap()).collect();
     let touched = allocator.touched_bytes();
     for offset in blocks.into_iter().rev() {
@@ -168,7 +168,7 @@ fn an_idle_heap_starts_from_the_bottom() {
 /// A full heap says so and recovers; a length that cannot be rounded is refused.
 #[test]
 fn a_full_heap_refuses() {
-    let mut allocator = BlockAllocator::new(GRANULE_BYTES * 4);
+    let mut allocator = BlockAllocator::new(GRANULE_BYTES * 4).unwrap();
     let blocks: Vec<u32> = (0..4).map(|_| allocator.allocate(1).unwrap()).collect();
     assert_eq!(allocator.allocate(1), None);
     assert_eq!(allocator.largest_free(), 0);
@@ -177,5 +177,5 @@ fn a_full_heap_refuses() {
     assert_eq!(allocator.allocate(64), Some(blocks[2]));
     assert_eq!(allocator.allocate(u32::MAX), None);
     assert!(!allocator.grow(blocks[0], u32::MAX));
-    assert_eq!(BlockAllocator::new(0).allocate(1), None);
+    assert_eq!(BlockAllocator::new(0).unwrap().allocate(1), None);
 }
