@@ -722,6 +722,14 @@ tl_code tl_server_start(struct tl_server server,
 tl_code tl_server_ready(struct tl_server server,
                         struct tl_status *status);
 
+// The same for `timeout_ns` at most, for ever if that is negative: then `TL_DEADLINE_EXCEEDED`, and the server goes on
+// as it was. There may be no daemon yet: calls arrive once it comes.
+//
+// Asks for: `status` is valid for writing or null.
+tl_code tl_server_ready_within(struct tl_server server,
+                               int64_t timeout_ns,
+                               struct tl_status *status);
+
 // Waits until a server has ended: stopped from another thread, or refused by the daemon.
 //
 // Asks for: `status` is valid for writing or null.

@@ -13,8 +13,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline::{Server, ServerBuilder, Status, Wait};
-use trunkline_bindings::DeliveredCall;
 use trunkline_bindings::server::Adapter;
+use trunkline_bindings::{DeliveredCall, wait_within};
 
 /// A server with nothing to serve yet. `options` may be null.
 ///
@@ -157,6 +157,30 @@ pub unsafe extern "C" fn tl_server_start(server: tl_server, status: *mut tl_stat
 pub unsafe extern "C" fn tl_server_ready(server: tl_server, status: *mut tl_status) -> tl_code {
     // SAFETY: the caller's promise.
     unsafe { enter("tl_server_ready", status, |_| lookup::server(server)?.running()?.ready().wait()) }
+}
+
+/// The same for `timeout_ns` at most, for ever if that is negative: then `TL_DEADLINE_EXCEEDED`, and the server goes on
+/// as it was. There may be no daemon yet: calls arrive once it comes.
+///
+/// # Safety
+/// `status` is valid for writing or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_server_ready_within(
+    server: tl_server,
+    timeout_ns: i64,
+    status: *mut tl_status,
+) -> tl_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        enter("tl_server_ready_within", status, |_| {
+            let server = lookup::server(server)?.running()?;
+            let Ok(timeout_ns) = u64::try_from(timeout_ns) else { return server.ready().wait() };
+            let ready = wait_within(server.ready(), Duration::from_nanos(timeout_ns));
+            ready.unwrap_or_else(|| {
+                Err(Status::deadline_exceeded("the daemon does not know the services yet"))
+            })
+        })
+    }
 }
 
 /// Waits until a server has ended: stopped from another thread, or refused by the daemon.

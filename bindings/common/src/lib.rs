@@ -30,9 +30,11 @@ pub mod client;
 mod queue;
 pub mod server;
 mod tray;
+mod within;
 
 pub use cancel::Cancel;
 pub use client::{Answered, CallEvent, CallOpening, OpenCall};
 pub use queue::{CompletionQueue, Waited};
 pub use server::DeliveredCall;
 pub use tray::{Borrowed, Tray};
+pub use within::wait_within;

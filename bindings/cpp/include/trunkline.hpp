@@ -25,6 +25,7 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+#include <unistd.h>
 
 namespace trunkline {
 
@@ -781,9 +782,12 @@ class Server {
         // Threads that receive calls.
         uint32_t workers = 1;
         std::chrono::nanoseconds grace = std::chrono::seconds(10);
+        // How long `start` waits for calls to arrive, where there is no daemon yet: then it returns all the same, and the
+        // server goes on waiting. Negative: for ever.
+        std::chrono::nanoseconds ready_within = std::chrono::nanoseconds(-1);
     };
 
-    // Starts serving; returns when calls arrive.
+    // Starts serving; returns when calls arrive, or the options' time for that is over.
     static Result<std::unique_ptr<Server>> start(const Options &options, std::vector<Service> services) {
         auto server = std::unique_ptr<Server>(new Server(std::move(services), options.grace));
         Status status = server->begin(options);
@@ -791,8 +795,17 @@ class Server {
         return server;
     }
 
-    // Takes no new calls and gives those in flight the grace of the options.
+    // Waits until calls arrive, for ever if the time is negative; TL_DEADLINE_EXCEEDED if they do not by then.
+    Status ready(std::chrono::nanoseconds within = std::chrono::nanoseconds(-1)) const {
+        tl_status status;
+        tl_server_ready_within(handle_.get(), within.count(), &status);
+        return Status::take(status);
+    }
+
+    // Takes no new calls and gives those in flight the grace of the options. A forked child has no server: there is
+    // nothing to stop.
     void shutdown() {
+        if (getpid() != process_) return forget();
         tl_server_shutdown(handle_.get(), grace_.count(), nullptr);
         tl_queue_release(queue_);
         for (std::thread &thread : threads_) thread.join();
@@ -828,8 +841,16 @@ class Server {
         }
         for (size_t at = 0; at < options.threads; at++) threads_.emplace_back([this] { serve(); });
         if (tl_server_start(handle_.get(), &status) != TL_OK) return Status::take(status);
-        tl_server_ready(handle_.get(), &status);
-        return Status::take(status);
+        Status arrive = ready(options.ready_within);
+        return arrive.code() == TL_DEADLINE_EXCEEDED ? Status() : arrive;
+    }
+
+    // Threads that a child does not have can be neither joined nor let go of: they are kept until it ends.
+    void forget() {
+        static auto &kept = *new std::vector<std::vector<std::thread>>();
+        kept.push_back(std::move(threads_));
+        threads_.clear();
+        tl_queue_release(queue_);
     }
 
     static void received(void *service, tl_call handle) {
@@ -855,6 +876,7 @@ class Server {
     detail::Owned<tl_server, tl_server_release> handle_;
     tl_queue queue_{};
     std::vector<std::thread> threads_;
+    pid_t process_ = getpid();
 };
 
 } // namespace trunkline

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <poll.h>
+#include <sys/wait.h>
 #include <trunkline.hpp>
+#include <unistd.h>
 
 using namespace trunkline;
 
@@ -197,6 +199,31 @@ static void queued(const Channel &channel) {
     std::puts("queued");
 }
 
+// A forked child has its parent's server in hand, with no thread of it, and lets go.
+static void inherited(std::unique_ptr<Server> server) {
+    CHECK(server->ready().ok() && server->ready(std::chrono::nanoseconds(0)).ok());
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        CHECK(server->ready().code() == TL_UNAVAILABLE);
+        server.reset();
+        _exit(0);
+    }
+    int ended = -1;
+    CHECK(waitpid(child, &ended, 0) == child && ended == 0);
+}
+
+// A server that has no daemon is there all the same, and says so to who asks.
+static void without_a_daemon() {
+    Server::Options options;
+    options.daemon = TL_ATTACHED;
+    options.socket = "/nowhere/daemon.sock";
+    options.ready_within = std::chrono::milliseconds(1);
+    auto server = Server::start(options, {Service("exam.v1.Nowhere")});
+    CHECK(server.ok());
+    CHECK((*server)->ready(std::chrono::nanoseconds(0)).code() == TL_DEADLINE_EXCEEDED);
+}
+
 int main() {
     {
         Channel::Options inside;
@@ -215,6 +242,8 @@ int main() {
         deadlines(*channel, hung);
         streams(*channel);
         queued(*channel);
+        inherited(std::move(*server));
+        without_a_daemon();
     }
     std::printf("handles %" PRIu64 "\n", tl_handles_open());
     return tl_handles_open() == 0 ? 0 : 1;

@@ -885,3 +885,50 @@ def test_closing_a_channel_leaves_calls_of_other_loops_their_grace_and_their_thr
         assert asyncio.run(close(exam, other, 60), debug=True) == "hang"
         assert asyncio.run(close(exam, other, None), debug=True) == "cancelled"
     assert server.stop(5).wait(60)
+
+
+def test_services_that_are_added_after_the_start_are_served():
+    async def echo(request, context):
+        return request
+
+    def handler(name):
+        methods = {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
+        return grpc.method_handlers_generic_handler(name, methods)
+
+    async def part():
+        server = trunkline.aio.server(**WHERE)
+        server.add_generic_rpc_handlers([handler("pyexam.v1.AioFirst")])
+        await server.start()
+        await server.start()
+        server.add_generic_rpc_handlers([handler("pyexam.v1.AioSecond")])
+        await server.ready(60)
+        async with trunkline.aio.insecure_channel(**WHERE) as channel:
+            for name in ("AioFirst", "AioSecond"):
+                assert await channel.unary_unary(f"/pyexam.v1.{name}/Echo")(b"x") == b"x"
+        await server.stop(5)
+        with pytest.raises(grpc.aio.UsageError):
+            await server.start()
+
+    asyncio.run(part())
+
+
+def test_a_wait_for_the_daemon_has_an_end(tmp_path):
+    async def part():
+        server = trunkline.aio.server(socket=str(tmp_path / "daemon.sock"), embedded=False)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Waits", {})])
+        await server.start()
+        with pytest.raises(TimeoutError):
+            await server.ready(0.01)
+        waiting = asyncio.create_task(server.ready())
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await server.stop(0)
+
+    asyncio.run(part())
+    # Who waits no more leaves no thread behind.
+    until = time.monotonic() + 60
+    while any(thread.name == "trunkline-server" for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.05)

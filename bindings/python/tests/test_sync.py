@@ -608,6 +608,46 @@ def served_later(service):
     return server
 
 
+def test_services_that_are_added_after_the_start_are_served():
+    echo = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
+    server = served("pyexam.v1.First", {"Echo": lambda request, context: request})
+    with pytest.raises(ValueError):
+        server.start()
+    with trunkline.insecure_channel(**WHERE) as channel:
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Second", echo)])
+        server.add_registered_method_handlers("pyexam.v1.Third", echo)
+        server.ready(60)
+        # A method more of a service that is served.
+        server.add_registered_method_handlers("pyexam.v1.First", {"Again": echo["Echo"]})
+        methods = ("First/Echo", "Second/Echo", "Third/Echo", "First/Again")
+        assert [channel.unary_unary(f"/pyexam.v1.{method}")(b"x") for method in methods] == [b"x"] * 4
+        assert server.stop(5).wait(60)
+        with pytest.raises(ValueError):
+            server.start()
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Late", echo)])
+        for method in (*methods, "Late/Echo"):
+            assert failure(lambda: channel.unary_unary(f"/pyexam.v1.{method}")(b"x")).code() == (
+                grpc.StatusCode.UNAVAILABLE
+            )
+
+
+def test_a_wait_for_the_daemon_has_an_end(tmp_path):
+    where = {"socket": str(tmp_path / "daemon.sock"), "embedded": False}
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=1), **where)
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Waits", methods)])
+    server.start()
+    for timeout in (0.01, 0):
+        with pytest.raises(TimeoutError):
+            server.ready(timeout)
+    if os.environ.get("TRUNKLINE_SOCKET"):
+        os.symlink(os.environ["TRUNKLINE_SOCKET"], where["socket"])
+        server.ready(60)
+        with trunkline.insecure_channel(**WHERE) as channel:
+            assert channel.unary_unary("/pyexam.v1.Waits/Echo")(b"x") == b"x"
+    assert server.stop(5).wait(60)
+
+
 def test_a_call_that_waits_for_ready_waits_for_its_service(stub):
     with trunkline.insecure_channel(**WHERE) as channel:
         echo = channel.unary_unary("/pyexam.v1.Later/Echo")

@@ -4,6 +4,7 @@ import collections
 import contextvars
 import logging
 import threading
+import time
 import warnings
 
 import grpc
@@ -14,6 +15,10 @@ from ._errors import CODES, FailedCall, words_of
 from ._library import Ending, Outcome, as_slice, call_back, ffi, lent_message_of, lib, message_of, pairs
 
 _LOG = logging.getLogger(__name__)
+
+# How long a wait that may be given up goes on unasked, and the longest there is.
+_LOOK_NS = 1_000_000_000
+_LONGEST = 1e9
 
 _State = collections.namedtuple("_State", ("client", "code"))
 HandlerCallDetails = collections.namedtuple("HandlerCallDetails", ("method", "invocation_metadata"))
@@ -87,48 +92,100 @@ def _through(interceptor, continuation):
 
 
 class LibraryServer:
-    """A server of the library, with a queue its calls come to."""
+    """Servers of the library with one queue that their calls come to: one for what is served when it is started, and one
+    more whenever services are added after that, for the daemon knows those of a server from its start on."""
 
     def __init__(self, handlers, queue=None, socket=None, embedded=None, name=None, workers=1):
         self._own_queue = queue is None
         self.queue = _library.new_queue() if queue is None else queue
+        self._socket, self._name, self._workers = socket, name, workers
+        self._daemon = _library.daemon_of(embedded)
+        self._lock = threading.Lock()
+        self._names = set()
+        self._servers = []
+        self._is_stopped = False
+        self.serve(handlers)
+
+    def serve(self, handlers):
+        """Starts to serve, or to serve those services, too, that are not yet served."""
+        with self._lock:
+            names = handlers.services - self._names
+            if self._is_stopped or self._servers and not names:
+                return
+            server, status = self._made(names, handlers.typed), ffi.new("tl_status *")
+            if lib.tl_server_start(server, status):
+                lib.tl_server_release(server)
+                raise _library.LibraryError(_library.ending_of(status[0]))
+            self._servers.append(server)
+            self._names |= names
+
+    def _made(self, names, typed):
         server, status = ffi.new("tl_server *"), ffi.new("tl_status *")
         options = ffi.new("tl_server_options *")
         options.size = ffi.sizeof("tl_server_options")
-        options.daemon = _library.daemon_of(embedded)
-        options.workers = workers
+        options.daemon = self._daemon
+        options.workers = self._workers
         kept = []
-        for field, text in (("socket", socket), ("name", name)):
+        for field, text in (("socket", self._socket), ("name", self._name)):
             slice_, buffer = as_slice((text or "").encode("utf-8"))
             setattr(options, field, slice_)
             kept.append(buffer)
         _library.check(lib.tl_server_new(options, server, status), status)
-        self._server = server[0]
-        for service in sorted(handlers.services):
-            slice_, _kept = as_slice(service.encode("utf-8"))
-            where = (slice_, self.queue, 0, ffi.NULL, ffi.NULL, status)
-            if service in handlers.typed:
-                types = handlers.typed[service].handle()
-                added = lib.tl_server_add_typed_service(self._server, types, *where)
-            else:
-                added = lib.tl_server_add_service(self._server, *where)
-            _library.check(added, status)
+        try:
+            for service in sorted(names):
+                self._add(server[0], service, typed.get(service))
+        except BaseException:
+            lib.tl_server_release(server[0])
+            raise
+        return server[0]
 
-    def start(self):
+    def _add(self, server, service, package):
+        slice_, _kept = as_slice(service.encode("utf-8"))
         status = ffi.new("tl_status *")
-        _library.check(lib.tl_server_start(self._server, status), status)
+        where = (slice_, self.queue, 0, ffi.NULL, ffi.NULL, status)
+        if package is None:
+            added = lib.tl_server_add_service(server, *where)
+        else:
+            added = lib.tl_server_add_typed_service(server, package.handle(), *where)
+        _library.check(added, status)
 
-    def ready(self):
-        """Waits until calls arrive."""
-        status = ffi.new("tl_status *")
-        _library.check(lib.tl_server_ready(self._server, status), status)
+    def ready(self, timeout=None, is_wanted=None):
+        """Waits until calls arrive, unless nobody wants that any more; a `TimeoutError` after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        for server in list(self._servers):
+            while is_wanted is None or is_wanted():
+                left = _LOOK_NS if is_wanted is not None else -1
+                if end is not None:
+                    # What is ready is so though there is no time.
+                    time_left = max(0, int(min(end - time.monotonic(), _LONGEST) * 1e9))
+                    left = time_left if left < 0 else min(left, time_left)
+                status = ffi.new("tl_status *")
+                code = lib.tl_server_ready_within(server, left, status)
+                if code != grpc.StatusCode.DEADLINE_EXCEEDED.value[0]:
+                    _library.check(code, status)
+                    break
+                lib.tl_status_release(status[0])
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError("the daemon does not know the services yet")
 
     def stop(self, grace):
         """Stops, and waits for calls in flight as long as is said."""
-        lib.tl_server_shutdown(self._server, int(min((grace or 0) * 1e9, 2**62)), ffi.NULL)
+        with self._lock:
+            self._is_stopped = True
+        grace_ns = int(min((grace or 0) * 1e9, 2**62))
+        first, *others = self._servers
+        threads = [
+            threading.Thread(target=lib.tl_server_shutdown, args=(other, grace_ns, ffi.NULL)) for other in others
+        ]
+        for thread in threads:
+            thread.start()
+        lib.tl_server_shutdown(first, grace_ns, ffi.NULL)
+        for thread in threads:
+            thread.join()
 
     def release(self):
-        lib.tl_server_release(self._server)
+        for server in self._servers:
+            lib.tl_server_release(server)
         if self._own_queue:
             lib.tl_queue_release(self.queue)
 
@@ -162,13 +219,20 @@ class Server(grpc.Server):
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers):
         self._handlers.add_generic(generic_rpc_handlers)
+        self._serve_added()
 
     def add_registered_method_handlers(self, service_name, method_handlers):
         self._handlers.add_registered(service_name, method_handlers)
+        self._serve_added()
 
     def add_typed_method_handlers(self, service_name, package, method_handlers):
         """Handlers of linear messages (`trunkline.linear`): what generated code registers."""
         self._handlers.add_typed(service_name, package, method_handlers)
+        self._serve_added()
+
+    def _serve_added(self):
+        if self._library is not None:
+            self._library.serve(self._handlers)
 
     def add_insecure_port(self, address):
         return port_of(address)
@@ -177,13 +241,15 @@ class Server(grpc.Server):
         raise ValueError("TLS is the daemon's: [tls] in its configuration")
 
     def start(self):
+        if self._library is not None or self._ended.is_set():
+            raise ValueError("the server was started already")
         self._library = LibraryServer(self._handlers, **self._where)
-        self._library.start()
         threading.Thread(target=self._serve, name="trunkline-server", daemon=True).start()
 
     def ready(self, timeout=None):
-        """Waits until the daemon knows the services. Not grpcio's: there, a port is open when `start` returns."""
-        self._library.ready()
+        """Waits until the daemon knows the services; a `TimeoutError` after `timeout` seconds, and the server goes on. Not
+        grpcio's: there, a port is open when `start` returns."""
+        self._library.ready(timeout)
 
     def stop(self, grace):
         """Stops, with a grace in the background; the event is set when the server has ended."""

@@ -917,13 +917,20 @@ class Server(grpc.aio.Server):
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers):
         self._handlers.add_generic(generic_rpc_handlers)
+        self._serve_added()
 
     def add_registered_method_handlers(self, service_name, method_handlers):
         self._handlers.add_registered(service_name, method_handlers)
+        self._serve_added()
 
     def add_typed_method_handlers(self, service_name, package, method_handlers):
         """Handlers of linear messages (`trunkline.linear`): what generated code registers."""
         self._handlers.add_typed(service_name, package, method_handlers)
+        self._serve_added()
+
+    def _serve_added(self):
+        if self._library is not None:
+            self._library.serve(self._handlers)
 
     def add_insecure_port(self, address):
         return port_of(address)
@@ -932,15 +939,23 @@ class Server(grpc.aio.Server):
         raise ValueError("TLS is the daemon's: [tls] in its configuration")
 
     async def start(self):
+        if self._ended.is_set():
+            raise grpc.aio.UsageError("the server was stopped")
+        if self._library is not None:
+            return  # As with grpcio.
         loop = asyncio.get_running_loop()
         self._queue = _Queue(loop)
         self._queue.on_call, self._queue.on_over = self._take, self._over
         self._library = LibraryServer(self._handlers, queue=self._queue.handle, **self._where)
-        self._library.start()
 
-    async def ready(self):
-        """Waits until the daemon knows the services."""
-        await _aside(self._library.ready)
+    async def ready(self, timeout=None):
+        """Waits until the daemon knows the services; a `TimeoutError` after `timeout` seconds, and the server goes on."""
+        given_up = []
+        try:
+            await _aside(self._library.ready, timeout, lambda: not given_up)
+        except asyncio.CancelledError:
+            given_up.append(True)
+            raise
 
     async def stop(self, grace):
         if self._library is not None and not self._ended.is_set():

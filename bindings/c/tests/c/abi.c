@@ -534,7 +534,17 @@ static void misuse(void) {
     CHECK(tl_server_new(NULL, &server, NULL) == TL_OK);
     CHECK(tl_server_ready(server, NULL) == TL_FAILED_PRECONDITION);
     CHECK(tl_server_add_service(server, text("x.Y"), WAITS, 0, NULL, NULL, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_server_ready_within(server, 0, NULL) == TL_FAILED_PRECONDITION);
     CHECK(tl_server_release(server) == TL_OK);
+    // A server that has no daemon yet goes on waiting for one.
+    options.daemon = TL_ATTACHED;
+    options.socket = text("/nowhere/daemon.sock");
+    CHECK(tl_server_new(&options, &server, NULL) == TL_OK);
+    CHECK(tl_server_add_service(server, text("x.Y"), apart, 0, NULL, NULL, NULL) == TL_OK);
+    CHECK(tl_server_start(server, NULL) == TL_OK);
+    CHECK(tl_server_ready_within(server, 1000000, NULL) == TL_DEADLINE_EXCEEDED);
+    CHECK(tl_server_ready_within(server, 0, NULL) == TL_DEADLINE_EXCEEDED);
+    CHECK(tl_server_shutdown(server, 0, NULL) == TL_OK && tl_server_release(server) == TL_OK);
     puts("misuse");
 }
 
@@ -614,6 +624,7 @@ int main(void) {
     CHECK(tl_server_add_service(server, text("exam.v1.Apart"), apart, 0, NULL, NULL, NULL) == TL_OK);
     CHECK(tl_server_add_service(server, text("exam.v1.Relay"), WAITS, 0, relay, &served, NULL) == TL_OK);
     CHECK(tl_server_start(server, NULL) == TL_OK && tl_server_ready(server, NULL) == TL_OK);
+    CHECK(tl_server_ready_within(server, 0, NULL) == TL_OK && tl_server_ready_within(server, -1, NULL) == TL_OK);
     CHECK(tl_server_start(server, NULL) == TL_FAILED_PRECONDITION);
     pthread_t serving;
     CHECK(pthread_create(&serving, NULL, serve, NULL) == 0);

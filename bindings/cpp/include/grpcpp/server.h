@@ -8,9 +8,11 @@
 #include <grpcpp/impl/service_type.h>
 
 #include <condition_variable>
+#include <cstdio>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <unistd.h>
 
 namespace grpc {
 
@@ -52,6 +54,7 @@ class Server {
         Shutdown();
         tl_server_release(server_);
         tl_queue_release(queue_);
+        if (IsParents()) Forget();
     }
 
     // Takes no new calls, waits for those in flight, and ends: no handler runs any more, and no reaction of a reactor is
@@ -61,10 +64,11 @@ class Server {
     template <class T> void Shutdown(const T &deadline) {
         End(std::min(internal::NanosecondsUntil(TimePoint<T>(deadline).raw_time()), kWithoutLimit));
     }
-    // Until it has ended.
+    // Until it has ended. In a forked child it has: it is the parent's.
     void Wait() {
+        if (IsParents()) return;
         std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [this] { return has_ended_; });
+        changed_->wait(lock, [this] { return has_ended_; });
     }
 
     // Calls of this process to whoever serves on this host: to this server if no other serves the same service there.
@@ -78,6 +82,8 @@ class Server {
 
     // What a wait without limit is: longer than a machine runs.
     static constexpr int64_t kWithoutLimit = int64_t(365) * 24 * 3600 * 1000000000;
+    // How long a start waits for the daemon to refuse a service: what the program does next may not depend on one.
+    static constexpr int64_t kReadyNs = int64_t(5) * 1000000000;
     // Threads that stay when there is nothing to do, and how long the others do.
     static constexpr size_t kThreadsMin = 2;
     static constexpr int64_t kIdleNs = int64_t(10) * 1000000000;
@@ -116,7 +122,11 @@ class Server {
             for (size_t at = 0; at < std::min(kThreadsMin, threads_max_); at++) AddThread();
             if (threads_ == 0) return Status(StatusCode::RESOURCE_EXHAUSTED, "no thread can be made for the handlers");
         }
-        tl_server_ready(server_, &status);
+        if (tl_server_ready_within(server_, kReadyNs, &status) == TL_DEADLINE_EXCEEDED) {
+            tl_status_release(status);
+            std::fprintf(stderr, "trunkline: there is no daemon yet: calls arrive once there is one\n");
+            return Status();
+        }
         return internal::TakeStatus(status);
     }
 
@@ -124,10 +134,21 @@ class Server {
         return std::any_of(services_.begin(), services_.end(), [](Service *each) { return each->has_callback_methods(); });
     }
 
+    // Whether this is a child forked since: without its threads, and with locks that one of them may have.
+    bool IsParents() const { return getpid() != process_; }
+
+    // What ends with the child only: the end of a condition waits for who waits there, and nobody does.
+    void Forget() {
+        static auto &kept = *new std::vector<std::pair<std::shared_ptr<internal::ReactingCalls>,
+                                                       std::unique_ptr<std::condition_variable>>>();
+        kept.emplace_back(std::move(reacting_), std::move(changed_));
+    }
+
     void End(int64_t grace_ns) {
+        if (IsParents()) return;
         {
             std::unique_lock<std::mutex> lock(mutex_);
-            if (is_ending_) return changed_.wait(lock, [this] { return has_ended_; });
+            if (is_ending_) return changed_->wait(lock, [this] { return has_ended_; });
             is_ending_ = true;
         }
         for (auto &[path, method] : methods_) method->requests.Close();
@@ -135,12 +156,12 @@ class Server {
         // Threads in the queue return.
         tl_queue_release(std::exchange(queue_, tl_queue{}));
         std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [this] { return threads_ == 0; });
+        changed_->wait(lock, [this] { return threads_ == 0; });
         lock.unlock();
         reacting_->Wait();
         lock.lock();
         has_ended_ = true;
-        changed_.notify_all();
+        changed_->notify_all();
     }
 
     // Under the lock. Where the machine has no thread to give, those that are there do: calls wait for them.
@@ -174,7 +195,7 @@ class Server {
         if (!lock.owns_lock()) lock.lock();
         idle_--;
         // Nothing of this is looked at once the last has said so.
-        if (--threads_ == 0) changed_.notify_all();
+        if (--threads_ == 0) changed_->notify_all();
     }
 
     void Handle(std::shared_ptr<internal::ServerCall> call) {
@@ -202,9 +223,10 @@ class Server {
     tl_queue queue_{};
     std::shared_ptr<internal::ReactingCalls> reacting_ = std::make_shared<internal::ReactingCalls>();
     std::mutex mutex_;
-    std::condition_variable changed_;
+    std::unique_ptr<std::condition_variable> changed_ = std::make_unique<std::condition_variable>();
     size_t threads_ = 0, idle_ = 0;
     bool has_begun_ = false, is_ending_ = false, has_ended_ = false;
+    pid_t process_ = getpid();
 };
 
 } // namespace grpc

@@ -84,7 +84,8 @@ class ServerBuilder {
     };
     experimental_type experimental() { return experimental_type(this); }
 
-    // Returns when calls arrive; null if that cannot be, and why is said on standard error.
+    // Returns when calls arrive, or after five seconds without a daemon, for which the server then goes on waiting; null if
+    // the daemon refuses a service, and why is said on standard error.
     virtual std::unique_ptr<Server> BuildAndStart() {
         for (const auto &plugin : plugins_) plugin->UpdateServerBuilder(this);
         std::unique_ptr<Server> server(new Server(services_, threads_max_, std::move(interceptors_)));

@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
         exam::watched("localhost:50051");
         exam::unasked("localhost:50051");
         exam::crowded("localhost:50051");
+        exam::inherited("localhost:50051");
 #endif
     } else {
         return 2;

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -82,6 +84,31 @@ inline void crowded(const std::string &address) {
     threads_are_refused = false;
     CHECK(refused_threads > 0);
     server->Shutdown();
+}
+
+// A forked child has its parent's server in hand, with no thread of it, and ends.
+inline void inherited(const std::string &address) {
+    BlockingExam service;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service);
+    std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    CHECK(server != nullptr);
+    std::thread waits([&server] { server->Wait(); });
+    for (int count = 0; count < 3; count++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            server->Wait();
+            server->Shutdown();
+            server.reset();
+            _exit(0);
+        }
+        int ended = -1;
+        CHECK(waitpid(child, &ended, 0) == child && ended == 0);
+    }
+    server->Shutdown();
+    waits.join();
 }
 
 } // namespace exam
