@@ -31,6 +31,7 @@ use crate::start_error::StartError;
 use crate::tenants::Tenants;
 use crate::threads::Threads;
 use crate::token::Token;
+use crate::unmapper::Unmapper;
 use crate::waker::Waker;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -70,6 +71,8 @@ pub struct Daemon {
     samples: Option<SampleThread>,
     /// What its threads' processor time goes into.
     tax: Arc<TaxTimes>,
+    /// Where the memory of sessions that are over goes.
+    unmapper: Arc<Unmapper>,
 }
 
 /// What was taken over from another daemon.
@@ -377,6 +380,7 @@ impl Daemon {
             kept,
             samples,
             tax: Arc::default(),
+            unmapper: Arc::default(),
         };
         // The inbox goes first if what follows fails: the end of the daemon waits for an answer from there.
         let (inbox, mut shards) = (inbox, Vec::new());
@@ -466,6 +470,7 @@ impl Daemon {
             index,
             engine,
             heaps: SessionHeaps::default(),
+            unmapper: Arc::clone(&self.unmapper),
             sessions: Sessions::default(),
             tenants: Tenants::new(config.tenant.clone()),
             sockets: NativeSockets::new(config.debug.read_stall_us),

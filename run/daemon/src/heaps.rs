@@ -1,5 +1,6 @@
 //! The engine's view of memory, over the shared-memory heaps of the attached sessions.
 
+use rustix::fs::fstat;
 use serde_bytes::ByteBuf;
 use trunkline_call::entry::Span;
 use trunkline_engine::{Heaps, SessionKey};
@@ -7,6 +8,9 @@ use trunkline_shm::{
     AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, SessionRegions, SharedSlice, first_byte, usual_bytes,
 };
 use trunkline_telemetry::{TaxStage, tax_stage};
+
+/// The kernel counts what a file takes in these.
+const BLOCK_BYTES: u64 = 512;
 
 /// One session's heaps, as a successor gets them.
 pub(crate) struct Lodged<'a> {
@@ -27,7 +31,7 @@ pub(crate) struct SessionHeaps {
     grown: Vec<SessionKey>,
 }
 
-/// The heaps of a session on its way to another shard.
+/// The heaps of a session on its way to another shard, or that is over.
 #[derive(Debug)]
 pub(crate) struct MovingHeaps(Slot);
 
@@ -77,14 +81,14 @@ impl OpenBlock {
 }
 
 /// What is to be done about a receive heap that has had a large message.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Rest {
     /// Look again later.
     Later,
     /// Make a heap of so many bytes to take its place, with this number, and [tell](SessionHeaps::offer) of it.
     Renew { bytes: u32, number: u32 },
     /// The heap the application knows of has taken its place: so many bytes, this number.
-    Renewed { bytes: u32, number: u32 },
+    Renewed { bytes: u32, number: u32, old: Heap },
     /// Nothing: the session is gone, or its heap is new.
     Nothing,
 }
@@ -152,7 +156,7 @@ impl SessionHeaps {
         self.slot(key).is_some_and(|slot| slot.open.is_empty() && slot.successor.is_none())
     }
 
-    /// Takes the heaps of a session out, for another shard.
+    /// Takes the heaps of a session out: for another shard, or because it is over.
     pub fn take_out(&mut self, key: SessionKey) -> Option<MovingHeaps> {
         self.slot(key)?;
         self.slots[key.index()].take().map(MovingHeaps)
@@ -164,12 +168,6 @@ impl SessionHeaps {
             self.grown.push(key);
         }
         self.place(Slot { key, ..slot });
-    }
-
-    pub fn remove(&mut self, key: SessionKey) {
-        if self.slot(key).is_some() {
-            self.slots[key.index()] = None;
-        }
     }
 
     /// A session whose receive heap has had a large message: it is to be [looked after](Self::rest) in a while.
@@ -193,8 +191,9 @@ impl SessionHeaps {
                 Rest::Later
             }
             Some((heap, true)) => {
-                (slot.receive, slot.number, slot.grown) = (heap, number, false);
-                Rest::Renewed { bytes, number }
+                (slot.number, slot.grown) = (number, false);
+                let old = std::mem::replace(&mut slot.receive, heap);
+                Rest::Renewed { bytes, number, old }
             }
         }
     }
@@ -231,6 +230,16 @@ impl SessionHeaps {
 
     fn slot_mut(&mut self, key: SessionKey) -> Option<&mut Slot> {
         self.slots.get_mut(key.index())?.as_mut().filter(|slot| slot.key == key)
+    }
+}
+
+impl MovingHeaps {
+    /// Upper bound of what is resident of both.
+    pub fn touched_bytes(&self) -> u64 {
+        let Self(slot) = self;
+        // Who writes the send heap is another process.
+        let sent = fstat(&slot.regions.send_heap).map_or(0, |found| found.st_blocks.cast_unsigned());
+        u64::from(slot.receive.touched_bytes()) + sent * BLOCK_BYTES
     }
 }
 
@@ -446,7 +455,7 @@ mod tests {
         let large = heaps.allocate(key, 48 << 20).unwrap();
         heaps.publish(key, Span { offset: large, len: 48 << 20 });
         heaps.release(key, large).unwrap();
-        assert_eq!(heaps.rest(key), Rest::Later, "it has just had a large message");
+        assert!(matches!(heaps.rest(key), Rest::Later), "it has just had a large message");
         let Rest::Renew { bytes, number: offered } = heaps.rest(key) else { panic!("it is at rest") };
         heaps.offer(key, create_receive_heap(bytes).unwrap().0);
         for known in [false, true] {
@@ -454,7 +463,7 @@ mod tests {
                 // So long as this is out, the heap offered does not take the other's place.
                 heaps.allocate(key, 100).unwrap();
                 heaps.offered(key, true);
-                assert_eq!(heaps.rest(key), Rest::Later);
+                assert!(matches!(heaps.rest(key), Rest::Later));
             }
             assert_ne!(number(&heaps), Some(offered), "told: {known}");
         }

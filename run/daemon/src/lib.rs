@@ -105,6 +105,7 @@ mod threads;
 mod token;
 mod turn;
 mod unidentified;
+mod unmapper;
 mod waker;
 mod workload_api;
 

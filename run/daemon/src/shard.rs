@@ -22,6 +22,7 @@ use crate::socket_work::{SocketWork, WorkLeft};
 use crate::sockets::NativeSockets;
 use crate::tenants::Tenants;
 use crate::token::Token;
+use crate::unmapper::Unmapper;
 use crate::waker::Waker;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) struct Shard {
     pub index: usize,
     pub engine: Engine,
     pub heaps: SessionHeaps,
+    /// Where the memory of sessions that are over goes.
+    pub unmapper: Arc<Unmapper>,
     pub sessions: Sessions,
     /// The users of those sessions, and whose turn it is.
     pub tenants: Tenants,
@@ -469,7 +472,8 @@ impl Shard {
                     self.look_later(key);
                 }
             },
-            Rest::Renewed { bytes, number } => {
+            Rest::Renewed { bytes, number, old } => {
+                self.unmapper.unmap_heap(old);
                 self.notify(Notice::Renewed { session: key, heap: None, bytes, number });
             }
         }

@@ -538,7 +538,7 @@ impl Shard {
 
     fn bury_retired(&mut self) {
         while let Some(key) = self.engine.poll_retired() {
-            self.heaps.remove(key);
+            self.heaps.take_out(key).into_iter().for_each(|heaps| self.unmapper.unmap_session(heaps));
         }
     }
 }
@@ -549,19 +549,38 @@ fn ring_fault(error: &RingError) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that no time is up while sockets have not been read, that a flood does not stop the clock, and what a
-    //! session may have done in a visit.
+    //! Shows that no time is up while sockets have not been read, that a flood does not stop the clock, what a
+    //! session may have done in a visit, and who gives its memory back.
     use super::*;
     use crate::command::Command;
     use crate::handle::tests::shards_at_rest;
     use crate::purpose::Purpose;
+    use crate::unmapper;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::sync::mpsc::channel;
     use trunkline_call::entry::{Span, Submission};
     use trunkline_call::{CallId, Metadata};
     use trunkline_net::Stream;
-    use trunkline_shm::{SessionConfig, create_session, open_session};
+    use trunkline_shm::{AppEnd, SessionConfig, create_session, open_session};
+
+    /// It may be half a second's work for the kernel, and calls of others are this thread's.
+    #[test]
+    fn memory_of_a_session_that_is_over_is_given_back_by_another_thread() {
+        let (_daemon, mut shards) = shards_at_rest("[daemon]\nshards = 1\n");
+        let shard = &mut shards[0];
+        let (_go_on, waiting) = unmapper::tests::hold(&shard.unmapper);
+        let config =
+            SessionConfig { send_heap_bytes: 8 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
+        for (written, elsewhere) in [(64, 0), (4 << 20, 1)] {
+            let (key, app) = attach(shard, &config);
+            app.send_heap.allocate(written).unwrap().bytes_mut().fill(1);
+            drop(app);
+            shard.detach(key);
+            shard.let_out();
+            assert_eq!(waiting(), elsewhere, "{written} bytes written");
+        }
+    }
 
     /// Reading it takes as long as what a message of as many bytes costs.
     #[test]
@@ -569,20 +588,7 @@ mod tests {
         let (_daemon, mut shards) = shards_at_rest("[daemon]\nshards = 1\n");
         let config =
             SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
-        let (end, fds) = create_session(&config).unwrap();
-        let mut app = open_session(fds, &config).unwrap();
-        let (reply, attached) = channel();
-        shards[0].obey(Command::Attach {
-            end: Box::new(end),
-            label: "app[1]".to_owned(),
-            identity: "uid:1".to_owned(),
-            program: String::new(),
-            cgroup: String::new(),
-            stands_by: false,
-            tells_callers: false,
-            reply,
-        });
-        let key = attached.recv().unwrap();
+        let (key, mut app) = attach(&mut shards[0], &config);
         let mut visits = |metadata_bytes| {
             let metadata = Span { offset: 0, len: metadata_bytes };
             let entry = Submission::Headers { call: CallId(1), metadata }.encode();
@@ -593,6 +599,23 @@ mod tests {
         let bytes = Metadata::BYTES_MAX;
         assert_eq!(visits(64), 1);
         assert_eq!(visits(bytes as u32), ENTRIES_PER_TURN * bytes / TURN_BYTES_ALONE);
+    }
+
+    fn attach(shard: &mut Shard, config: &SessionConfig) -> (SessionKey, AppEnd) {
+        let (end, fds) = create_session(config).unwrap();
+        let app = open_session(fds, config).unwrap();
+        let (reply, attached) = channel();
+        shard.obey(Command::Attach {
+            end: Box::new(end),
+            label: "app[1]".to_owned(),
+            identity: "uid:1".to_owned(),
+            program: String::new(),
+            cgroup: String::new(),
+            stands_by: false,
+            tells_callers: false,
+            reply,
+        });
+        (attached.recv().unwrap(), app)
     }
 
     #[test]
