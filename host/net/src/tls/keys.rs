@@ -8,7 +8,7 @@ use rustls::client::Resumption;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, VerifierBuilderError};
+use rustls::server::{NoClientAuth, NoServerSessionStorage, VerifierBuilderError};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 use std::sync::Arc;
@@ -86,12 +86,18 @@ impl TlsServer {
         clients: Option<Arc<dyn ClientCertVerifier>>,
         versions: TlsVersions,
     ) -> Result<Self, rustls::Error> {
+        let asks_clients = clients.is_some();
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
             .with_protocol_versions(versions.supported())
             .expect("the provider has suites for TLS 1.2 and 1.3")
             .with_client_cert_verifier(clients.unwrap_or_else(|| Arc::new(NoClientAuth)))
             .with_single_cert(chain, key)?;
         (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
+        if asks_clients {
+            // Who resumes a session is who began it: nobody looks at the certificate again, which may have expired.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         let mut grpc = config.clone();
         grpc.alpn_protocols = vec![Alpn::H2.name().to_vec()];
         config.alpn_protocols = Alpn::OF_DAEMONS.iter().map(|alpn| alpn.name().to_vec()).collect();
@@ -147,5 +153,87 @@ impl TlsClient {
         // A resumed session shows no certificate, and the store tells servers apart by name only.
         config.resumption = Resumption::disabled();
         Arc::new(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that clients whose certificates are asked for show them for every connection.
+    use super::super::{ClientFiles, ServerFiles};
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rustls::{ClientConnection, HandshakeKind, ServerConnection};
+    use std::path::PathBuf;
+
+    fn pass_on(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<usize>, mut read: impl FnMut(&mut &[u8])) {
+        let mut bytes = Vec::new();
+        write(&mut bytes).unwrap();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            read(&mut rest);
+        }
+    }
+
+    fn connect(server: &TlsServer, client: &TlsClient) -> HandshakeKind {
+        let mut server = ServerConnection::new(Arc::clone(&server.config)).unwrap();
+        let name = "search.internal".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::clone(&client.config), name).unwrap();
+        while client.wants_write() || server.wants_write() {
+            if client.wants_write() {
+                pass_on(
+                    |bytes| client.write_tls(bytes),
+                    |rest| {
+                        server.read_tls(rest).unwrap();
+                        server.process_new_packets().unwrap();
+                    },
+                );
+            }
+            if server.wants_write() {
+                pass_on(
+                    |bytes| server.write_tls(bytes),
+                    |rest| {
+                        client.read_tls(rest).unwrap();
+                        client.process_new_packets().unwrap();
+                    },
+                );
+            }
+        }
+        assert!(!server.is_handshaking());
+        server.handshake_kind().unwrap()
+    }
+
+    #[test]
+    fn no_session_of_a_client_with_a_certificate_is_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| -> PathBuf {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let ca = write("ca.pem", issuer.pem());
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["search.internal".into()]).unwrap();
+        let certificate = write("own.pem", certificate.signed_by(&key, &issuer).unwrap().pem());
+        let key = write("own.key", key.serialize_pem());
+        for version in [TlsVersion::V1_2, TlsVersion::V1_3] {
+            let versions = TlsVersions { min: version, max: version };
+            let own = (certificate.clone(), key.clone());
+            let client =
+                ClientFiles { ca: Some(ca.clone()), identity: Some(own), versions, ..ClientFiles::default() };
+            for (client_ca, second) in
+                [(None, HandshakeKind::Resumed), (Some(ca.clone()), HandshakeKind::Full)]
+            {
+                let (certificate, key) = (certificate.clone(), key.clone());
+                let files = ServerFiles { certificate, key, client_ca, versions, ..ServerFiles::default() };
+                let server = TlsServer::load(&files).unwrap();
+                let client = TlsClient::load(&client).unwrap();
+                assert_eq!(connect(&server, &client), HandshakeKind::Full);
+                assert_eq!(connect(&server, &client), second, "{version:?}");
+            }
+        }
     }
 }
