@@ -47,6 +47,10 @@ impl Shard {
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
+            // For the place of another, that is read first.
+            if self.pending.have_had_their_time() {
+                return;
+            }
             if self.pending.places.unidentified.is_behind() {
                 return self.rest_listener(index, REST_FOR_OTHERS_NS);
             }
@@ -247,12 +251,17 @@ impl Shard {
             return;
         }
         let Some(pending) = self.pending.open.remove(&id) else { return };
-        let PendingConnection { mut stream, phase, alarm, client, unidentified } = pending;
+        let (is_accepted, began) = (pending.is_accepted(), now());
+        let PendingConnection { mut stream, phase, alarm, was_put_off, client, unidentified } = pending;
         let step = self.step(&mut stream, phase, ready.writable, client.as_ref());
+        if is_accepted && stream.is_secure() {
+            self.pending.note_handshake(began, now());
+        }
         if let Step::Wait(phase) = step {
             let interest = phase.interest(&stream);
             let _ = self.poller.set_interest(&stream, Token::Pending(id).to_poller(), interest);
-            self.pending.open.insert(id, PendingConnection { stream, phase, alarm, client, unidentified });
+            let pending = PendingConnection { stream, phase, alarm, was_put_off, client, unidentified };
+            self.pending.open.insert(id, pending);
             return;
         }
         self.socket_timers.cancel(alarm);
@@ -304,8 +313,15 @@ impl Shard {
 
     /// A pending connection took too long, if it is not what the shard has not read that would settle it.
     pub fn pending_timed_out(&mut self, id: u64) {
-        let token = Token::Pending(id).to_poller();
-        self.serve_pending(id, Ready { token, readable: true, writable: true, is_gone: false });
+        if let Some(until) = self.pending.put_off(id, now()) {
+            let alarm = self.socket_timers.insert(until, Token::Pending(id));
+            self.pending.open.get_mut(&id).into_iter().for_each(|pending| pending.alarm = alarm);
+            return;
+        }
+        if !self.pending.waits_its_turn(id) {
+            let token = Token::Pending(id).to_poller();
+            self.serve_pending(id, Ready { token, readable: true, writable: true, is_gone: false });
+        }
         if let Some(PendingConnection { stream, phase, unidentified, .. }) = self.pending.open.remove(&id) {
             if let Some(key) = unidentified {
                 self.pending.places.unidentified.remove(key);
@@ -384,7 +400,8 @@ impl Shard {
         let alarm = self.socket_timers.insert(now().plus_ns(time_ns), Token::Pending(id));
         let unidentified =
             source.map(|source| self.pending.places.unidentified.enter(self.index, source, id));
-        self.pending.open.insert(id, PendingConnection { stream, phase, alarm, client, unidentified });
+        let pending = PendingConnection { stream, phase, alarm, was_put_off: false, client, unidentified };
+        self.pending.open.insert(id, pending);
     }
 
     fn step(
@@ -536,9 +553,10 @@ impl Shard {
         let (token, phase) = (Token::Pending(id).to_poller(), PendingPhase::Probing(dial, Vec::new()));
         let _ = self.poller.set_interest(&stream, token, phase.interest(&stream));
         let alarm = self.socket_timers.insert(now().plus_ns(PROBE_NS_MAX), Token::Pending(id));
-        self.pending
-            .open
-            .insert(id, PendingConnection { stream, phase, alarm, client: None, unidentified: None });
+        self.pending.open.insert(
+            id,
+            PendingConnection { stream, phase, alarm, was_put_off: false, client: None, unidentified: None },
+        );
         // What TLS has read already, the poller does not tell.
         self.serve_pending(id, Ready { token, readable: true, writable: false, is_gone: false });
     }
@@ -574,4 +592,56 @@ impl Shard {
 /// Whether the process, or the host, has no descriptor left.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that handshakes of TLS take a part of each look at the sockets, however many are asked for.
+    use super::*;
+    use crate::handle::tests::shards_at_rest;
+    use rcgen::{CertificateParams, KeyPair};
+    use std::os::unix::net::UnixStream;
+    use trunkline_net::{ClientFiles, TlsClient};
+
+    #[test]
+    fn many_handshakes_take_several_looks() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["search.internal".into()]).unwrap();
+        let certificate = certificate.self_signed(&key).unwrap();
+        let (at, key_at) = (folder.path().join("own.pem"), folder.path().join("own.key"));
+        std::fs::write(&at, certificate.pem()).unwrap();
+        std::fs::write(&key_at, key.serialize_pem()).unwrap();
+        let (_daemon, mut shards) =
+            shards_at_rest(&format!("[daemon]\nshards = 1\n[tls]\ncertificate = {at:?}\nkey = {key_at:?}\n"));
+        let shard = &mut shards[0];
+        let anyone = ClientFiles { trusts_anyone: true, ..ClientFiles::default() };
+        let anyone = TlsClient::load(&anyone).unwrap();
+        let mut clients: Vec<Stream> = (0..200)
+            .map(|_| {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                let [ours, mut theirs] = [ours, theirs].map(|end| {
+                    end.set_nonblocking(true).unwrap();
+                    Stream::inherit(end.into(), false).unwrap()
+                });
+                theirs.begin_tls_client(&anyone, "search.internal", &[Alpn::H2]).unwrap();
+                assert!(!theirs.handshake().unwrap());
+                shard.admit_accepted(ours, &Purpose::Peers);
+                theirs
+            })
+            .collect();
+        // Not every turn looks at sockets, and none does twice.
+        let mut waiting = Vec::new();
+        for _ in 0..100_000 {
+            shard.turn();
+            clients.retain_mut(|client| !client.handshake().unwrap());
+            waiting.push(clients.len());
+            if clients.is_empty() {
+                let first = waiting.iter().find(|count| **count < 200);
+                assert!(first.is_some_and(|count| *count > 0), "all were answered in one look");
+                return;
+            }
+        }
+        panic!("{} were never answered", clients.len());
+    }
 }

@@ -7,12 +7,19 @@ use crate::refusal::REFUSALS;
 use crate::unidentified::UnidentifiedKey;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
-use trunkline_call::TimerKey;
+use trunkline_call::{Instant, TimerKey};
 use trunkline_engine::Dial;
 use trunkline_net::{ConnectionBudget, ConnectionLimits, Full, Interest, LingeringClose, Listener, Stream};
 
 /// Connections accepted from a listener before the others get their turn.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+
+/// Time for handshakes of TLS that others ask for, from one look at the sockets to the next, and the last of them above
+/// it. Each takes a tenth of a millisecond, with RSA a few of them.
+const HANDSHAKES_NS_PER_LOOK: u64 = 1_000_000;
+/// Time more for one that could not be looked at before its time was over. As many handshakes are made meanwhile as
+/// connections may wait for them, or nearly.
+const PUT_OFF_NS: u64 = 1_000_000_000;
 
 /// What accepted connections of all shards share. Clones are of the same.
 #[derive(Clone)]
@@ -35,6 +42,8 @@ pub(crate) struct PendingConnections {
     pub call_rules: Vec<ServiceRule>,
     /// A descriptor to close when the process has no other, so that connections in the backlog can be refused.
     reserve: Option<OwnedFd>,
+    /// Time spent on handshakes with those that were accepted, since sockets were last looked at.
+    handshakes_ns: u64,
 }
 
 /// A connection that is not a peer yet.
@@ -42,6 +51,8 @@ pub(crate) struct PendingConnection {
     pub stream: Stream,
     pub phase: PendingPhase,
     pub alarm: TimerKey,
+    /// Its time was over before there was time to look at it.
+    pub was_put_off: bool,
     /// Who connected, if the listener is for operators or for clients of the gateway.
     pub client: Option<RestrictedClient>,
     /// Its key among the unidentified, if it was accepted.
@@ -85,7 +96,36 @@ impl PendingConnections {
     /// None yet, with the places that all shards share and the rules for gRPC clients among them.
     pub fn new(places: ConnectionPlaces, call_rules: Vec<ServiceRule>) -> Self {
         let (open, lingering) = (HashMap::new(), HashMap::new());
-        Self { open, lingering, next: 0, places, call_rules, reserve: reserve() }
+        Self { open, lingering, next: 0, places, call_rules, reserve: reserve(), handshakes_ns: 0 }
+    }
+
+    /// Sockets are looked at: there is time for handshakes again.
+    pub fn begin_look(&mut self) {
+        self.handshakes_ns = 0;
+    }
+
+    /// Whether what may be another handshake waits for the next look, where the poller tells it again.
+    pub fn have_had_their_time(&self) -> bool {
+        self.handshakes_ns >= HANDSHAKES_NS_PER_LOOK
+    }
+
+    /// Whether this one waits for the next look.
+    pub fn waits_its_turn(&self, id: u64) -> bool {
+        self.have_had_their_time() && self.open.get(&id).is_some_and(PendingConnection::is_accepted)
+    }
+
+    /// A handshake has had so much time.
+    pub fn note_handshake(&mut self, began: Instant, now: Instant) {
+        self.handshakes_ns = self.handshakes_ns.saturating_add(now.since_ns(began));
+    }
+
+    /// Whether one whose time is over is given more, once, because it waited for others: until when.
+    pub fn put_off(&mut self, id: u64, now: Instant) -> Option<Instant> {
+        if !self.waits_its_turn(id) {
+            return None;
+        }
+        let pending = self.open.get_mut(&id)?;
+        (!std::mem::replace(&mut pending.was_put_off, true)).then(|| now.plus_ns(PUT_OFF_NS))
     }
 
     /// A connection that another daemon had accepted has its place here.
@@ -142,6 +182,14 @@ impl PendingConnections {
 }
 
 impl PendingConnection {
+    /// Whether somebody else made it.
+    pub fn is_accepted(&self) -> bool {
+        matches!(
+            self.phase,
+            PendingPhase::Detecting(_) | PendingPhase::ServerTls | PendingPhase::Refusing(..)
+        )
+    }
+
     /// Whether it can move to another daemon: accepted without TLS, protocol unknown. Operators and clients of the
     /// gateway cannot: they connect again.
     pub fn is_transferable(&self) -> bool {

@@ -423,6 +423,7 @@ impl Shard {
             };
             ready.sort_by_cached_key(is_long);
         }
+        self.pending.begin_look();
         for event in ready.drain(..) {
             match Token::from_bits(event.token.0) {
                 Token::Waker => self.take_commands(),
@@ -431,6 +432,7 @@ impl Shard {
                 Token::Peer(key) => self.with_natives(|natives, lent| natives.serve(lent, key, event)),
                 Token::Listener(index) => self.accept(index),
                 Token::Http(key) => self.with_https(|https, lent| https.serve(lent, key, event)),
+                Token::Pending(id) if self.pending.waits_its_turn(id) => {}
                 Token::Pending(id) => self.serve_pending(id, event),
                 Token::Lingering(id) => self.serve_lingering(id),
                 Token::Datagrams(port) => self.with_udp(|udp, lent| udp.take(lent, port)),
