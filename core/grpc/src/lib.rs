@@ -46,5 +46,5 @@ mod trace;
 
 pub use limits::Limits;
 pub use outcome::Outcome;
-pub use surface::{Command, Event, Reason, StreamTag};
+pub use surface::{Command, Event, Reason, ResetBy, StreamTag};
 pub use tags::{TagHasher, TagMap};

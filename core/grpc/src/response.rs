@@ -7,7 +7,7 @@ use crate::names::{
     CONTENT_TYPE_GRPC, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_STATUS, is_grpc_content_type,
 };
 use crate::outcome::{self, Outcome};
-use crate::surface::Reason;
+use crate::surface::{Reason, ResetBy};
 use crate::{compress::Accepts, metadata};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, response};
@@ -87,14 +87,20 @@ pub fn parse_trailers(trailers: &HeaderMap, limits: &Limits) -> Outcome<'static>
 }
 
 /// The end of a call whose stream was reset. REFUSED_STREAM says itself that nothing was done (RFC 9113, section 8.7),
-/// which is not believed of a server that had begun to answer.
-pub fn of_reset(reason: Reason, answered: bool) -> Outcome<'static> {
-    let execution = match reason {
-        Reason::REFUSED_STREAM if !answered => Execution::NotExecuted,
+/// which is not believed of a server that had begun to answer. A stream that was reset here says nothing of the server.
+pub fn of_reset(reason: Reason, by: ResetBy, answered: bool) -> Outcome<'static> {
+    let execution = match (by, reason) {
+        (ResetBy::Peer, Reason::REFUSED_STREAM) if !answered => Execution::NotExecuted,
         _ => Execution::Unknown,
     };
-    let message = format!("stream reset by the peer: {reason}");
-    Outcome::of(&Status::new(outcome::of_reason(reason), message).with_execution(execution))
+    let (code, message) = match by {
+        ResetBy::Peer => (outcome::of_reason(reason), format!("stream reset by the peer: {reason}")),
+        ResetBy::Us => (outcome::of_reason(reason), format!("stream reset here, not by the peer: {reason}")),
+        ResetBy::Limit(key) => {
+            (Code::ResourceExhausted, format!("headers of the answer are above the limit ({key})"))
+        }
+    };
+    Outcome::of(&Status::new(code, message).with_execution(execution))
 }
 
 /// The end of a call whose answer has an HTTP status and no `grpc-status`.

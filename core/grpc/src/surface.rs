@@ -63,6 +63,8 @@ pub enum Event {
         stream: StreamTag,
         /// Why.
         reason: Reason,
+        /// By whom.
+        by: ResetBy,
     },
     /// Bytes given by [`Command::Data`] are at the socket: so many fewer are queued. Nothing is said of bytes that are
     /// dropped: those of a stream that was reset, by either side, or cut off, and of one whose answer has ended (client
@@ -94,6 +96,17 @@ pub enum Event {
         /// The new number.
         streams_max: u32,
     },
+}
+
+/// Who has ended a stream early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetBy {
+    /// The peer, or what it has said of streams it does not answer.
+    Peer,
+    /// This side: what came on it breaks the rules of HTTP/2, or it could not be opened.
+    Us,
+    /// This side: what came on it is above what this key sets.
+    Limit(&'static str),
 }
 
 /// What a connection is to do. Commands for a stream that is over are ignored, and so is [`Command::Data`] on one whose

@@ -21,6 +21,7 @@ mod opening;
 mod portions;
 mod settings;
 mod stream;
+mod suspects;
 mod table;
 mod trailers;
 mod unix_authority;

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use trunkline_call::{Code, Execution, Fault, Instant, Metadata, TimerTable};
 use trunkline_grpc::compress::Encoding;
 use trunkline_grpc::response::{self, ResponseHead};
-use trunkline_grpc::{Event, Outcome, Reason};
+use trunkline_grpc::{Event, Outcome, Reason, ResetBy};
 use trunkline_telemetry::PeerIndex;
 
 /// Messages of one stream that may wait as items; the rest waits as bytes. An empty message takes five bytes of the
@@ -80,7 +80,7 @@ impl GrpcEvents<'_> {
                 let outcome = self.grpc.read_trailers(&trailers);
                 self.handle_ending(at(stream), Ending::Outcome(outcome))
             }
-            Event::Reset { stream, reason } => self.handle_reset(now, at(stream), reason),
+            Event::Reset { stream, reason, by } => self.handle_reset(now, at(stream), reason, by),
             Event::Sent { stream, bytes } => {
                 let Self { grpc, held, invariants, .. } = self;
                 let sent = grpc.handle_sent(&mut HeldAccounts { held, invariants }, at(stream), bytes)?;
@@ -216,7 +216,13 @@ impl GrpcEvents<'_> {
     }
 
     /// The stream is over before its time.
-    fn handle_reset(&mut self, now: Instant, at: WebStream, reason: Reason) -> Option<EndEvent<'static>> {
+    fn handle_reset(
+        &mut self,
+        now: Instant,
+        at: WebStream,
+        reason: Reason,
+        by: ResetBy,
+    ) -> Option<EndEvent<'static>> {
         let made = self.grpc.is_dialled(at.peer);
         let stream = self.grpc.stream(at);
         let answered = stream.is_some_and(|stream| stream.incoming.answered);
@@ -236,7 +242,7 @@ impl GrpcEvents<'_> {
             return Some(EndEvent::Cancelled { call, code: Code::Cancelled });
         }
         let late = found.deadline.has_passed(now);
-        let outcome = response::of_reset(reason, answered);
+        let outcome = response::of_reset(reason, by, answered);
         if late && outcome.code == Code::Cancelled {
             // The server's clock struck first.
             let fault = Fault::DeadlinePassed { executed: outcome.execution };

@@ -7,7 +7,7 @@ use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
 use trunkline_engine::{GrpcSettings, Limits, Protocol, Turn, leave_grpc, stay_with_grpc};
 use trunkline_grpc::compress::{Encoding, decompress};
-use trunkline_grpc::{Event, Reason, StreamTag};
+use trunkline_grpc::{Event, Reason, ResetBy, StreamTag};
 use trunkline_telemetry::{Ask, Coverage, Side};
 use world::web::{Said, blob};
 use world::*;
@@ -747,6 +747,27 @@ fn a_slow_server_slows_the_application_and_a_slow_application_the_server() {
     assert_eq!(scene.world.webs[0].streams[&tag.0].unreleased, 0);
     scene.submit(Submission::Cancel { call: call.call });
     scene.nothing_left();
+}
+
+/// What this host has reset is not told as the server's doing.
+#[test]
+fn a_stream_that_was_reset_here_says_so() {
+    for (by, code, said) in [
+        (ResetBy::Peer, Code::Internal, "reset by the peer: PROTOCOL_ERROR"),
+        (ResetBy::Us, Code::Internal, "reset here, not by the peer: PROTOCOL_ERROR"),
+        (ResetBy::Limit("a.key"), Code::ResourceExhausted, "(a.key)"),
+    ] {
+        let mut scene = Scene::connected(100);
+        let call = scene.call(0, b"x", Deadline::NONE);
+        let stream = scene.world.webs[0].newest();
+        scene.world.http(0, Event::Reset { stream, reason: Reason::PROTOCOL_ERROR, by });
+        scene.settle();
+        let (finish, _, metadata) = scene.conclude(call, code);
+        let message = metadata.text("grpc-message").unwrap_or_default().to_owned();
+        assert!(message.contains(said), "{message}");
+        assert_eq!(finish.execution, Execution::Unknown);
+        scene.nothing_left();
+    }
 }
 
 /// A call that waits for room on a connection, of which nothing has been sent, goes by another when that one ends or is

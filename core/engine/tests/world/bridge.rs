@@ -3,7 +3,7 @@
 use super::{Host, World};
 use std::collections::VecDeque;
 use trunkline_engine::{GrpcKey, PeerIdentity, Turn};
-use trunkline_grpc::{Command, Event, StreamTag};
+use trunkline_grpc::{Command, Event, ResetBy, StreamTag};
 
 /// One connection, dialled by a shard of the near host.
 pub struct Bridge {
@@ -121,7 +121,9 @@ fn under(command: Command) -> Option<Under> {
         Command::Trailers { stream, trailers } | Command::CutOff { stream, trailers } => {
             Event::Trailers { stream: other(stream), trailers }
         }
-        Command::Reset { stream, reason } => Event::Reset { stream: other(stream), reason },
+        Command::Reset { stream, reason } => {
+            Event::Reset { stream: other(stream), reason, by: ResetBy::Peer }
+        }
         Command::GoAway => {
             Event::GoAway { reason: trunkline_grpc::Reason::NO_ERROR, debug: bytes::Bytes::new() }
         }

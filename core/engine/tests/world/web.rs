@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_engine::{CallRights, CallRule, Engine, GrpcKey, PeerIdentity, Turn};
-use trunkline_grpc::{Command, Event, Reason, StreamTag};
+use trunkline_grpc::{Command, Event, Reason, ResetBy, StreamTag};
 
 /// How an engine takes in a client whose user is known.
 pub type Accept = fn(&mut Engine, String, PeerIdentity, CallRights) -> GrpcKey;
@@ -327,7 +327,7 @@ impl World {
     }
 
     pub fn reset(&mut self, web: usize, stream: StreamTag, reason: Reason) {
-        self.http(web, Event::Reset { stream, reason });
+        self.http(web, Event::Reset { stream, reason, by: ResetBy::Peer });
     }
 
     /// Lets so many queued bytes of a stream leave.

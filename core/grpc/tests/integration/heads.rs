@@ -10,7 +10,7 @@ use trunkline_call::{Code, Execution, Metadata, Status};
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::{self, Outgoing, Refusal};
 use trunkline_grpc::response::{self, ResponseHead};
-use trunkline_grpc::{Limits, Outcome, Reason};
+use trunkline_grpc::{Limits, Outcome, Reason, ResetBy};
 
 fn asked(method: Method, path: &str, headers: &[(&str, &str)]) -> http_request::Parts {
     let mut builder = http::Request::builder().method(method).uri(path);
@@ -312,10 +312,17 @@ fn what_a_reset_means() {
         (0xffff_ffff, Code::Internal),
     ] {
         for answered in [false, true] {
-            let outcome = response::of_reset(Reason(reason), answered);
+            let outcome = response::of_reset(Reason(reason), ResetBy::Peer, answered);
             let is_refused = reason == 0x7 && !answered;
             let execution = if is_refused { Execution::NotExecuted } else { Execution::Unknown };
             assert_eq!((outcome.code, outcome.execution), (code, execution), "{reason:#x} {answered}");
+            // What this end does says nothing of the other.
+            let outcome = response::of_reset(Reason(reason), ResetBy::Us, answered);
+            assert_eq!(
+                (outcome.code, outcome.execution),
+                (code, Execution::Unknown),
+                "{reason:#x} {answered}"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ use super::opening::FirstHeard;
 use super::portions::Portions;
 use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
+use super::suspects::Suspects;
 use super::table::Streams;
 use super::unix_authority::UnixAuthority;
 use super::unwritten::Unwritten;
@@ -19,7 +20,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Waker;
 use trunkline_call::Instant;
-use trunkline_grpc::{Command, Event, Reason, StreamTag};
+use trunkline_grpc::{Command, Event, Reason, ResetBy, StreamTag};
 
 /// Time for the peer to acknowledge GOAWAY once no stream is open: all that was said on them is at the socket.
 const LEAVING_NS_MAX: u64 = 20 * SECOND_NS;
@@ -74,8 +75,7 @@ pub struct Http2 {
     pub(super) mistakes: u32,
     /// Frames of the peer that were told with others, not counted yet.
     pub(super) joined_frames: u32,
-    /// Streams that end in a header block with pseudo-headers (client role), until it is known what that is.
-    pub(super) suspects: Vec<u32>,
+    pub(super) suspects: Suspects,
     /// Streams the peer takes, as last told; `None` until its settings have come.
     pub(super) streams_max: Option<u32>,
     pub(super) is_readable: bool,
@@ -269,7 +269,7 @@ impl Http2 {
             own_stream: 0,
             mistakes: 0,
             joined_frames: 0,
-            suspects: Vec::new(),
+            suspects: Suspects::default(),
             streams_max: None,
             is_readable: false,
             broken: None,
@@ -287,7 +287,8 @@ impl Http2 {
         let reason = match opened {
             Some(Ok((answer, send))) => {
                 self.meter.handle_useful_stream();
-                let stream = OpenStream::requested(tag, answer, send, end);
+                let list_bytes_max = self.settings.header_list_bytes_max;
+                let stream = OpenStream::requested(tag, answer, send, end, list_bytes_max);
                 self.unwritten.open(stream.id, tag);
                 self.own_stream = stream.id;
                 let slot = self.streams.insert_own(&self.marks, stream);
@@ -307,7 +308,8 @@ impl Http2 {
                 Reason::INTERNAL_ERROR
             }
         };
-        self.untold.push(Event::Reset { stream: tag, reason });
+        let by = if reason == Reason::REFUSED_STREAM { ResetBy::Peer } else { ResetBy::Us };
+        self.untold.push(Event::Reset { stream: tag, reason, by });
     }
 
     fn reset(&mut self, tag: StreamTag, reason: Reason) {

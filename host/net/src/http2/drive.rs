@@ -4,7 +4,8 @@ use super::connection::{Ended, Fault, Http2, State};
 use super::keepalive::{Due, Ending};
 use super::link::Polled;
 use super::meter::{Flood, SeenGoAway, UNKNOWN_KIND, go_away};
-use super::stream::{GivenRoom, OpenStream, Rest};
+use super::stream::{GivenRoom, LIST_MAX_KEY, OpenStream, Rest, list_bytes};
+use super::suspects::Suspicion;
 use super::wire::Buffers;
 use crate::Transfer;
 use crate::kernel_stamps::monotonic_ns;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use std::io::{ErrorKind, IoSlice};
 use std::task::Context;
 use trunkline_call::Instant;
-use trunkline_grpc::{Event, Reason};
+use trunkline_grpc::{Event, Reason, ResetBy};
 
 /// Looks at connection and streams in one turn before the others get theirs. Each look is caused by the one before (a
 /// window opened, a stream ended); two or three are usual.
@@ -126,7 +127,7 @@ impl Http2 {
             }
             let seen = self.meter.take_seen();
             self.tell_go_away(seen.go_away, events);
-            self.suspect(&seen.pseudo_ends);
+            self.suspects.note(&seen.suspects);
             if seen.resets {
                 events.extend(self.retire());
             }
@@ -281,10 +282,10 @@ impl Http2 {
         let rest = open.pump(&mut cx, room, self.leaving, events);
         let given_bytes = open.ahead_bytes.saturating_sub(ahead_bytes);
         self.given_bytes += given_bytes;
-        if let Some(index) = self.suspects.iter().position(|of| *of == id)
-            && refuse_trailers(&mut events[before..])
+        if let Some(of) = self.suspects.of(id)
+            && refuse_trailers(&mut events[before..], of)
         {
-            self.suspects.swap_remove(index);
+            self.suspects.clear(id);
         }
         self.resets_sent += u32::from(open.take_reset());
         self.joined_frames += open.take_joined();
@@ -304,13 +305,6 @@ impl Http2 {
             Rest::Over | Rest::Reset | Rest::Broken | Rest::Lost => {}
         }
         self.remove(slot);
-    }
-
-    /// Notes streams whose trailers, if that is what ends them, are malformed. Most were answered by a head alone.
-    fn suspect(&mut self, streams: &[u32]) {
-        const SUSPECTS_MAX: usize = 64;
-        self.suspects.extend_from_slice(streams);
-        self.suspects.drain(..self.suspects.len().saturating_sub(SUSPECTS_MAX));
     }
 
     /// The peer leaves. Told before the streams that it will not answer.
@@ -473,15 +467,14 @@ impl Http2 {
     }
 }
 
-/// What the headers of an event take, as RFC 9113 counts a list: 32 bytes for each beside its text.
+/// What the headers of an event take.
 fn header_bytes(event: &Event) -> usize {
-    let headers = match event {
-        Event::Request { head, .. } => &head.headers,
-        Event::Response { head, .. } => &head.headers,
-        Event::Trailers { trailers, .. } => trailers,
-        _ => return 0,
-    };
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+    match event {
+        Event::Request { head, .. } => list_bytes(&head.headers),
+        Event::Response { head, .. } => list_bytes(&head.headers),
+        Event::Trailers { trailers, .. } => list_bytes(trailers),
+        _ => 0,
+    }
 }
 
 /// Frames of the peer that became these events.
@@ -495,17 +488,25 @@ fn frames_taken(events: &[Event]) -> u32 {
     events.iter().filter(is_frame).count() as u32
 }
 
-/// Tells malformed trailers as what they are. Whether the stream's end was among the events.
-fn refuse_trailers(events: &mut [Event]) -> bool {
+/// Tells trailers as what is wrong with them. Whether the stream's end was among the events.
+fn refuse_trailers(events: &mut [Event], of: Suspicion) -> bool {
+    let (reason, by) = match of {
+        Suspicion::Malformed => (Reason::PROTOCOL_ERROR, ResetBy::Us),
+        Suspicion::Large => (Reason::ENHANCE_YOUR_CALM, ResetBy::Limit(LIST_MAX_KEY)),
+    };
     for event in events {
         match event {
             Event::Trailers { stream, .. } => {
-                *event = Event::Reset { stream: *stream, reason: Reason::PROTOCOL_ERROR };
+                *event = Event::Reset { stream: *stream, reason, by };
                 return true;
             }
-            Event::Response { end: true, .. } | Event::Data { end: true, .. } | Event::Reset { .. } => {
+            Event::Reset { by: made_by, .. } => {
+                if matches!(by, ResetBy::Limit(_)) {
+                    *made_by = by;
+                }
                 return true;
             }
+            Event::Response { end: true, .. } | Event::Data { end: true, .. } => return true,
             _ => {}
         }
     }

@@ -5,6 +5,7 @@
 //! them. What brings nothing forward draws on a bucket; what does fills it again.
 
 use super::settings::{Http2Settings, Rate};
+use super::suspects::Suspicion;
 use super::trailers::{BEGINNING_BYTES, begins_with_pseudo_header};
 use super::unwritten::Unwritten;
 use bytes::Bytes;
@@ -79,8 +80,8 @@ pub(super) struct Seen {
     pub go_away: Option<SeenGoAway>,
     /// It has reset so many streams that it gets no new ones.
     pub resets: bool,
-    /// Streams whose last header block begins with a pseudo-header (client role): an answer's head, or no trailers.
-    pub pseudo_ends: Vec<u32>,
+    /// Streams whose last header block is no good as trailers (client role).
+    pub suspects: Vec<(u32, Suspicion)>,
 }
 
 /// Counts one connection's frames.
@@ -121,6 +122,9 @@ pub(super) struct Meter {
     pub blanks: Vec<usize>,
     /// Bytes of header blocks in what was read last.
     pub block_bytes: usize,
+    /// Bytes of the block under way, and how many one may have.
+    one_block_bytes: usize,
+    list_bytes_max: usize,
     seen: Seen,
 }
 
@@ -171,6 +175,8 @@ impl Meter {
             bytes_sent: 0,
             blanks: Vec::new(),
             block_bytes: 0,
+            one_block_bytes: 0,
+            list_bytes_max: settings.header_list_bytes_max as usize,
             seen: Seen::default(),
         }
     }
@@ -297,7 +303,9 @@ impl Meter {
             *filled += count;
         }
         if matches!(self.kind(), HEADERS | CONTINUATION | PUSH_PROMISE) {
-            self.block_bytes += self.payload_left.min(bytes.len());
+            let count = self.payload_left.min(bytes.len());
+            self.block_bytes += count;
+            self.one_block_bytes += count;
         }
         skip(bytes, &mut self.payload_left);
     }
@@ -310,10 +318,13 @@ impl Meter {
             if self.is_server {
                 return Err(Flood::PseudoTrailers);
             }
-            self.seen.pseudo_ends.push(self.stream());
+            self.seen.suspects.push((self.stream(), Suspicion::Malformed));
         }
         if !self.in_block {
             (self.begun, self.is_put_off) = (None, false);
+            if std::mem::take(&mut self.one_block_bytes) > self.list_bytes_max && !self.is_server {
+                self.seen.suspects.push((self.stream(), Suspicion::Large));
+            }
         }
         if let Some((&head, debug)) = std::mem::take(&mut self.go_away).split_first_chunk::<8>() {
             let [a, b, c, d, code @ ..] = head;

@@ -6,7 +6,7 @@ use http::{HeaderMap, Response, StatusCode, response};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use trunkline_grpc::{Event, Reason, StreamTag};
+use trunkline_grpc::{Event, Reason, ResetBy, StreamTag};
 
 /// Queued pieces smaller than this are gathered into one DATA frame with what follows them.
 const GATHER_BYTES: usize = 1024;
@@ -16,6 +16,9 @@ const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a refused request that are read and thrown away before its sender is told to stop. Who sends no more than
 /// that hears nothing but the answer, and mistakes of its own.
 const REFUSED_BYTES_MAX: usize = 64 << 10;
+
+/// The key that sets how large a header list may be.
+pub(super) const LIST_MAX_KEY: &str = "http2.header_list_bytes_max";
 
 /// An open stream.
 pub(super) struct OpenStream {
@@ -37,6 +40,9 @@ pub(super) struct OpenStream {
     /// Gives credit for received bytes. Kept beyond the body's end, until all of it is released.
     flow: Option<FlowControl>,
     unreleased_bytes: usize,
+    /// Client: the largest header list of an answer, and whether one was larger.
+    list_bytes_max: usize,
+    has_large_list: bool,
     /// Server: the request was answered as no call, whether or not all of it has come. What still comes is read here,
     /// up to so many bytes: a stream ended while its request is under way would have h2 pass over everything that
     /// follows, right or wrong.
@@ -113,10 +119,13 @@ impl OpenStream {
         answer: client::ResponseFuture,
         send: SendStream<Bytes>,
         end: bool,
+        list_bytes_max: u32,
     ) -> Self {
         let id = send.stream_id().as_u32();
         let finish = if end { Finish::Done } else { Finish::Open };
-        Self::new(tag, id, Receiving::Head(answer), Sending::Body(send), finish)
+        let receiving = Receiving::Head(answer);
+        let list_bytes_max = list_bytes_max as usize;
+        Self { list_bytes_max, ..Self::new(tag, id, receiving, Sending::Body(send), finish) }
     }
 
     fn new(tag: StreamTag, id: u32, receiving: Receiving, sending: Sending, finish: Finish) -> Self {
@@ -133,6 +142,8 @@ impl OpenStream {
             joined_frames: 0,
             flow: None,
             unreleased_bytes: 0,
+            list_bytes_max: usize::MAX,
+            has_large_list: false,
             refused: None,
         }
     }
@@ -250,12 +261,19 @@ impl OpenStream {
             Some(left) => self.pass_over(cx, left),
             None => self.receive(cx, events),
         };
+        if self.has_large_list {
+            let reason = Reason::ENHANCE_YOUR_CALM;
+            self.reset(reason);
+            events.push(Event::Reset { stream: self.tag, reason, by: ResetBy::Limit(LIST_MAX_KEY) });
+            return Rest::Reset;
+        }
         let looked = looked.and_then(|()| self.send(cx, room)).and_then(|()| self.look_for_reset(cx));
         match looked {
             Ok(()) => self.rest(),
             Err(error) => match self.reason_of(&error, leaving) {
                 Some(reason) => {
-                    events.push(Event::Reset { stream: self.tag, reason });
+                    let by = if error.is_library() { ResetBy::Us } else { ResetBy::Peer };
+                    events.push(Event::Reset { stream: self.tag, reason, by });
                     if error.is_library() { Rest::Broken } else { Rest::Reset }
                 }
                 None => Rest::Lost,
@@ -297,6 +315,9 @@ impl OpenStream {
             let Poll::Ready(answered) = Pin::new(answer).poll(cx) else { return Ok(()) };
             let (head, body) = answered?.into_parts();
             let end = body.is_end_stream();
+            if self.refuses(&head.headers) {
+                return Ok(());
+            }
             events.push(Event::Response { stream: self.tag, head: Box::new(head), end });
             self.receiving = if end { Receiving::Ended } else { Receiving::Body(body) };
         }
@@ -319,6 +340,7 @@ impl OpenStream {
                     Poll::Pending => break,
                     Poll::Ready(trailers) => {
                         match trailers? {
+                            Some(trailers) if self.refuses(&trailers) => return Ok(()),
                             Some(trailers) => events.push(Event::Trailers { stream: self.tag, trailers }),
                             None => self.tell_data(Bytes::new(), true, events),
                         }
@@ -328,6 +350,12 @@ impl OpenStream {
             }
         }
         Ok(())
+    }
+
+    /// Whether a list of the answer is larger than may be: the stream is reset.
+    fn refuses(&mut self, headers: &HeaderMap) -> bool {
+        self.has_large_list = list_bytes(headers) > self.list_bytes_max;
+        self.has_large_list
     }
 
     /// Tells what came of the body. Most peers end a request by an empty frame behind its message: one event for both
@@ -439,6 +467,11 @@ impl OpenStream {
     fn is_own(&self) -> bool {
         self.tag.0 & StreamTag::OWN != 0
     }
+}
+
+/// What headers take, as RFC 9113 counts a list: 32 bytes for each beside its text.
+pub(super) fn list_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
 /// Body bytes that have not left. Small pieces are copied together as they come, so that a message of five bytes takes

@@ -34,6 +34,8 @@ pub(super) struct Boxes {
     pub is_blocked: bool,
     /// The connection writes no more.
     pub is_shut: bool,
+    /// The largest header list, as our SETTINGS are to say it, until they have been written.
+    list_max: Option<u32>,
 }
 
 /// Memory for a turn, shared by all connections of a thread.
@@ -131,6 +133,11 @@ impl Boxes {
         Poll::Ready(Ok(()))
     }
 
+    /// What SETTINGS are to say of the largest header list, whatever h2 writes there.
+    pub fn tell_list_max(&mut self, bytes: u32) {
+        self.list_max = Some(bytes);
+    }
+
     /// Takes all or nothing, so that the outbox always ends with a whole frame or a frame's whole beginning.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.outbox.len() >= OUTBOX_BYTES_MAX {
@@ -139,8 +146,29 @@ impl Boxes {
         }
         let before = self.outbox.len();
         pieces.iter().for_each(|piece| self.outbox.extend_from_slice(piece));
+        if let Some(bytes) = self.list_max
+            && set_list_max(&mut self.outbox[before..], bytes)
+        {
+            self.list_max = None;
+        }
         Poll::Ready(Ok(self.outbox.len() - before))
     }
+}
+
+/// Has SETTINGS say this largest header list. Whether these bytes begin with such a frame.
+fn set_list_max(written: &mut [u8], bytes: u32) -> bool {
+    const SETTINGS: u8 = 4;
+    const MAX_HEADER_LIST_SIZE: [u8; 2] = [0, 6];
+    let Some((head, payload)) = written.split_first_chunk_mut::<9>().filter(|(head, _)| head[3] == SETTINGS)
+    else {
+        return false;
+    };
+    let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+    let len = len.min(payload.len());
+    for entry in payload[..len].chunks_exact_mut(6).filter(|entry| entry[..2] == MAX_HEADER_LIST_SIZE) {
+        entry[2..].copy_from_slice(&bytes.to_be_bytes());
+    }
+    true
 }
 
 impl Buffers {

@@ -7,8 +7,8 @@ use ends::{End, WATCHDOG, own, pair, request, response, streams, trailers, until
 use std::io::IoSlice;
 use std::sync::Arc;
 use trunkline_call::Instant;
-use trunkline_grpc::{Command, Event, Reason, StreamTag};
-use trunkline_net::{Http2, Http2Settings, Interest};
+use trunkline_grpc::{Command, Event, Reason, ResetBy, StreamTag};
+use trunkline_net::{Http2, Http2Settings, Interest, Transfer};
 
 fn settings() -> (Http2Settings, Http2Settings) {
     (Http2Settings::server(), Http2Settings::client())
@@ -47,7 +47,7 @@ fn body_of(end: &End, wanted: StreamTag) -> (Vec<u8>, bool) {
 
 fn reset_of(end: &mut End, wanted: StreamTag) -> Option<Reason> {
     end.take(|event| match event {
-        Event::Reset { stream, reason } if *stream == wanted => Some(*reason),
+        Event::Reset { stream, reason, .. } if *stream == wanted => Some(*reason),
         _ => None,
     })
 }
@@ -130,6 +130,59 @@ fn a_refusal_is_one_frame() {
     });
     assert!(end);
     assert_eq!(client.http.as_ref().unwrap().streams_open(), 0);
+}
+
+/// A head or trailers of an answer above the limit end its call by name, not one field is told, and the connection goes
+/// on: those that h2 would read in part, too.
+#[test]
+fn large_header_lists_of_answers_are_refused_by_name() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let lists = [66_000, 260_000, 400_000].map(|bytes| "v".repeat(bytes));
+    for (number, list) in lists.iter().chain(&lists).enumerate() {
+        let stream = start(&mut client, number as u64 + 1, b"question", true);
+        let tag = until(&mut server, &mut client, |server, _| server.take_request());
+        let (mut head, mut last) = (response(), trailers());
+        let headers = if number < lists.len() { &mut last } else { &mut head.headers };
+        *headers = http::HeaderMap::new();
+        headers.insert("a", "1".parse().unwrap());
+        headers.insert("big", list.parse().unwrap());
+        headers.insert("grpc-status", "0".parse().unwrap());
+        server.command(Command::Response { stream: tag, head, end: false });
+        server.command(Command::Trailers { stream: tag, trailers: last });
+        let by = until(&mut server, &mut client, |_, client| {
+            client.take(|event| match event {
+                Event::Trailers { .. } => panic!("{event:?}"),
+                Event::Reset { stream: of, by, .. } if *of == stream => Some(*by),
+                _ => None,
+            })
+        });
+        assert_eq!(by, ResetBy::Limit("http2.header_list_bytes_max"), "{} bytes", list.len());
+    }
+    let stream = start(&mut client, 20, b"question", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    answer(&mut server, tag, Bytes::from_static(b"answer"));
+    until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+    assert_eq!((server.over, client.over), (None, None));
+}
+
+/// Servers are told the limit itself, though more than that is read.
+#[test]
+fn servers_are_told_the_largest_header_list() {
+    let (mut server, client) = streams();
+    let settings = Http2Settings { header_list_bytes_max: 50_000, ..Http2Settings::client() };
+    let mut client = End::new(Http2::client(client, Arc::new(settings), Instant(0)));
+    let (mut heard, mut part) = (Vec::new(), [0; 4096]);
+    while heard.len() < 24 + 9 {
+        client.turn();
+        if let Transfer::Bytes(bytes) = server.read(&mut part).unwrap() {
+            heard.extend_from_slice(&part[..bytes]);
+        }
+    }
+    let (head, payload) = heard[24..].split_at(9);
+    assert_eq!(head[3], 4, "SETTINGS");
+    let lists = payload[..usize::from(head[2])].chunks(6).filter(|entry| entry[..2] == [0, 6]);
+    assert_eq!(lists.map(|entry| entry[2..].to_vec()).collect::<Vec<_>>(), [50_000u32.to_be_bytes()]);
 }
 
 /// The receiver's window bounds what leaves; what is told as sent is what left; release opens it again.

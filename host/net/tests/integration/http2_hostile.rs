@@ -777,7 +777,7 @@ fn pseudo_headers_in_an_answers_trailers_are_told() {
         while heard.len() < 3 {
             client.turn();
             heard.extend(client.take(|event| match event {
-                Event::Reset { stream, reason } => Some((*stream, format!("{reason}"))),
+                Event::Reset { stream, reason, .. } => Some((*stream, format!("{reason}"))),
                 Event::Response { stream, end: true, .. } => Some((*stream, "head".into())),
                 Event::Trailers { stream, .. } => Some((*stream, "trailers".into())),
                 _ => None,
