@@ -77,12 +77,17 @@ pub(crate) fn parse(headers: &HeaderMap, begun: bool, limits: &Limits) -> Option
 pub(crate) fn write(outcome: &Outcome<'_>, headers: &mut HeaderMap) {
     headers.insert(GRPC_STATUS, status_value(outcome.code));
     if outcome.code != Code::Ok {
-        headers.insert(EXECUTION, execution_value(outcome.execution));
+        say_execution(outcome.execution, headers);
     }
     let [message] = metadata::write(&outcome.metadata, headers, [MESSAGE_KEY]);
     if let Some(message) = message.and_then(message_value) {
         headers.insert(GRPC_MESSAGE, message);
     }
+}
+
+/// Says beside a status whether the call was executed.
+pub(crate) fn say_execution(execution: Execution, headers: &mut HeaderMap) {
+    headers.insert(EXECUTION, execution_value(execution));
 }
 
 /// What a peer's metadata that cannot be taken makes of its call.

@@ -6,12 +6,12 @@ use crate::limits::Limits;
 use crate::names::{
     CONTENT_TYPE_GRPC, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, GRPC_TIMEOUT, TRACEPARENT, is_grpc_content_type,
 };
-use crate::outcome::Outcome;
-use crate::{metadata, response, timeout, trace};
+use crate::outcome::{self, Outcome};
+use crate::{metadata, response, retry, timeout, trace};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, request, response as http_response};
-use trunkline_call::{Code, MetadataError, MetadataWriter};
+use trunkline_call::{Code, Execution, MetadataError, MetadataWriter};
 
 /// What a peer asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct RequestHead<'a> {
     pub encoding: Encoding,
     /// What the peer can read.
     pub accepts: Accepts,
+    /// Others say that they have sent this call before: what came of that is not known here.
+    pub is_repeated: bool,
 }
 
 /// A request that is not a call. The stream is over with this head.
@@ -72,6 +74,16 @@ pub fn parse<'a>(head: &'a request::Parts, limits: &Limits) -> Result<RequestHea
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_grpc_content_type) {
         return Err(Refusal::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, None));
     }
+    let is_repeated = retry::is_repeated(&head.headers);
+    parse_call(head, limits, is_repeated)
+        .map_err(|refusal| if is_repeated { refusal.of_further_attempt() } else { refusal })
+}
+
+fn parse_call<'a>(
+    head: &'a request::Parts,
+    limits: &Limits,
+    is_repeated: bool,
+) -> Result<RequestHead<'a>, Refusal> {
     Ok(RequestHead {
         path: parse_path(&head.uri, limits)?,
         authority: head.uri.authority().map(Authority::as_str).or_else(|| host(&head.headers)),
@@ -79,6 +91,7 @@ pub fn parse<'a>(head: &'a request::Parts, limits: &Limits) -> Result<RequestHea
         encoding: parse_encoding(&head.headers)?,
         accepts: Accepts::of(&head.headers),
         metadata: parse_metadata(&head.headers, limits)?,
+        is_repeated,
     })
 }
 
@@ -160,6 +173,14 @@ impl Refusal {
 
     fn grpc(code: Code, message: impl Into<String>) -> Self {
         Self::Grpc(Box::new(response::trailers_only(&Outcome::refused(code, message))))
+    }
+
+    /// The same, of a call that others have sent before: only this attempt was not executed.
+    fn of_further_attempt(mut self) -> Self {
+        if let Self::Grpc(head) = &mut self {
+            outcome::say_execution(Execution::Unknown, &mut head.headers);
+        }
+        self
     }
 
     fn encoding(name: &HeaderValue) -> Self {

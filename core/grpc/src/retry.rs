@@ -1,10 +1,16 @@
 //! What client and server tell each other about attempts (gRFC A6): how many came before, and when the next is welcome.
 
 use crate::metadata::first;
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use trunkline_call::{MetadataError, MetadataReader, MetadataWriter};
 
 const PUSHBACK_KEY: &str = "grpc-retry-pushback-ms";
 const ATTEMPTS_KEY: &str = "grpc-previous-rpc-attempts";
+/// Attempts at a call, this one among them, as Envoy counts them.
+const ENVOY_ATTEMPT_COUNT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
+/// What is in the `user-agent` of every daemon.
+const OWN_AGENT: &[u8] = b"grpc-trunkline/";
 
 /// What a server says about another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +35,19 @@ pub fn pushback(metadata: &[u8]) -> Option<Pushback> {
 pub fn previous_attempts(metadata: &[u8]) -> u32 {
     let value = first(metadata, ATTEMPTS_KEY).and_then(|value| std::str::from_utf8(value).ok());
     value.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Whether others say that they have sent this call before, a client's library or a proxy. A daemon adds up itself what
+/// its attempts have come to, so it is told of each by itself.
+pub(crate) fn is_repeated(headers: &HeaderMap) -> bool {
+    let more_than = |count: Option<&HeaderValue>, least: u32| {
+        let count = count.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+        count.is_some_and(|count| count > least)
+    };
+    let is_daemon =
+        |agent: &HeaderValue| agent.as_bytes().windows(OWN_AGENT.len()).any(|part| part == OWN_AGENT);
+    more_than(headers.get(ENVOY_ATTEMPT_COUNT), 1)
+        || more_than(headers.get(ATTEMPTS_KEY), 0) && !headers.get(USER_AGENT).is_some_and(is_daemon)
 }
 
 /// A request's metadata with the number of attempts before it. The first attempt says nothing.

@@ -108,8 +108,10 @@ impl GrpcEnds {
         pattern: Pattern,
         encoding: Compression,
         accepts: Accepts,
+        is_repeated: bool,
     ) {
         let mut stream = GrpcStream::taken(call, pattern, encoding, self.limits.grpc_bytes_max());
+        stream.is_repeated = is_repeated;
         stream.outgoing.accepts = accepts;
         stream.outgoing.encoding = self.settings.answer_encoding(accepts);
         if let Some(found) = self.peers.find_mut(at.peer) {

@@ -2,6 +2,7 @@
 
 use super::WebStream;
 use super::ends::GrpcEnds;
+use super::outgoing::of_all_attempts;
 use super::peer::GrpcPeer;
 use crate::GrpcKey;
 use crate::admission::AdmissionControl;
@@ -49,6 +50,7 @@ impl GrpcOpenings<'_> {
         end: bool,
     ) -> Result<Option<EndEvent<'static>>, PeerFault> {
         let Some(head) = self.grpc.handle_request(at, head)? else { return Ok(None) };
+        let is_repeated = head.is_repeated;
         let route = match self.grpc.find(at.peer).and_then(|peer| peer.operator.as_ref()) {
             Some(operator) => {
                 let CalledPaths { registry, .. } = &self.paths;
@@ -65,7 +67,8 @@ impl GrpcOpenings<'_> {
             Err(status) => {
                 let peer = self.grpc.find(at.peer).map_or(PeerIndex::OTHER, |peer| peer.telemetry);
                 self.paths.note_refused(self.arrived, now, (head.path, peer), status.code());
-                self.grpc.refuse(at, &Outcome::of(&self.peers.said_here(&status)));
+                let outcome = Outcome::of(&self.peers.said_here(&status));
+                self.grpc.refuse(at, &of_all_attempts(&outcome, is_repeated));
                 Ok(None)
             }
         }
@@ -147,7 +150,7 @@ impl GrpcOpenings<'_> {
         }
         let target = target_of(&call);
         let call = self.calls.insert(call);
-        self.grpc.take_call(at, call, pattern, head.encoding, head.accepts);
+        self.grpc.take_call(at, call, pattern, head.encoding, head.accepts, head.is_repeated);
         let (streams, metadata) = (pattern.client_streams(), head.metadata);
         EndEvent::Asked(GrpcOpening { at, call, target, streams, metadata, end })
     }

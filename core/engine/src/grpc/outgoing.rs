@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use std::borrow::Cow;
 use trunkline_call::entry::MessageCompression;
-use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Fault, Pattern, TimerTable};
+use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Execution, Fault, Pattern, TimerTable};
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::framing::FramingFault;
 use trunkline_grpc::request::{self, Outgoing};
@@ -172,6 +172,7 @@ impl GrpcEnds {
         if std::mem::replace(&mut stream.outgoing.ended, true) {
             return;
         }
+        let outcome = &of_all_attempts(outcome, stream.is_repeated);
         let command = if stream.outgoing.headed || outcome.code == Code::Ok {
             self.answer_head(at, Direction::Response, &[]);
             Command::Trailers { stream: at.tag, trailers: response::trailers(outcome) }
@@ -198,6 +199,7 @@ impl GrpcEnds {
         if stream.outgoing.queued_bytes == 0 {
             return self.finish_stream(at, outcome);
         }
+        let outcome = &of_all_attempts(outcome, stream.is_repeated);
         let (bytes, _) = stream.outgoing.give_up();
         stream.outgoing.ended = true;
         found.queued_bytes = accounts.invariants.left(found.queued_bytes.checked_sub(bytes), QUEUED_AGREES);
@@ -422,4 +424,14 @@ impl GrpcEnds {
             (fault, Direction::Response) => Fault::MalformedResponse { why: fault.to_string() },
         })
     }
+}
+
+/// The end of a call as its client is told it: that this attempt was not executed says nothing of those that others
+/// have made before it.
+pub(super) fn of_all_attempts<'a>(outcome: &'a Outcome<'_>, is_repeated: bool) -> Outcome<'a> {
+    let execution = match outcome.execution {
+        Execution::NotExecuted if is_repeated => Execution::Unknown,
+        other => other,
+    };
+    Outcome { code: outcome.code, execution, metadata: Cow::Borrowed(&outcome.metadata) }
 }

@@ -32,6 +32,8 @@ pub(crate) struct GrpcStream {
     pub call: Option<CallKey>,
     pub incoming: Incoming,
     pub outgoing: Outgoing,
+    /// A client's: others say that they have sent this call before.
+    pub is_repeated: bool,
     /// A call made here: the request, until the server has shown that it has it.
     pub replay: Option<Replay>,
     /// Until when anybody wants what of its answer has not left, once the call is over.
@@ -116,7 +118,14 @@ impl GrpcStream {
     }
 
     fn new(call: CallKey, incoming: Incoming, outgoing: Outgoing) -> Self {
-        Self { call: Some(call), incoming, outgoing, replay: None, deadline: Deadline::NONE }
+        Self {
+            call: Some(call),
+            incoming,
+            outgoing,
+            is_repeated: false,
+            replay: None,
+            deadline: Deadline::NONE,
+        }
     }
 }
 

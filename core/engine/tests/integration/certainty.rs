@@ -391,6 +391,38 @@ fn grpc_clients_are_told() {
     assert_eq!(ask(9, "/world.Echo/None", "1S", &[], true), told(Code::Unimplemented, "not-executed", 0));
 }
 
+/// What is said of one attempt is not said of those before it, which others have made. A daemon adds up itself.
+#[test]
+fn a_further_attempt_of_others_is_never_said_not_to_be_executed() {
+    let agent = "grpc-trunkline/1.0";
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let web = world.web(0);
+    let table: [(&[(&str, &str)], &str); 7] = [
+        (&[], "not-executed"),
+        (&[("grpc-previous-rpc-attempts", "1")], "unknown"),
+        (&[("grpc-previous-rpc-attempts", "0")], "not-executed"),
+        (&[("grpc-previous-rpc-attempts", "1"), ("user-agent", agent)], "not-executed"),
+        (&[("x-envoy-attempt-count", "1")], "not-executed"),
+        (&[("x-envoy-attempt-count", "2"), ("user-agent", agent)], "unknown"),
+        (&[("grpc-previous-rpc-attempts", "many")], "not-executed"),
+    ];
+    // No path of a method, no such method, and one whose deadline passes before its message has come.
+    for (paths, path) in ["/world.Echo", "/world.Echo/None", ONCE].into_iter().enumerate() {
+        for (number, (headers, told)) in table.iter().enumerate() {
+            let tag = StreamTag((paths * table.len() + number) as u64);
+            let mut headers = headers.to_vec();
+            headers.push(("grpc-timeout", "1S"));
+            world.request(web, tag, path, &headers, false);
+            world.settle(&mut [&mut server]);
+            world.advance(2_000_000_000);
+            world.settle(&mut [&mut server]);
+            let trailers = world.webs[web].take(tag).trailers.expect("it has ended");
+            assert_eq!(trailers["trunkline-execution"], *told, "{path} {headers:?}");
+        }
+    }
+}
+
 /// A status a daemon makes for a caller elsewhere says which host speaks; one for its own applications, or of a
 /// handler, does not.
 #[test]
