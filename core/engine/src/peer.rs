@@ -351,9 +351,12 @@ pub(crate) fn claim_of(peer: &Peer) -> Option<HostClaim<'_>> {
     Some(HostClaim { name: &said.node_name, clock_id: said.clock_id, label: &peer.label })
 }
 
+/// How reports begin the names of what is no daemon: gRPC and R2P2 ends are known by their addresses.
+const OUR_PREFIXES: [&str; 2] = ["grpc ", "r2p2 "];
+
 /// What reports call a host. A name is a claim: two hosts that make the same one, clones of a machine or one that takes
 /// another's for its own, are told apart, or each would spoil the other's figures and what is known of its clock. Names
-/// in brackets are our own.
+/// in brackets, and those that say a protocol first (`grpc 10.0.0.5:80`), are our own.
 pub(crate) fn reported_name<'p>(
     claim: HostClaim<'p>,
     mut others: impl Iterator<Item = HostClaim<'p>>,
@@ -362,6 +365,9 @@ pub(crate) fn reported_name<'p>(
     let place = label.rsplit_once(':').map_or(label, |(host, _port)| host);
     if name.is_empty() {
         return label.to_owned();
+    }
+    if OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return format!("host {name} at {place}");
     }
     let is_another = others.any(|other| other.name == name && other.clock_id != clock_id);
     if is_another || name.starts_with('(') {
@@ -385,6 +391,7 @@ mod tests {
         assert_eq!(of(claim("web-1", 7, "10.0.0.1:2")), "web-1", "another connection of the host");
         assert_eq!(of(claim("web-1", 8, "10.0.0.9:3")), "web-1 at 10.0.0.9");
         assert_eq!(of(claim("(local)", 9, "[::1]:3")), "local at [::1]");
+        assert_eq!(of(claim("r2p2 10.0.0.5:9000", 9, "10.0.0.9:3")), "host r2p2 10.0.0.5:9000 at 10.0.0.9");
         assert_eq!(of(claim("", 9, "10.0.0.9:3")), "10.0.0.9:3");
     }
 }
