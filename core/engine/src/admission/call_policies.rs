@@ -30,6 +30,11 @@ pub(crate) struct CallPolicies {
     pub begins_at: Option<Target>,
 }
 
+/// Boxes of calls that are over, for calls to come: a call with policies takes no memory either.
+#[derive(Debug, Default)]
+#[allow(clippy::vec_box, reason = "it is the boxes that are used again")]
+pub(super) struct SparePolicies(Vec<Box<CallPolicies>>);
+
 /// A call's place in the queue of a policy that lets only so many calls be under way.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Enqueued {
@@ -54,15 +59,14 @@ impl CallPolicies {
         self.log
     }
 
-    /// Makes it the next call's. What it held has been given back.
+    /// Forgets all but its plans. What it held has been given back.
     #[inline]
-    pub(super) fn clear(&mut self) {
-        let Self { plans, metadata, permits, log, class, held_until, ends, queued, begins_at } = self;
+    fn clear(&mut self) {
+        let Self { plans: _, metadata, permits, log, class, held_until, ends, queued, begins_at } = self;
         *begins_at = None;
         if ends.is_some() {
             *ends = None;
         }
-        *plans = [None, None];
         if !metadata.is_empty() {
             *metadata = Box::default();
         }
@@ -114,5 +118,32 @@ impl CallPolicies {
     /// Whether any policy looks at the messages of a stream that is under way.
     pub fn inspects_messages(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.inspects_messages())
+    }
+}
+
+impl SparePolicies {
+    /// Most that are kept: 100 KiB. More than are at once is never kept.
+    const MAX: usize = 1024;
+
+    /// For a call that no policy has looked at.
+    #[inline]
+    pub fn take(&mut self) -> Box<CallPolicies> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Of a call that is over. What it held has been given back.
+    pub fn keep(&mut self, mut policies: Box<CallPolicies>) {
+        policies.clear();
+        self.keep_unused(policies);
+    }
+
+    /// Of a call of which nothing but its plans was noted.
+    #[inline]
+    pub fn keep_unused(&mut self, mut policies: Box<CallPolicies>) {
+        policies.plans = [None, None];
+        debug_assert!(policies.is_idle(), "nothing is remembered of a call that is over");
+        if self.0.len() < Self::MAX {
+            self.0.push(policies);
+        }
     }
 }

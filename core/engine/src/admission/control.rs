@@ -2,7 +2,7 @@
 
 use super::access_log::{AccessLog, AccessRecord};
 use super::bound_plans::{BoundMethods, BoundPlans, ChainExchange, ChainFit, MethodSubject};
-use super::call_policies::{CallPolicies, Enqueued};
+use super::call_policies::{CallPolicies, Enqueued, SparePolicies};
 use super::inspection::Inspection;
 use super::pacing::Pacer;
 use crate::Heaps;
@@ -23,9 +23,6 @@ use trunkline_policy::{
 use trunkline_schema::Schema;
 use trunkline_share::{CountShare, HostLimits};
 
-/// What policies noted of calls that are over, kept for calls to come: 100 KiB. More than are at once is never kept.
-const SPARE_MAX: usize = 1024;
-
 /// Misfits kept for the host. More than the host has room for would only say the same again.
 const MISFITS_MAX: usize = 64;
 
@@ -36,9 +33,7 @@ pub(crate) struct AdmissionControl {
     misfits: VecDeque<PolicyError>,
     /// Absent while a message is looked at.
     inspection: Option<Box<Inspection>>,
-    /// Boxes of calls that are over, for calls to come: a call with policies takes no memory either.
-    #[allow(clippy::vec_box, reason = "it is the boxes that are used again")]
-    spare: Vec<Box<CallPolicies>>,
+    spare: SparePolicies,
     access_log: AccessLog,
     pacer: Pacer,
     /// Bytes of copies under way.
@@ -113,7 +108,7 @@ impl AdmissionControl {
             policies: Policies::new(seed),
             misfits: VecDeque::new(),
             inspection: None,
-            spare: Vec::new(),
+            spare: SparePolicies::default(),
             access_log: AccessLog::default(),
             pacer: Pacer::default(),
             copied: CountShare::default(),
@@ -266,7 +261,7 @@ impl AdmissionControl {
     #[inline]
     pub fn apply(&mut self, to: &mut Option<Box<CallPolicies>>, side: usize, plan: Option<Arc<Plan>>) {
         let Some(plan) = plan else { return };
-        let policies = to.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
+        let policies = to.get_or_insert_with(|| self.spare.take());
         policies.plans[side] = Some(plan);
     }
 
@@ -284,6 +279,7 @@ impl AdmissionControl {
     }
 
     /// For the next message that is looked at.
+    #[inline]
     pub fn put_back(&mut self, mut inspection: Box<Inspection>) {
         inspection.trim();
         self.inspection = Some(inspection);
@@ -361,6 +357,7 @@ impl AdmissionControl {
         request: View<'_>,
     ) -> Result<(), Denied> {
         let metadata: &[u8] = if let Item::Open { metadata, .. } = opening { metadata } else { &[] };
+        let body_bytes = opening.body().map(|body| u64::from(body.len()));
         let inputs = Inputs {
             request,
             metadata,
@@ -370,13 +367,14 @@ impl AdmissionControl {
             caller: None,
             peer_address: "",
             deadline: Deadline::NONE,
-            request_bytes: opening.body().map_or(0, |body| body.len().into()),
+            request_bytes: body_bytes.unwrap_or(0),
         };
         for plan in policies.plans.iter().flatten() {
-            let message = opening.body().is_some() || !plan.client_streams();
+            let message = body_bytes.is_some() || !plan.client_streams();
             self.policies.permit(plan, now, &inputs, message)?;
         }
-        self.spare(policies);
+        // Nothing was remembered of the call.
+        self.spare.keep_unused(policies);
         Ok(())
     }
 
@@ -479,11 +477,8 @@ impl AdmissionControl {
     }
 
     /// What policies had to do with a call is done: the memory is the next call's.
-    pub fn spare(&mut self, mut policies: Box<CallPolicies>) {
-        policies.clear();
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(policies);
-        }
+    pub fn spare(&mut self, policies: Box<CallPolicies>) {
+        self.spare.keep(policies);
     }
 
     /// Whether calls that wait in queues are to be looked at.

@@ -26,6 +26,8 @@ pub(crate) struct Inspection {
     /// The message as another type has it.
     translated: AlignedBuf,
     encoded: Encoded,
+    /// What the largest of them has been made for.
+    largest_bytes: usize,
 }
 
 /// Where a checked message is.
@@ -66,6 +68,7 @@ impl Inspection {
             }
             Body::Lent { session, payload } => {
                 self.wire.clear();
+                self.note_bytes(payload.span.len as usize);
                 if !heaps.seal(*session, payload.span, &mut self.wire) {
                     return Err(ConvertError::Malformed("message lies outside the send heap".into()));
                 }
@@ -118,7 +121,7 @@ impl Inspection {
         from: &MessageType,
         to: &MessageType,
     ) -> Result<View<'_>, ConvertError> {
-        let Self { extent, extent_bytes, wire: sealed, translated, encoded } = self;
+        let Self { extent, extent_bytes, wire: sealed, translated, encoded, largest_bytes } = self;
         let mut limits = *limits;
         let wire = match (body, body.private(), inspected) {
             (_, Some((Encoding::Protobuf, bytes)), _) => bytes,
@@ -139,6 +142,8 @@ impl Inspection {
             }
         };
         let done = to.schema.transcoder.decode(to.index, wire, translated, &limits);
+        let grown_bytes = translated.bytes().len().max(encoded.capacity_bytes());
+        *largest_bytes = (*largest_bytes).max(grown_bytes);
         let len = done.map_err(|error| decode_failed(to, &error))?;
         let translated: &AlignedBuf = translated;
         Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))
@@ -160,12 +165,22 @@ impl Inspection {
     }
 
     /// Gives large buffers back.
+    #[inline]
     pub fn trim(&mut self) {
-        let largest = self.extent.bytes().len().max(self.translated.bytes().len()).max(self.wire.capacity());
-        let largest = largest.max(self.encoded.capacity_bytes());
-        if largest > KEPT_BYTES {
-            *self = Self::default();
+        if self.largest_bytes > KEPT_BYTES {
+            self.give_back();
         }
+    }
+
+    #[cold]
+    fn give_back(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A buffer is made for so much.
+    #[inline]
+    fn note_bytes(&mut self, bytes: usize) {
+        self.largest_bytes = self.largest_bytes.max(bytes);
     }
 
     fn bytes<'v>(&'v self, heaps: &'v mut dyn Heaps, inspected: Inspected) -> &'v [u8] {
@@ -182,6 +197,7 @@ impl Inspection {
     fn room(&mut self, bytes: usize) -> Result<&mut [u8], ConvertError> {
         let too_large =
             |error: trunkline_message::LimitError| ConvertError::TooLarge { limit: error.limit_bytes as u64 };
+        self.note_bytes(bytes);
         self.extent.grow(bytes).map_err(too_large)?;
         self.extent_bytes = bytes;
         Ok(self.extent.bytes_mut().get_mut(..bytes).unwrap_or_default())
@@ -196,6 +212,7 @@ impl Inspection {
     ) -> Result<Inspected, ConvertError> {
         let wire = wire.unwrap_or(&self.wire);
         let decoded = of.schema.transcoder.decode(of.index, wire, &mut self.extent, limits);
+        self.largest_bytes = self.largest_bytes.max(self.extent.bytes().len());
         self.extent_bytes = decoded.map_err(|error| decode_failed(of, &error))?;
         Ok(Inspected::Private)
     }
