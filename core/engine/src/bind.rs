@@ -227,6 +227,7 @@ impl Binder<'_> {
             |key: &ClusterKey| self.targets.other_services_of(user, *key) < limit * SERVICES_PER_ENDPOINT;
         if let Some(cluster) = cluster.filter(has_room) {
             self.targets.hold(user, remote, cluster);
+            self.remotes.names.ask_for_another(remote, endpoint);
             return Ok(cluster);
         }
         self.forget_unbound(self.targets.unbound(remote, cluster));

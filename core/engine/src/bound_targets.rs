@@ -76,6 +76,12 @@ impl BoundTargets {
         clusters.len() - usize::from(clusters.contains_key(&cluster))
     }
 
+    /// The users who have a route to an endpoint.
+    pub fn users_of(&self, endpoint: RemoteKey) -> impl Iterator<Item = &str> {
+        let users = self.of_user.iter().filter(move |(_, own)| own.endpoints.contains_key(&endpoint));
+        users.map(|(user, _)| &**user)
+    }
+
     /// Whether any route leads to an endpoint.
     pub fn has(&self, endpoint: RemoteKey) -> bool {
         self.endpoints.contains_key(&endpoint)
@@ -135,6 +141,8 @@ mod tests {
         targets.hold("uid:1", other, cluster);
         assert_eq!((targets.others_of("uid:1", None), targets.others_of("uid:1", Some(one))), (2, 1));
         assert_eq!((targets.others_of("uid:2", Some(other)), targets.others_of("uid:3", None)), (1, 0));
+        assert_eq!(targets.users_of(other).collect::<Vec<_>>(), ["uid:1"]);
+        assert_eq!(targets.users_of(one).count(), 2);
         assert_eq!(targets.other_services_of("uid:1", second), 1);
         assert_eq!(targets.other_services_of("uid:2", second), 1);
         assert_eq!(targets.release("uid:1", one, cluster), Unbound::default());

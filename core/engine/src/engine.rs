@@ -300,6 +300,14 @@ impl Engine {
         self.owners.remotes.names.wanted.pop_front()
     }
 
+    /// The users whose sessions have bound a name; the configuration's names are nobody's, too.
+    pub fn who_names(&self, name: &str) -> Vec<&str> {
+        let Owners { remotes, clusters, targets, .. } = &self.owners;
+        let Some(key) = remotes.named(name) else { return Vec::new() };
+        let configured = clusters.sources_of_services().contains(&key).then_some("");
+        targets.users_of(key).chain(configured).collect()
+    }
+
     /// The next name that is to be looked up no more. To be asked for before [`Engine::poll_lookup`]: a name may come
     /// again.
     pub fn poll_name_forgotten(&mut self) -> Option<Arc<str>> {

@@ -154,6 +154,15 @@ impl Names {
             self.wanted.push_back(Arc::clone(text));
         }
     }
+
+    /// Another user has bound a name of which the host has been asked and has not answered: it is asked again, because
+    /// the name is that user's by now, too.
+    pub fn ask_for_another(&mut self, key: RemoteKey, text: &str) {
+        let waits = self.table.get(&key).is_some_and(|name| name.asked);
+        if waits && !self.wanted.iter().any(|wanted| **wanted == *text) {
+            self.wanted.push_back(text.into());
+        }
+    }
 }
 
 /// `host:port` of `dns:///host:port`.
@@ -184,6 +193,12 @@ mod tests {
         let mut of = names.of(y);
         of.sort_unstable_by_key(|name| name.to_bits());
         assert_eq!(of, [a, b]);
+        names.ask_for_another(b, "dns:///b:1");
+        assert_eq!(names.wanted.len(), 0, "nobody has asked");
+        names.ask(a, &"dns:///a:1".into());
+        names.wanted.clear();
+        (0..2).for_each(|_| names.ask_for_another(a, "dns:///a:1"));
+        assert_eq!(names.wanted.len(), 1);
         assert_eq!(names.remove(a, &"dns:///a:1".into()), [z, y]);
         assert_eq!((names.of(y), names.stand_for(z)), (vec![b], false));
         assert_eq!(names.remove(b, &"dns:///b:1".into()), [y]);

@@ -70,6 +70,21 @@ impl<U: Copy + Ord + Hash, T> FairQueue<U, T> {
         }
     }
 
+    /// Whose item is next, and the item, which stays.
+    pub fn peek(&self) -> Option<(U, &T)> {
+        let (_, user) = self.order.first()?;
+        Some((*user, self.users.get(user)?.items.front()?))
+    }
+
+    /// Takes items of a user out that are not to be kept.
+    pub fn retain(&mut self, user: U, is_kept: impl Fn(&T) -> bool) {
+        let Some(waiting) = self.users.get_mut(&user) else { return };
+        waiting.items.retain(is_kept);
+        if waiting.items.is_empty() {
+            self.order.remove(&(waiting.taken_ns, user));
+        }
+    }
+
     /// Whose item is next, and the item.
     pub fn pop(&mut self) -> Option<(U, T)> {
         let (taken_ns, user) = self.order.first().copied()?;
@@ -234,6 +249,12 @@ mod tests {
         queue.push("other", 1);
         queue.charge("one", 7);
         queue.leave("one");
+        queue.push("other", 2);
+        queue.retain("other", |item| *item != 2);
+        assert_eq!(queue.peek(), Some(("other", &1)));
+        queue.retain("other", |item| *item != 1);
+        assert!(queue.peek().is_none() && queue.is_empty());
+        queue.push("other", 1);
         assert_eq!(queue.pop(), Some(("other", 1)));
         queue.leave("other");
         assert!(queue.is_empty() && queue.order.is_empty());

@@ -5,9 +5,15 @@
 //! calls without anybody having failed. Every shard that has asked for a name is told what changed, and in any case
 //! when it asks again; no other is. A name is forgotten when every shard that has asked for it has said that it is done
 //! with it. Which is next is known without looking at all.
+//!
+//! Names that were never looked up wait in lines by source: the users that have bound them, the configuration as one.
+//! What the lookups of a source take is its own to pay (`fair_queue.rs`), so that any number of names whose servers do
+//! not answer keep nobody else's waiting for more than the lookups under way.
 
 use crate::command::{Command, LookedUp, ShardSender};
+use crate::fair_queue::FairQueue;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +31,9 @@ const WORKERS: usize = 8;
 /// Of those so many are of quick names, of slow ones, and of names that were never looked up: any number whose servers
 /// do not answer leave threads for names that are known to be quick.
 const LOOKED_UP_MAX: [usize; 3] = [WORKERS, 1, WORKERS / 2];
+/// What a lookup that has begun counts until it is known what it takes: those of one source are not all begun before
+/// the first has ended.
+const BEGUN_NS: u64 = 1_000_000;
 /// A name whose last lookup took longer than this is slow.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -37,8 +46,11 @@ pub(crate) struct Names {
 #[derive(Default)]
 struct State {
     names: HashMap<Arc<str>, Watched>,
-    /// Those that are not being looked up, by when they are due; of each [`Pace`].
-    due: [BTreeSet<(Instant, Arc<str>)>; 3],
+    /// Those that are not being looked up, by when they are due; of each [`Pace`] but new ones.
+    due: [BTreeSet<(Instant, Arc<str>)>; 2],
+    /// New ones, each in the line of every source that has it.
+    new: FairQueue<SourceKey, Arc<str>>,
+    source_hash: RandomState,
     /// How many threads look up such names, of each.
     looked_up: [usize; 3],
     /// By their numbers.
@@ -47,12 +59,23 @@ struct State {
     stopped: bool,
 }
 
+/// For whom a name is looked up: a hash of who has bound it, of nothing for the configuration.
+type SourceKey = u64;
+
 /// What is known of how long a lookup takes.
 #[derive(Clone, Copy)]
 enum Pace {
     Quick,
     Slow,
     New,
+}
+
+/// A lookup under way.
+struct BegunLookup {
+    name: Name,
+    pace: Pace,
+    /// Whose turn it was, of a new name.
+    payer: Option<SourceKey>,
 }
 
 struct Watched {
@@ -69,6 +92,8 @@ struct Watched {
     left_out: usize,
     /// Shards that have it.
     shards: BTreeSet<usize>,
+    /// In whose lines it is.
+    sources: BTreeSet<SourceKey>,
 }
 
 /// What a name stands for.
@@ -88,15 +113,18 @@ impl Names {
         self.lock().shards.push(shard);
     }
 
-    /// This shard wants to know what a name stands for.
-    pub fn ask(self: &Arc<Self>, shard: usize, text: &Arc<str>) {
+    /// This shard wants to know what a name stands for that these have bound, or nobody but the configuration.
+    pub fn ask(self: &Arc<Self>, shard: usize, text: &Arc<str>, bound_by: &[&str]) {
         let mut state = self.lock();
         match text.parse::<Target>() {
             Ok(Target::Endpoints(endpoints)) => {
                 state.tell(&[shard].into(), text, &Ok(endpoints.iter().map(ToString::to_string).collect()));
             }
             Ok(Target::Name(name)) => {
-                state.want(shard, text, name, Instant::now());
+                let configuration: &[&str] = &[""];
+                let sources = if bound_by.is_empty() { configuration } else { bound_by };
+                let sources = sources.iter().map(|source| state.source_hash.hash_one(source)).collect();
+                state.want(shard, text, (name, sources), Instant::now());
                 self.hire(&mut state);
             }
             Err(error) => state.tell(&[shard].into(), text, &Err(error.to_string())),
@@ -138,11 +166,11 @@ impl Names {
             let now = Instant::now();
             match state.next_due() {
                 Some((text, due)) if due <= now => {
-                    let Some((name, pace)) = state.begin(&text, now) else { continue };
+                    let Some(begun) = state.begin(&text, now) else { continue };
                     drop(state);
-                    let found = look_up(&name);
+                    let found = look_up(&begun.name);
                     state = self.lock();
-                    state.is_free(pace);
+                    state.is_free(&begun, now.elapsed());
                     state.finish(&text, found, Instant::now());
                     self.changed.notify_all();
                 }
@@ -175,7 +203,7 @@ impl Watched {
 
 impl State {
     /// Somebody asks: as soon as the pause allows.
-    fn want(&mut self, shard: usize, text: &Arc<str>, name: Name, now: Instant) {
+    fn want(&mut self, shard: usize, text: &Arc<str>, (name, sources): (Name, Vec<SourceKey>), now: Instant) {
         let watched = self.names.entry(Arc::clone(text)).or_insert(Watched {
             name,
             told: None,
@@ -186,16 +214,25 @@ impl State {
             is_slow: false,
             left_out: 0,
             shards: BTreeSet::new(),
+            sources: BTreeSet::new(),
         });
         watched.asked = true;
         watched.shards.insert(shard);
         let allowed = watched.looked.map_or(now, |looked| looked + ASKED_PAUSE);
         let before = watched.due;
         watched.due = before.min(allowed);
-        if watched.looking.is_none() {
-            let line = &mut self.due[watched.pace() as usize];
-            line.remove(&(before, Arc::clone(text)));
-            line.insert((watched.due, Arc::clone(text)));
+        if watched.looking.is_some() {
+            return;
+        }
+        match self.due.get_mut(watched.pace() as usize) {
+            Some(line) => {
+                line.remove(&(before, Arc::clone(text)));
+                line.insert((watched.due, Arc::clone(text)));
+            }
+            None => {
+                let others = sources.into_iter().filter(|source| watched.sources.insert(*source));
+                others.for_each(|source| self.new.push(source, Arc::clone(text)));
+            }
         }
     }
 
@@ -210,33 +247,50 @@ impl State {
 
     /// A name is neither due nor being looked up any more. Since when it was.
     fn step_out(&mut self, text: &str) -> Option<Instant> {
-        let (text, watched) = self.names.get_key_value(text)?;
-        let since = watched.looking;
-        if since.is_none() {
-            self.due[watched.pace() as usize].remove(&(watched.due, Arc::clone(text)));
+        let watched = self.names.get_mut(text)?;
+        if let Some(since) = watched.looking {
+            return Some(since);
         }
-        since
+        match self.due.get_mut(watched.pace() as usize) {
+            Some(line) => _ = line.remove(&(watched.due, text.into())),
+            None => {
+                let sources = std::mem::take(&mut watched.sources);
+                sources.into_iter().for_each(|source| self.new.retain(source, |new| **new != *text));
+            }
+        }
+        None
     }
 
     fn next_due(&self) -> Option<(Arc<str>, Instant)> {
         let paces = self.due.iter().zip(self.looked_up).zip(LOOKED_UP_MAX);
         let lines = paces.filter(|((_, looked_up), max)| looked_up < max).map(|((line, _), _)| line);
-        let (due, text) = lines.filter_map(BTreeSet::first).min_by_key(|(due, _)| *due)?;
-        Some((Arc::clone(text), *due))
+        let known = lines.filter_map(BTreeSet::first).map(|(due, text)| (text, *due));
+        let has_room = self.looked_up[Pace::New as usize] < LOOKED_UP_MAX[Pace::New as usize];
+        let new = has_room.then(|| self.new.peek()).flatten();
+        let new = new.and_then(|(_, text)| Some((text, self.names.get(text)?.due)));
+        let (text, due) = known.chain(new).min_by_key(|(_, due)| *due)?;
+        Some((Arc::clone(text), due))
     }
 
-    fn begin(&mut self, text: &Arc<str>, now: Instant) -> Option<(Name, Pace)> {
+    fn begin(&mut self, text: &Arc<str>, now: Instant) -> Option<BegunLookup> {
+        let payer = self.new.peek().filter(|(_, next)| *next == text).map(|(payer, _)| payer);
         self.step_out(text);
+        if let Some(payer) = payer {
+            self.new.charge(payer, BEGUN_NS);
+        }
         let watched = self.names.get_mut(text)?;
         watched.looking = Some(now);
         let pace = watched.pace();
         self.looked_up[pace as usize] += 1;
-        Some((watched.name.clone(), pace))
+        Some(BegunLookup { name: watched.name.clone(), pace, payer })
     }
 
     /// The thread that looked up a name is free, also if the name was forgotten meanwhile.
-    fn is_free(&mut self, pace: Pace) {
-        self.looked_up[pace as usize] -= 1;
+    fn is_free(&mut self, begun: &BegunLookup, took: Duration) {
+        self.looked_up[begun.pace as usize] -= 1;
+        if let Some(payer) = begun.payer {
+            self.new.charge(payer, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
     }
 
     fn finish(&mut self, text: &Arc<str>, found: Result<Found, String>, now: Instant) {
@@ -253,7 +307,9 @@ impl State {
         watched.is_slow = since.is_some_and(|since| now - since > SLOW);
         watched.looked = Some(now);
         watched.due = now + if found.is_ok() { PERIOD } else { FAILED_PAUSE };
-        self.due[watched.pace() as usize].insert((watched.due, Arc::clone(text)));
+        // It was looked up, so it is not new.
+        let pace = if watched.is_slow { Pace::Slow } else { Pace::Quick };
+        self.due[pace as usize].insert((watched.due, Arc::clone(text)));
         let news = watched.told.as_ref() != Some(&found);
         if std::mem::take(&mut watched.asked) | news {
             watched.told = Some(found.clone());
@@ -307,6 +363,11 @@ mod tests {
         Name { host: "db.example".into(), port: 80 }
     }
 
+    /// A name of the same user.
+    fn asked() -> (Name, Vec<SourceKey>) {
+        (name(), vec![1])
+    }
+
     fn found(address: &str) -> LookedUp {
         Ok(vec![address.to_owned()])
     }
@@ -323,7 +384,7 @@ mod tests {
         let many = Found::of(addresses(most + 3));
         assert_eq!((many.endpoints.len(), many.left_out), (Target::ADDRESSES_MAX, 3));
         let (mut state, now) = (State::default(), Instant::now());
-        state.want(0, &text(), name(), now);
+        state.want(0, &text(), asked(), now);
         state.begin(&text(), now);
         state.finish(&text(), Ok(many), now);
         assert_eq!(state.names[&text()].left_out, 3, "so that it is said once");
@@ -337,9 +398,9 @@ mod tests {
             _ => None,
         };
         let (mut state, start) = (State { shards: vec![sender], ..State::default() }, Instant::now());
-        state.want(0, &text(), name(), start);
+        state.want(0, &text(), asked(), start);
         assert_eq!(state.next_due(), Some((text(), start)));
-        assert!(state.begin(&text(), start).is_some_and(|(begun, _)| begun == name()));
+        assert!(state.begin(&text(), start).is_some_and(|begun| begun.name == name()));
         assert_eq!(state.next_due(), None);
         state.finish(&text(), looked("a"), start);
         assert_eq!((told(), told()), (Some(found("a")), None));
@@ -348,7 +409,7 @@ mod tests {
         assert_eq!(told(), None);
         state.finish(&text(), looked("b"), start + 2 * PERIOD);
         assert_eq!(told(), Some(found("b")));
-        state.want(0, &text(), name(), start + 2 * PERIOD);
+        state.want(0, &text(), asked(), start + 2 * PERIOD);
         assert_eq!(state.next_due(), Some((text(), start + 2 * PERIOD + ASKED_PAUSE)));
         state.finish(&text(), looked("b"), start + 3 * PERIOD);
         assert_eq!(told(), Some(found("b")));
@@ -363,10 +424,10 @@ mod tests {
             (0..3).map(|_| shard_channel(Waker::new().unwrap().into())).unzip();
         let told = || receivers.iter().map(|one| one.next().is_some()).collect::<Vec<_>>();
         let (mut state, now) = (State { shards: senders, ..State::default() }, Instant::now());
-        state.want(1, &text(), name(), now);
+        state.want(1, &text(), asked(), now);
         state.finish(&text(), looked("a"), now);
         assert_eq!(told(), [false, true, false]);
-        state.want(2, &text(), name(), now);
+        state.want(2, &text(), asked(), now);
         state.forget(1, &text());
         state.finish(&text(), looked("b"), now + PERIOD);
         assert_eq!(told(), [false, false, true]);
@@ -377,8 +438,8 @@ mod tests {
     #[test]
     fn a_name_is_forgotten_with_the_last_shard_that_has_it() {
         let (mut state, now) = (State::default(), Instant::now());
-        state.want(0, &text(), name(), now);
-        state.want(1, &text(), name(), now);
+        state.want(0, &text(), asked(), now);
+        state.want(1, &text(), asked(), now);
         state.forget(0, &text());
         state.forget(0, &text());
         assert_eq!(state.next_due(), Some((text(), now)));
@@ -387,7 +448,7 @@ mod tests {
         assert_eq!((state.names.len(), state.next_due()), (0, None));
         // Its lookup ends when it is gone, or has come again.
         state.finish(&text(), looked("a"), now);
-        state.want(1, &text(), name(), now);
+        state.want(1, &text(), asked(), now);
         state.finish(&text(), looked("a"), now);
         assert_eq!(state.next_due(), Some((text(), now + PERIOD)));
     }
@@ -397,18 +458,18 @@ mod tests {
         let (mut state, start) = (State::default(), Instant::now());
         let slow: [Arc<str>; 3] = ["dns:///a:1", "dns:///b:1", "dns:///c:1"].map(Arc::from);
         for text in &slow {
-            state.want(0, text, name(), start);
-            let (_, pace) = state.begin(text, start).unwrap();
-            state.is_free(pace);
+            state.want(0, text, asked(), start);
+            let begun = state.begin(text, start).unwrap();
+            state.is_free(&begun, 2 * SLOW);
             state.finish(text, Err("no answer".into()), start + 2 * SLOW);
         }
         let later = start + PERIOD;
         let (first, _) = state.next_due().unwrap();
-        let (_, pace) = state.begin(&first, later).unwrap();
+        let begun = state.begin(&first, later).unwrap();
         assert_eq!(state.next_due(), None, "the others wait for it");
-        state.want(0, &text(), name(), later);
+        state.want(0, &text(), asked(), later);
         assert_eq!(state.next_due(), Some((text(), later)), "a new name does not");
-        state.is_free(pace);
+        state.is_free(&begun, SLOW / 2);
         state.finish(&first, looked("a"), later + SLOW / 2);
         state.begin(&text(), later);
         assert!(slow.contains(&state.next_due().unwrap().0), "one that is quick again holds up nobody");
@@ -418,15 +479,15 @@ mod tests {
     #[test]
     fn new_names_leave_threads_for_those_that_are_known() {
         let (mut state, start) = (State::default(), Instant::now());
-        state.want(0, &text(), name(), start);
-        let (_, pace) = state.begin(&text(), start).unwrap();
-        state.is_free(pace);
+        state.want(0, &text(), asked(), start);
+        let begun = state.begin(&text(), start).unwrap();
+        state.is_free(&begun, Duration::ZERO);
         state.finish(&text(), looked("a"), start);
         let later = start + PERIOD;
         let mut begun = 0;
         for number in 0..100 {
             let new: Arc<str> = format!("dns:///{number}:1").into();
-            state.want(0, &new, name(), later - SLOW);
+            state.want(0, &new, asked(), later - SLOW);
             if state.next_due().is_some_and(|(next, _)| next == new) {
                 state.begin(&new, later);
                 begun += 1;
@@ -435,5 +496,36 @@ mod tests {
         }
         assert_eq!(begun, WORKERS / 2);
         assert_eq!(state.next_due(), Some((text(), later)));
+    }
+
+    /// An application names a thousand names of a zone whose servers do not answer; somebody else's name waits for those
+    /// under way, also if it is one of them.
+    #[test]
+    fn names_of_one_source_keep_nobody_elses_waiting() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let new = |number: usize| -> Arc<str> { format!("dns:///{number}:1").into() };
+        (0..1000).for_each(|number| state.want(0, &new(number), (name(), vec![1]), start));
+        let mut under_way: Vec<_> = (0..WORKERS / 2)
+            .map(|_| {
+                let (next, _) = state.next_due().unwrap();
+                (state.begin(&next, start).unwrap(), next)
+            })
+            .collect();
+        assert!(state.next_due().is_none());
+        let later = start + SLOW;
+        state.want(0, &text(), (name(), vec![2]), later);
+        state.want(0, &new(999), (name(), vec![2]), later);
+        for expected in [text(), new(999)] {
+            let (begun, next) = under_way.remove(0);
+            state.is_free(&begun, Duration::from_secs(10));
+            state.finish(&next, Err("no answer".into()), start + Duration::from_secs(10));
+            let (next, _) = state.next_due().unwrap();
+            assert_eq!(next, expected);
+            under_way.push((state.begin(&next, later).unwrap(), next));
+        }
+        for number in 0..1000 {
+            state.forget(0, &new(number));
+        }
+        assert!(state.new.is_empty(), "nothing is kept of names that are forgotten");
     }
 }

@@ -106,7 +106,7 @@ impl Shard {
             self.names.forget(self.index, &name);
         }
         while let Some(name) = self.engine.poll_lookup() {
-            self.names.ask(self.index, &name);
+            self.names.ask(self.index, &name, &self.engine.who_names(&name));
         }
     }
 
