@@ -56,6 +56,9 @@ pub enum ControlError {
         /// How many were allowed.
         limit: usize,
     },
+    /// Descriptors came that this process could not have.
+    #[error("descriptors in a packet could not be received: this process has none left (RLIMIT_NOFILE)")]
+    NoDescriptors,
     /// The path does not fit a Unix socket address.
     #[error("{} is longer than a socket path of {PATH_BYTES_MAX} bytes", path.display())]
     Path {
@@ -221,7 +224,8 @@ impl ControlSocket {
     /// senders that are trusted ([`ControlSocket::recv_apart`]).
     ///
     /// # Errors
-    /// [`ControlError::Oversized`], [`ControlError::Descriptors`]: the connection should be closed.
+    /// [`ControlError::Oversized`], [`ControlError::Descriptors`], [`ControlError::NoDescriptors`]: the connection should
+    /// be closed.
     /// [`ControlError::System`] with `EAGAIN` when the socket is non-blocking and nothing waits.
     pub fn recv(&self, packet: &mut Vec<u8>, fds_max: usize) -> Result<Option<Vec<OwnedFd>>, ControlError> {
         self.recv_apart(packet, fds_max, &mut Vec::new())
@@ -259,8 +263,11 @@ impl ControlSocket {
         let fds = descriptors(&mut control);
         let fault = if received.flags.contains(ReturnFlags::TRUNC) {
             Some(ControlError::Oversized)
-        } else if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > limit {
+        } else if fds.len() > limit {
             Some(ControlError::Descriptors { limit })
+        } else if received.flags.contains(ReturnFlags::CTRUNC) {
+            // There is room for all that a packet can have.
+            Some(ControlError::NoDescriptors)
         } else {
             None
         };
