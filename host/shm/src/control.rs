@@ -224,8 +224,8 @@ impl ControlSocket {
     /// senders that are trusted ([`ControlSocket::recv_apart`]).
     ///
     /// # Errors
-    /// [`ControlError::Oversized`], [`ControlError::Descriptors`], [`ControlError::NoDescriptors`]: the connection should
-    /// be closed.
+    /// [`ControlError::Oversized`], [`ControlError::Descriptors`], [`ControlError::NoDescriptors`]: the connection
+    /// should be closed.
     /// [`ControlError::System`] with `EAGAIN` when the socket is non-blocking and nothing waits.
     pub fn recv(&self, packet: &mut Vec<u8>, fds_max: usize) -> Result<Option<Vec<OwnedFd>>, ControlError> {
         self.recv_apart(packet, fds_max, &mut Vec::new())

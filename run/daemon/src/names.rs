@@ -498,8 +498,8 @@ mod tests {
         assert_eq!(state.next_due(), Some((text(), later)));
     }
 
-    /// An application names a thousand names of a zone whose servers do not answer; somebody else's name waits for those
-    /// under way, also if it is one of them.
+    /// An application names a thousand names of a zone whose servers do not answer; somebody else's name waits for
+    /// those under way, also if it is one of them.
     #[test]
     fn names_of_one_source_keep_nobody_elses_waiting() {
         let (mut state, start) = (State::default(), Instant::now());
