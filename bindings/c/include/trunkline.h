@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TL_VERSION 1
+#define TL_VERSION 2
 
 
 // Success.
@@ -128,10 +128,6 @@
 // What `tl_queue_post` was given.
 #define TL_EVENT_POSTED 10
 
-// Handles at a time. Far more than calls, whose number the daemon bounds; a program that never releases what it
-// received meets this before it has used up the machine's memory.
-#define HANDLES_MAX (FIRST * ((1 << CHUNKS) - 1))
-
 // A code of gRPC's: `TL_OK` to `TL_UNAUTHENTICATED`.
 typedef uint32_t tl_code;
 
@@ -170,6 +166,8 @@ typedef struct tl_memory {
   uint8_t *data;
   // Bytes that may be written.
   size_t capacity;
+  // For what is yet to come: written by the library, and not looked at.
+  uint64_t reserved;
 } tl_memory;
 
 // Settings of a call. Set all to zero, then `size`, then what is wanted.
@@ -228,6 +226,8 @@ typedef struct tl_event {
   uint32_t flags;
   // 0.
   uint32_t reserved;
+  // 0.
+  uint64_t reserved_words[4];
 } tl_event;
 
 // A completion queue. Released by `tl_queue_release`.
@@ -475,7 +475,8 @@ tl_code tl_call_finish(struct tl_call call,
 // Asks for: May be called with any handle.
 tl_code tl_call_release(struct tl_call call);
 
-// The version of the ABI: major times 65536 and minor. A program built for a lower minor runs with a higher one.
+// The version of the ABI: major times 65536 and minor. A program built for a lower minor runs with a higher one,
+// once there is a major.
 uint32_t tl_version(void);
 
 // Handles that were not released, of all kinds: for tests that look for leaks.

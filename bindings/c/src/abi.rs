@@ -88,7 +88,13 @@ pub struct tl_memory {
     pub data: *mut u8,
     /// Bytes that may be written.
     pub capacity: usize,
+    /// For what is yet to come: written by the library, and not looked at.
+    pub reserved: u64,
 }
+
+// These have no size of their own, and lie in arrays and in other structures: they stay as they are, and what is new
+// goes into what is reserved.
+const _: () = assert!(size_of::<tl_memory>() == 32 && size_of::<tl_event>() == 96);
 
 /// A code of gRPC's: `TL_OK` to `TL_UNAUTHENTICATED`.
 pub type tl_code = u32;
@@ -286,6 +292,8 @@ pub struct tl_event {
     pub flags: u32,
     /// 0.
     pub reserved: u32,
+    /// 0.
+    pub reserved_words: [u64; 4],
 }
 
 /// Handles a delivered call on the thread that received it, which must not be kept for long: other calls wait. It may

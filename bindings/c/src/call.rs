@@ -54,12 +54,19 @@ fn copied(foreign: &CallerMemory, slice: tl_slice) -> Result<OpaqueBody, Status>
     Ok(foreign.bytes(slice)?.to_vec().into())
 }
 
-/// What was built instead of a slice, if anything was. Its memory is gone in any case.
-fn built(foreign: &CallerMemory, options: *const tl_call_options) -> Result<Option<OpaqueBody>, Status> {
-    match foreign.sized(options)? {
+/// What was built instead of a slice, if anything was. Its memory is gone in any case. First `nothing` is written to where
+/// the call's end will be.
+fn built<T: Copy>(
+    foreign: &CallerMemory,
+    options: *const tl_call_options,
+    (out, nothing): (*mut T, T),
+) -> Result<Option<OpaqueBody>, Status> {
+    let built = match foreign.sized(options)? {
         Some(options) if options.built.id != 0 => memory::take(options.built, options.built_bytes).map(Some),
         _ => Ok(None),
-    }
+    };
+    foreign.write(out, nothing)?;
+    built
 }
 
 /// Calls a method with one request, and waits for its response. `options` may be null. The request is copied.
@@ -78,8 +85,7 @@ pub unsafe extern "C" fn tl_unary(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_unary", status, |foreign| {
-            foreign.write(reply, tl_message::default())?;
-            let built = built(foreign, options)?;
+            let built = built(foreign, options, (reply, tl_message::default()))?;
             let dial = dial(foreign, channel, method, options, &cancel_of(foreign, options)?)?;
             let answered = dial.unary(built.map_or_else(|| copied(foreign, request), Ok)?).wait();
             match answered.message {
@@ -107,8 +113,7 @@ pub unsafe extern "C" fn tl_unary_event(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_unary_event", status, |foreign| {
-            foreign.write(event, event::NONE)?;
-            let built = built(foreign, options)?;
+            let built = built(foreign, options, (event, event::NONE))?;
             let dial = dial(foreign, channel, method, options, &cancel_of(foreign, options)?)?;
             let answered = dial.unary(built.map_or_else(|| copied(foreign, request), Ok)?).wait();
             let ended = answered.status.clone();
@@ -137,8 +142,7 @@ pub unsafe extern "C" fn tl_unary_start(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_unary_start", status, |foreign| {
-            foreign.write(call, tl_call::default())?;
-            let built = built(foreign, options)?;
+            let built = built(foreign, options, (call, tl_call::default()))?;
             let (queue, cancel) = (lookup::queue(queue)?, cancel_of(foreign, options)?);
             let dial = dial(foreign, channel, method, options, &cancel)?;
             let request = built.map_or_else(|| copied(foreign, request), Ok)?;
@@ -170,8 +174,7 @@ pub unsafe extern "C" fn tl_call_open(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_call_open", status, |foreign| {
-            foreign.write(call, tl_call::default())?;
-            let built = built(foreign, options)?;
+            let built = built(foreign, options, (call, tl_call::default()))?;
             let (queue, cancel) = (lookup::queue_if_any(queue)?, cancel_of(foreign, options)?);
             let dial = dial(foreign, channel, method, options, &cancel)?;
             let first = match built {

@@ -9,10 +9,11 @@ use crate::objects::Object;
 use crate::{handles, lookup};
 use trunkline::{Channel, ChannelBuilder, Status, opaque};
 
-/// The version of the ABI: major times 65536 and minor. A program built for a lower minor runs with a higher one.
+/// The version of the ABI: major times 65536 and minor. A program built for a lower minor runs with a higher one,
+/// once there is a major.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_version() -> u32 {
-    1
+    2
 }
 
 /// Handles that were not released, of all kinds: for tests that look for leaks.

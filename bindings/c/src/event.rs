@@ -28,6 +28,7 @@ pub(crate) const NONE: tl_event = tl_event {
     status: tl_status { id: 0 },
     flags: 0,
     reserved: 0,
+    reserved_words: [0; 4],
 };
 
 /// Begins an operation in a queue; a panic in it is an event, too.

@@ -35,6 +35,9 @@ unsafe impl Sized0 for tl_outcome {
     const NAME: &'static str = "tl_outcome";
 }
 
+/// No structure is as large as this: a size that is larger was never set.
+const SIZE_MAX: usize = 4096;
+
 /// A pointer of the caller's that is only handed back to it, on any thread, as the header says.
 #[derive(Clone, Copy, Debug)]
 pub struct User(pub *mut c_void);
@@ -82,7 +85,8 @@ impl CallerMemory {
     /// A structure that may be smaller or larger than ours; what it lacks is 0. `None` for null.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is not aligned, or does not say a size.
+    /// INVALID_ARGUMENT if it is not aligned, says no size or none that can be, or says something that this library does
+    /// not know.
     pub fn sized<T: Sized0>(&self, from: *const T) -> Result<Option<T>, Status> {
         if from.is_null() {
             return Ok(None);
@@ -90,8 +94,16 @@ impl CallerMemory {
         check_aligned(from)?;
         // SAFETY: not null, aligned, and by the promise at least a u32 long.
         let size = unsafe { from.cast::<u32>().read() } as usize;
-        if size < size_of::<u32>() {
+        if !(size_of::<u32>()..=SIZE_MAX).contains(&size) {
             return Err(Status::invalid_argument(format!("size of a {} is {size}", T::NAME)));
+        }
+        if let Some(surplus) = size.checked_sub(size_of::<T>()) {
+            // SAFETY: by the promise valid for `size` bytes, so one past the end of ours at most.
+            let more = unsafe { from.cast::<u8>().add(size_of::<T>()) };
+            if self.bytes(tl_slice { data: more, len: surplus })?.iter().any(|byte| *byte != 0) {
+                let why = format!("a {} of a newer library says what this one does not know", T::NAME);
+                return Err(Status::invalid_argument(why));
+            }
         }
         let mut out = std::mem::MaybeUninit::<T>::zeroed();
         let count = size.min(size_of::<T>());
@@ -230,11 +242,19 @@ mod tests {
             reserved: 0,
         };
         assert_eq!(code(foreign().sized(&raw const outcome)), Code::InvalidArgument);
-        let newer = tl_outcome { size: u32::MAX, code: 3, ..outcome };
-        assert_eq!(
-            foreign().sized(&raw const newer).unwrap().unwrap().code,
-            3,
-            "what is new is not looked at"
-        );
+        let unset = tl_outcome { size: u32::MAX, ..outcome };
+        assert_eq!(code(foreign().sized(&raw const unset)), Code::InvalidArgument);
+
+        #[repr(C)]
+        struct Newer {
+            known: tl_outcome,
+            new: [u8; 8],
+        }
+        let known = tl_outcome { size: size_of::<Newer>() as u32, code: 3, ..outcome };
+        let mut newer = Newer { known, new: [0; 8] };
+        let sized = |newer: &Newer| foreign().sized(std::ptr::from_ref(newer).cast::<tl_outcome>());
+        assert_eq!(sized(&newer).unwrap().unwrap().code, 3, "what is new is not used");
+        newer.new[7] = 1;
+        assert_eq!(code(sized(&newer)), Code::InvalidArgument, "what is new is not ignored");
     }
 }

@@ -13,7 +13,7 @@ use trunkline::Status;
 
 /// Handles at a time. Far more than calls, whose number the daemon bounds; a program that never releases what it
 /// received meets this before it has used up the machine's memory.
-pub const HANDLES_MAX: u32 = FIRST * ((1 << CHUNKS) - 1);
+pub(crate) const HANDLES_MAX: u32 = FIRST * ((1 << CHUNKS) - 1);
 
 const FIRST: u32 = 64;
 /// Each is twice as large as the one before.

@@ -9,7 +9,7 @@ use trunkline::opaque::{OpaqueBody, Space};
 use trunkline_message::Extent;
 
 /// No memory.
-pub(crate) const NONE: tl_memory = tl_memory { id: 0, data: std::ptr::null_mut(), capacity: 0 };
+pub(crate) const NONE: tl_memory = tl_memory { id: 0, data: std::ptr::null_mut(), capacity: 0, reserved: 0 };
 
 /// Memory of `bytes` or more: of the delivered call `call`, to answer it, or if that is 0 of the channel, for a
 /// request. It lies in the heap that the thread's calls through the channel are sent from, if it has made any. What
@@ -54,7 +54,7 @@ pub(crate) fn handle_of(mut space: Space, bytes: usize) -> Result<tl_memory, Sta
     let (data, capacity) = seen(&mut space);
     forks::expect();
     let id = handles::insert(Object::memory(BuildingMemory::Own(space)))?;
-    Ok(tl_memory { id, data, capacity })
+    Ok(tl_memory { id, data, capacity, reserved: 0 })
 }
 
 fn seen(space: &mut Space) -> (*mut u8, usize) {

@@ -63,12 +63,33 @@ const OPENING: &str = "
 ";
 
 const INLINE: &str = "
-#define TL_VERSION 1
+#define TL_VERSION 2
 ";
 
 #[test]
 fn the_header_is_current() {
     holds("include/trunkline.h", &generated());
+}
+
+/// What a program includes takes no name of its own away.
+#[test]
+fn all_names_of_the_header_are_ours() {
+    let header = generated();
+    let mut found = 0;
+    for line in header.lines() {
+        let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let name = match words.as_slice() {
+            ["", "define", name, ..] | ["typedef", "struct", name, ..] => *name,
+            ["typedef", "void", "", "", name, ..] | ["typedef", .., name, ""] => *name,
+            _ => continue,
+        };
+        assert!(
+            name.starts_with("TL_") || name.starts_with("tl_") || name == "TRUNKLINE_H",
+            "{name} is not ours"
+        );
+        found += 1;
+    }
+    assert!(found > 50, "{found} names");
 }
 
 #[test]

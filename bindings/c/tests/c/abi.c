@@ -535,6 +535,19 @@ static void misuse(void) {
     CHECK(tl_server_ready(server, NULL) == TL_FAILED_PRECONDITION);
     CHECK(tl_server_add_service(server, text("x.Y"), WAITS, 0, NULL, NULL, NULL) == TL_INVALID_ARGUMENT);
     CHECK(tl_server_ready_within(server, 0, NULL) == TL_FAILED_PRECONDITION);
+    // What was built goes also where there is nowhere to write what comes of it.
+    tl_memory memory;
+    tl_call_options building = {0};
+    building.size = sizeof building;
+    for (int turn = 0; turn < 4; turn++) {
+        CHECK(tl_memory_new(channel, (tl_call){0}, 64, &memory, NULL) == TL_OK);
+        building.built = memory;
+        tl_code code = turn == 0   ? tl_unary(channel, echo, text(""), &building, NULL, NULL)
+                       : turn == 1 ? tl_unary_event(channel, echo, text(""), &building, NULL, NULL)
+                       : turn == 2 ? tl_unary_start(channel, echo, text(""), &building, served, 0, NULL, NULL)
+                                   : tl_call_open(channel, echo, text(""), 0, &building, WAITS, 0, NULL, NULL);
+        CHECK(code == TL_INVALID_ARGUMENT && tl_memory_release(memory) == TL_INVALID_ARGUMENT);
+    }
     CHECK(tl_server_release(server) == TL_OK);
     // A server that has no daemon yet goes on waiting for one.
     options.daemon = TL_ATTACHED;

@@ -38,7 +38,7 @@ static void add(uint64_t id) {
         tl_status_release((tl_status){old});
         tl_call_release((tl_call){old});
         tl_schema_release((tl_schema){old});
-        tl_memory_release((tl_memory){old, NULL, 0});
+        tl_memory_release((tl_memory){.id = old});
         if (old != channel.id) tl_channel_release((tl_channel){old});
     }
 }
@@ -177,7 +177,7 @@ static void types(void) {
     case 5: tl_schema_encode((tl_schema){any()}, name, slice(), &message, &status); break;
     case 6: tl_schema_decode((tl_schema){any()}, name, slice(), &memory, &bytes, &status); break;
     default:
-        tl_call_send_built((tl_call){any()}, (tl_memory){any(), NULL, 0}, (size_t)number(100), (uint32_t)number(2),
+        tl_call_send_built((tl_call){any()}, (tl_memory){.id = any()}, (size_t)number(100), (uint32_t)number(2),
                            any_queue(), 9, &status);
     }
     if (memory.id != 0 && number(2)) memset(memory.data, (int)number(256), memory.capacity);
@@ -242,7 +242,7 @@ int main(int argc, char **argv) {
             tl_call_release((tl_call){id});
             tl_queue_release((tl_queue){id});
             tl_schema_release((tl_schema){id});
-            tl_memory_release((tl_memory){id, NULL, 0});
+            tl_memory_release((tl_memory){.id = id});
             if (id != channel.id) tl_channel_release((tl_channel){id});
         }
     }
