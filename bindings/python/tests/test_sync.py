@@ -608,6 +608,43 @@ def served_later(service):
     return server
 
 
+def test_who_looks_whether_a_call_has_ended_deserializes_nothing():
+    ran = []
+
+    def deserialize(message):
+        ran.append(message)
+        if message == b"bad":
+            raise ValueError("as the test wants it")
+        return message.decode()
+
+    server = served("pyexam.v1.Looked", {"Echo": lambda request, context: request})
+    with trunkline.insecure_channel(**WHERE) as channel:
+        echo = channel.unary_unary("/pyexam.v1.Looked/Echo", response_deserializer=deserialize)
+        calls = [echo.future(message) for message in (b"a", b"b", b"bad")]
+        until(lambda: all(call.done() and not call.running() and not call.is_active() for call in calls))
+        assert not ran
+        assert [call.result() for call in calls[:2]] == ["a", "b"] and calls[0].result(5) == "a"
+        assert failure(calls[2].result).code() == calls[2].code() == grpc.StatusCode.INTERNAL
+        assert ran == [b"a", b"b", b"bad"]
+    assert server.stop(5).wait(60)
+
+
+def test_a_call_whose_answer_comes_before_its_cancellation_is_not_cancelled():
+    server = served("pyexam.v1.Faster", {"Echo": lambda request, context: request})
+    with trunkline.insecure_channel(**WHERE) as channel:
+        call = channel.unary_unary("/pyexam.v1.Faster/Echo").future(b"x")
+        cut_short = call._cut_short
+
+        def too_late(*how, **named):
+            call.note_end()
+            return cut_short(*how, **named)
+
+        call._cut_short = too_late
+        assert not call.cancel() and not call.cancelled() and call.result() == b"x"
+        del call._cut_short
+    assert server.stop(5).wait(60)
+
+
 def test_services_that_are_added_after_the_start_are_served():
     echo = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
     server = served("pyexam.v1.First", {"Echo": lambda request, context: request})
@@ -1161,7 +1198,7 @@ def test_a_response_whose_reading_ends_the_thread_ends_no_thread_that_all_calls_
         for _ in range(3):
             left.clear()
             unread = echo.future(b"")
-            unread.add_done_callback(lambda _: None)
+            unread.add_done_callback(lambda call: call.result())
             assert left.wait(60)
             stub.Echo.future(pb.Text(text="x")).add_done_callback(lambda _: told.release())
             assert told.acquire(timeout=60)

@@ -616,19 +616,23 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         if self._listening:
             self._changed.notify_all()
 
-    def _end(self, ending, result=None):
+    def _end(self, ending, is_cancelled=False):
         with self._lock:
             if self._ending is not None:
                 return False
             self._initial = self._initial or ()
-            self._result = result
-            self._ending = ending
+            self._is_cancelled = is_cancelled
+            self._ending = self._ended_by(ending)
             callbacks, self._callbacks = self._callbacks, []
             self._tell_change()
         lib.tl_call_release(self._call)
         if callbacks:
             _ends_of_process().call_back(callbacks)
         return True
+
+    def _ended_by(self, ending):
+        """How the call ends whose end came as this; with the lock."""
+        return ending
 
     def _is_end_known(self):
         return self._ending is not None or self._last is not None
@@ -749,11 +753,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def cancel(self):
-        with self._lock:
-            if self._ending is not None:
-                return False
-            self._is_cancelled = True
-        return self._cut_short(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
+        return self._cut_short(grpc.StatusCode.CANCELLED, "Locally cancelled by application!", is_cancelled=True)
 
     def end_with_channel(self):
         """Its channel is closed."""
@@ -763,9 +763,9 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         """Its requests cannot be had: as with grpcio, that ends the call."""
         self._cut_short(code, details)
 
-    def _cut_short(self, code, details):
+    def _cut_short(self, code, details, is_cancelled=False):
         # What is received from here on is not the end any more; the release cancels.
-        return self._end(Ending(code.value[0], details, (), lib.TL_EXECUTION_UNKNOWN))
+        return self._end(Ending(code.value[0], details, (), lib.TL_EXECUTION_UNKNOWN), is_cancelled)
 
     def add_callback(self, callback):
         """Called when the call has ended, by the thread that calls back."""
@@ -788,6 +788,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
         """The call as the future of its one response."""
         self.__class__ = _Response
         self._waiting = collections.deque(maxlen=2)  # more than one is too many, however many there are
+        self._unread = False  # whether the response is there, and not deserialized yet
         return self
 
     def cancelled(self):
@@ -860,7 +861,8 @@ def _feed(call, opening, requests, serialize, stream):
 
 
 class _Response(Stream):
-    """The future of a call's one response."""
+    """The future of a call's one response. It is deserialized by who asks for it, or for how the call has ended: that is a
+    function of the program's, and who only looks whether a call has ended may hold a lock that it takes."""
 
     def note_end(self):
         """The call has ended: its one response is here, too."""
@@ -871,24 +873,39 @@ class _Response(Stream):
         """Waits for the end. Without a timeout by receiving: one response is not much."""
         if timeout is None:
             self._read_on()
-        return super()._wait_for_end(timeout)
+        has_ended = super()._wait_for_end(timeout)
+        if self._unread:
+            self._read_response()
+        return has_ended
 
-    def _end(self, ending, result=None):
-        if ending is None or self._ending is not None:
-            return False
-        if ending.code == 0:
-            ending, result = self._read_response(ending)
-        return super()._end(ending, result)
+    def _end(self, ending, is_cancelled=False):
+        return ending is not None and super()._end(ending, is_cancelled)
 
-    def _read_response(self, ending):
-        """How a call ends whose response may be none, and the response."""
-        if len(self._waiting) != 1:
-            return TOO_MANY_RESPONSES if self._waiting else NO_RESPONSE, None
+    def _ended_by(self, ending):
+        if ending.code:
+            return ending
+        self._unread = len(self._waiting) == 1
+        if self._unread:
+            return ending
+        return TOO_MANY_RESPONSES if self._waiting else NO_RESPONSE
+
+    def _read_response(self):
+        """Not with the lock: of two threads that do it, one is too late."""
         try:
-            return ending, self._deserialize(self._waiting[0])
+            message = self._waiting[0]
+        except IndexError:
+            return  # another thread was faster
+        result = ending = None
+        try:
+            result = self._deserialize(message)
         except Exception:
             _LOG.exception("Exception deserializing message!")
-            return UNREADABLE, None
+            ending = UNREADABLE
+        with self._lock:
+            if self._unread:
+                self._result, self._ending = result, ending or self._ending
+                self._unread = False
+                self._waiting.clear()
 
     def result(self, timeout=None):
         if not self._wait(timeout):
