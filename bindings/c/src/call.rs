@@ -54,8 +54,8 @@ fn copied(foreign: &CallerMemory, slice: tl_slice) -> Result<OpaqueBody, Status>
     Ok(foreign.bytes(slice)?.to_vec().into())
 }
 
-/// What was built instead of a slice, if anything was. Its memory is gone in any case. First `nothing` is written to where
-/// the call's end will be.
+/// What was built instead of a slice, if anything was. Its memory is gone in any case. First `nothing` is written to
+/// where the call's end will be.
 fn built<T: Copy>(
     foreign: &CallerMemory,
     options: *const tl_call_options,

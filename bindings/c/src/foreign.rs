@@ -85,8 +85,8 @@ impl CallerMemory {
     /// A structure that may be smaller or larger than ours; what it lacks is 0. `None` for null.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is not aligned, says no size or none that can be, or says something that this library does
-    /// not know.
+    /// INVALID_ARGUMENT if it is not aligned, says no size or none that can be, or says something that this library
+    /// does not know.
     pub fn sized<T: Sized0>(&self, from: *const T) -> Result<Option<T>, Status> {
         if from.is_null() {
             return Ok(None);
