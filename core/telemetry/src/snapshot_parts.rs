@@ -17,7 +17,7 @@ const TOTALS_PER_PART: usize = 128;
 #[derive(Debug)]
 pub struct SnapshotParts {
     pub(crate) ask: Ask,
-    begun: Instant,
+    pub(crate) begun: Instant,
     pub(crate) series: Vec<Entry>,
     pub(crate) series_read: usize,
     calls: FlightReader,

@@ -16,7 +16,7 @@ use crate::series::{Counted, Series};
 use crate::series_slot::{SeriesSlot, count};
 use crate::snapshot::{Ask, Detail, Entry, Snapshot};
 use crate::snapshot_parts::SnapshotParts;
-use crate::traced::{CallTrace, Exemplar, TracedCall, TracedCalls, TracedRow};
+use crate::traced::{CallTrace, EXEMPLAR_NS_MAX, Exemplar, TracedCall, TracedCalls, TracedRow};
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::{Code, Instant};
 
@@ -426,7 +426,8 @@ impl Telemetry {
                         Detail::Totals => keyed.series.totals(),
                     };
                     let (method, peer) = (method.to_owned(), self.peers.name(keyed.peer.0).to_owned());
-                    let (side, exemplars) = (keyed.side, keyed.exemplars.clone());
+                    let from_ns = parts.begun.0.saturating_sub(EXEMPLAR_NS_MAX);
+                    let (side, exemplars) = (keyed.side, keyed.exemplars.since(from_ns));
                     parts.series.push(Entry { side, method, peer, series, exemplars });
                 }
             }

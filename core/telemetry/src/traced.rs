@@ -10,6 +10,10 @@ use trunkline_call::{Code, mix};
 /// Calls a shard keeps until they are taken for export: 200 bytes each, and only while somebody exports.
 pub const TRACED_CALLS_MAX: usize = 4096;
 
+/// For so long a call stands for others: trace stores keep traces for hours or days, and where the wall clock is set,
+/// what ended long ago would seem to have ended at another time.
+pub const EXEMPLAR_NS_MAX: u64 = 3_600_000_000_000;
+
 /// The spans of one call: ids of W3C Trace Context. A span without an id is zero, and is not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTrace {
@@ -114,6 +118,11 @@ impl Exemplars {
             Some(_) => {}
             None => self.0.push(exemplar),
         }
+    }
+
+    /// Those that ended then or later.
+    pub fn since(&self, at_ns: u64) -> Self {
+        Self(self.0.iter().filter(|one| one.at_ns >= at_ns).copied().collect())
     }
 
     /// Adds those of another shard.
@@ -229,6 +238,9 @@ mod tests {
         assert_eq!(at(2000.0, f64::INFINITY), Some(9));
         assert_eq!(at(5001.0, f64::INFINITY), None, "a bound belongs to the bucket below it");
         assert_eq!((at(-1.0, 0.0), at(0.0, 0.0)), (Some(4), None));
+        let newer = exemplars.since(4);
+        assert_eq!(newer.between(500.0, 2000.0), None, "it ended before");
+        assert_eq!(newer.between(2000.0, f64::INFINITY).map(|one| one.at_ns), Some(9));
     }
 
     #[test]
