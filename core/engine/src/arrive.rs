@@ -389,11 +389,8 @@ impl Engine {
             return self.start(turn, call, target, &mut Item::Open { metadata, body: None, end });
         }
         start.bound_wait(turn.now, (call, found));
-        match self.grpc_events().keep_opening(turn.now, at, metadata, end) {
-            Ok(follows) => {
-                follows.into_iter().for_each(|mut follows| self.carry_out_event(turn, &mut follows));
-            }
-            Err(fault) => self.fail(turn, call, fault),
+        if let Some(mut follows) = self.grpc_events().keep_opening(turn.now, at, metadata, end) {
+            self.carry_out_event(turn, &mut follows);
         }
     }
 

@@ -143,22 +143,21 @@ impl GrpcEvents<'_> {
         Some(EndEvent::Passes { call: key, direction: Direction::Response, item })
     }
 
-    /// The head of a request that does not stream waits for its message; `end`: there is none.
-    ///
-    /// # Errors
-    /// No more may be held for its sender.
+    /// The head of a request that does not stream waits for its message; `end`: there is none. Where no more may be
+    /// held for its sender, a call ends.
     pub fn keep_opening(
         &mut self,
         now: Instant,
         at: WebStream,
         metadata: Vec<u8>,
         end: bool,
-    ) -> Result<Option<EndEvent<'static>>, Fault> {
+    ) -> Option<EndEvent<'static>> {
         self.grpc.keep_opening(self.held, at, metadata);
         if end {
-            return Ok(self.handle_ending(at, Ending::Body));
+            return self.handle_ending(at, Ending::Body);
         }
-        self.grpc.may_hold_unfinished(self.held, self.timers, now, at).map(|()| None)
+        let (call, fault) = self.grpc.may_hold_unfinished(self.held, self.timers, now, at).err()?;
+        Some(EndEvent::Failed { call, fault })
     }
 
     /// A direction ended: what of it waits goes first.
@@ -187,8 +186,8 @@ impl GrpcEvents<'_> {
         let direction = if call.comes_by(at) { Direction::Request } else { Direction::Response };
         loop {
             if call.half(direction).backlog.len() >= MESSAGES_WAITING_MAX || grpc.unpacks_later(at) {
-                let fault = grpc.may_hold_waiting(held, at).err()?;
-                return Some(EndEvent::Failed { call: key, fault });
+                let (call, fault) = grpc.may_hold_waiting(held, at).err()?;
+                return Some(EndEvent::Failed { call, fault });
             }
             match grpc.next_message(held, &scratch.long, at, call, direction) {
                 Ok(NextMessage::Whole { message, charged, end }) => {
@@ -208,7 +207,7 @@ impl GrpcEvents<'_> {
         match grpc.drain(held, timers, now, at) {
             Ok(true) => {}
             Ok(false) => return None,
-            Err(fault) => return Some(EndEvent::Failed { call: key, fault }),
+            Err((call, fault)) => return Some(EndEvent::Failed { call, fault }),
         }
         let ended = grpc.end_body(held, at, direction)?;
         call.note_complete(direction, *arrived, now);

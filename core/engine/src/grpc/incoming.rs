@@ -333,14 +333,14 @@ impl GrpcEnds {
     /// Nothing complete is left: the sender gets back what cannot wait. Whether the direction has ended.
     ///
     /// # Errors
-    /// What has come of a message that is not complete may not be held until it is.
+    /// What has come of a message that is not complete may not be held until it is: the call that ends for it.
     pub fn drain(
         &mut self,
         held: &mut HeldBudget,
         timers: &mut TimerTable<Due>,
         now: Instant,
         at: WebStream,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, (CallKey, Fault)> {
         let Some(stream) = self.stream_mut(at) else { return Ok(false) };
         let ended = stream.incoming.ended.is_some();
         self.release_ahead(at);
@@ -351,39 +351,40 @@ impl GrpcEnds {
     }
 
     /// Whether what waits as bytes, behind messages that wait as items or to be unpacked, may do so.
-    pub fn may_hold_waiting(&mut self, held: &mut HeldBudget, at: WebStream) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// The call that ends for it.
+    pub fn may_hold_waiting(&mut self, held: &mut HeldBudget, at: WebStream) -> Result<(), (CallKey, Fault)> {
         let Some(found) = self.peers.find_mut(at.peer) else { return Ok(()) };
         let booked = found.book(held).map_err(HeldFull::fault);
-        let holds = found.streams.get(&at.tag).is_some_and(|stream| stream.incoming.held() > 0);
-        if holds { booked } else { Ok(()) }
+        booked.or_else(|fault| found.payer(at.tag).map_or(Ok(()), |call| Err((call, fault))))
     }
 
     /// Whether what has come of a message that is not complete, or before it, may be held until it is. It is looked at
     /// again in a while, whether more has come.
+    ///
+    /// # Errors
+    /// The call that ends for it.
     pub fn may_hold_unfinished(
         &mut self,
         held: &mut HeldBudget,
         timers: &mut TimerTable<Due>,
         now: Instant,
         at: WebStream,
-    ) -> Result<(), Fault> {
-        let limits = &self.limits;
-        let Some(found) = self.peers.find_mut(at.peer) else { return Ok(()) };
-        // Whoever holds nothing is not to end for what others of its connection hold.
-        let holds = found.streams.get(&at.tag).is_some_and(|stream| stream.incoming.held() > 0);
-        if found.arriving_bytes > limits.assembling_bytes_per_peer && holds {
-            return Err(Fault::Limit { name: ARRIVING, limit: limits.assembling_bytes_per_peer as u64 });
-        }
-        let booked = found.book(held).map_err(HeldFull::fault);
-        if holds {
-            booked?;
-        }
-        let is_unfinished =
-            found.streams.get_mut(&at.tag).is_some_and(|stream| stream.incoming.note_unfinished(now));
-        if let Some(stall_ns) = limits.message_stall_ns().filter(|_| is_unfinished) {
+    ) -> Result<(), (CallKey, Fault)> {
+        let Some(stream) = self.stream_mut(at) else { return Ok(()) };
+        let is_unfinished = stream.incoming.note_unfinished(now);
+        if let Some(stall_ns) = self.limits.message_stall_ns().filter(|_| is_unfinished) {
             self.sweep_by(timers, at.peer, now.plus_ns(stall_ns));
         }
-        Ok(())
+        let bytes_max = self.limits.assembling_bytes_per_peer;
+        let Some(found) = self.peers.find_mut(at.peer) else { return Ok(()) };
+        let within = if found.arriving_bytes > bytes_max {
+            Err(Fault::Limit { name: ARRIVING, limit: bytes_max as u64 })
+        } else {
+            found.book(held).map_err(HeldFull::fault)
+        };
+        within.or_else(|fault| found.payer(at.tag).map_or(Ok(()), |call| Err((call, fault))))
     }
 
     /// What a direction that has ended was.

@@ -148,6 +148,18 @@ impl GrpcPeer {
         budget.book(&mut self.holding, held_bytes)
     }
 
+    /// Whose call ends where no more may be held: that of which most has come and was not passed on, and of equals the
+    /// one that asks. Nobody's, if nothing of that is held.
+    pub(crate) fn payer(&self, asks: StreamTag) -> Option<CallKey> {
+        let held = |stream: &GrpcStream| match stream.call {
+            Some(_) if !stream.incoming.over => stream.incoming.held(),
+            _ => 0,
+        };
+        let own = self.streams.get(&asks).filter(|own| held(own) > 0)?;
+        let most = self.streams.values().max_by_key(|stream| held(stream))?;
+        if held(most) > held(own) { most.call } else { own.call }
+    }
+
     /// Less is held for it than was.
     #[inline]
     pub(crate) fn settle(&mut self, budget: &mut HeldBudget) {

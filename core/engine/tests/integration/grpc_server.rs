@@ -835,6 +835,31 @@ fn requests_that_never_become_whole_are_bounded() {
     scene.nothing_left();
 }
 
+/// At the limit of a connection the call ends of which most is held, whoever asks for more.
+#[test]
+fn who_holds_most_pays_for_the_connection() {
+    let limits = Limits { assembling_bytes_per_peer: 1 << 20, ..Limits::default() };
+    let mut scene = scene_of_streams(4, 64 << 20, limits);
+    let (small, large) = (blob(&[8; 200_000]), blob(&[7; 500_000]));
+    (1..4).for_each(|tag| scene.world.body(scene.web, StreamTag(tag), &large[..300_000], false));
+    scene.world.body(scene.web, StreamTag(0), &small[..160_000], false);
+    scene.settle();
+    let ended: Vec<u64> = (0..4).filter(|tag| scene.said(StreamTag(*tag)).trailers.is_some()).collect();
+    assert!(matches!(ended[..], [1..4]), "{ended:?}");
+    scene.world.body(scene.web, StreamTag(0), &small[160_000..], false);
+    scene.settle();
+    let mut arrived = 0;
+    for completion in scene.server.take() {
+        if let Completion::Message { call, payload, .. } = completion {
+            scene.submit(release(call, Some(payload), Default::default(), 0));
+            arrived += 1;
+        }
+    }
+    assert_eq!(arrived, 1);
+    (0..4).for_each(|tag| scene.world.reset(scene.web, StreamTag(tag), Reason::CANCEL));
+    scene.nothing_left();
+}
+
 /// What comes before a message is held like part of it, and does not wait for it for ever.
 #[test]
 fn heads_whose_messages_never_come_are_bounded() {
