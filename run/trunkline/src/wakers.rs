@@ -8,7 +8,7 @@ use std::task::Waker;
 /// nor the thread that wakes, which may be the one all of this process's calls need.
 pub(crate) fn wake(waker: Waker) {
     if caught(|| waker.wake()).is_none() {
-        tracing::error!("a task was not woken: its executor's waker panicked");
+        caught(|| tracing::error!("a task was not woken: its executor's waker panicked"));
     }
 }
 

@@ -97,7 +97,8 @@ impl Reactor {
         })
     }
 
-    /// All calls of the process need this thread: a panic, as of somebody's connector or subscriber, does not end it.
+    /// All calls of the process need this thread: a panic does not end it. Those of other people's code (connectors,
+    /// subscribers of the log, wakers) are caught where it is called, so that no session ends for them.
     fn run(mut self) {
         loop {
             self.is_shaken = wakers::caught(|| self.serve()).is_none();
@@ -301,7 +302,8 @@ impl Reactor {
         let dialled = wakers::caught(|| self.daemon.dial()).unwrap_or_else(panicked).map(|dialled| {
             if let Some(why) = dialled.alone {
                 if lane.worker().is_none() {
-                    tracing::warn!("{}", alone::of_caller(lane.name(), why.message()));
+                    let line = alone::of_caller(lane.name(), why.message());
+                    wakers::caught(|| tracing::warn!("{line}"));
                 }
                 self.alone = true;
                 self.unsaid = Some(why);
@@ -363,7 +365,7 @@ impl Reactor {
         {
             self.lines.push(line);
         }
-        tracing::debug!(%why, "attach failed");
+        wakers::caught(|| tracing::debug!(%why, "attach failed"));
     }
 
     fn give_up_attaching(&mut self, now: Instant) {
@@ -408,10 +410,11 @@ impl Reactor {
         if member.watched {
             remove(&self.epoll, member.session.doorbell(), token);
         }
-        // What was in the ring when the daemon left is still true.
-        member.session.look();
+        // What was in the ring when the daemon left is still true. If that is what panics, those who wait are told
+        // all the same.
+        wakers::caught(|| member.session.look());
         member.lane.lost(&member.session);
-        member.session.end(reason, end);
+        wakers::caught(|| member.session.end(reason, end));
         // With it goes its place in the epoll set.
         member.session.close_control();
     }
@@ -422,7 +425,7 @@ impl Reactor {
             let data = epoll::EventData::new_u64(token << 1 | 1);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             if let Err(error) = epoll::add(&self.epoll, member.session.doorbell(), data, flags) {
-                tracing::error!(%error, "cannot watch a doorbell");
+                wakers::caught(|| tracing::error!(%error, "cannot watch a doorbell"));
             }
             member.session.set_attended(true);
         }
@@ -437,14 +440,14 @@ impl Reactor {
 
     fn add(&self, fd: BorrowedFd<'_>, data: u64, flags: epoll::EventFlags) {
         if let Err(error) = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(data), flags) {
-            tracing::error!(%error, "cannot watch a descriptor");
+            wakers::caught(|| tracing::error!(%error, "cannot watch a descriptor"));
         }
     }
 }
 
 fn remove(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) {
     if let Err(error) = epoll::delete(epoll, fd) {
-        tracing::debug!(%error, token, "a descriptor was not watched");
+        wakers::caught(|| tracing::debug!(%error, token, "a descriptor was not watched"));
     }
 }
 
@@ -464,14 +467,15 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll, Wake, Waker};
     use trunkline_call::TimerKey;
-    use trunkline_call::entry::Span;
+    use trunkline_call::entry::{Completion, FREED_MAX, Span};
     use trunkline_control::{Bound, CallMethod, Reply, decode_request};
-    use trunkline_shm::{ControlSocket, SessionConfig, create_session, open_session};
+    use trunkline_shm::{ControlSocket, DaemonEnd, SessionConfig, create_session, open_session};
 
     fn handle() -> Arc<ReactorHandle> {
         ReactorHandle::new(Daemon::Embedded, start)
     }
 
+    #[derive(Debug)]
     struct Panics;
 
     impl Wake for Panics {
@@ -480,19 +484,55 @@ mod tests {
         }
     }
 
+    impl SessionListener for Panics {
+        fn watch(&self, _session: SessionId) {}
+
+        fn trim_at(&self, _at: Instant, _session: SessionId) {
+            panic!("not mine to keep");
+        }
+    }
+
+    impl tracing::Subscriber for Panics {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            panic!("not mine to write");
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    /// The two ends of a session that is just opened.
+    fn opened() -> (Opened, DaemonEnd, ControlSocket) {
+        let config = SessionConfig::default();
+        let (daemon, fds) = create_session(&config).unwrap();
+        let end = open_session(fds, &config).unwrap();
+        let (socket, theirs) = ControlSocket::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let limits = Limits { calls_max: 1, window_bytes: 100, usual_bytes: 1 << 20, tells_callers: false };
+        (Opened { socket, end, limits }, daemon, theirs)
+    }
+
     /// Whoever looks for a receive heap may read the answer to somebody's question, and then no descriptor tells of it.
     #[test]
     fn an_answer_that_another_thread_has_read_is_dealt_with() {
         let handle = handle();
         let mut reactor = Reactor::new(Arc::clone(&handle), Daemon::Embedded).unwrap();
-        let config = SessionConfig::default();
-        let (_daemon, fds) = create_session(&config).unwrap();
-        let end = open_session(fds, &config).unwrap();
-        let (socket, daemon) = ControlSocket::pair().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let limits = Limits { calls_max: 1, window_bytes: 100, usual_bytes: 1 << 20, tells_callers: false };
+        let (opened, _end, daemon) = opened();
         let lane = Lane::of_calls(&"test".into());
-        reactor.join(1, Arc::clone(&lane), Opened { socket, end, limits });
+        reactor.join(1, Arc::clone(&lane), opened);
         let session = lane.session().unwrap();
         let agreement = || Agreement { name: "a.B".into(), calls: vec![CallMethod::default()], set: None };
         let mut asked = std::pin::pin!(session.agree(BindingId(1), agreement));
@@ -527,6 +567,54 @@ mod tests {
         assert!(panicked.message().contains("something panicked"), "{panicked}");
         let refused = attach();
         assert!(refused.message().ends_with("refused"), "{refused}");
+    }
+
+    /// So is a subscriber of the log: what it does to a line is nothing to the sessions.
+    #[test]
+    fn a_subscriber_that_panics_ends_no_session() {
+        let handle = handle();
+        let mut reactor = Reactor::new(Arc::clone(&handle), Daemon::Embedded).unwrap();
+        let lanes = [1, 2, 3].map(|_| Lane::of_calls(&"test".into()));
+        let _ends = [0, 1].map(|index| {
+            let (opened, end, socket) = opened();
+            reactor.join(index as u64, Arc::clone(&lanes[index]), opened);
+            (end, socket)
+        });
+        tracing::subscriber::with_default(Panics, || {
+            reactor.detach(0, "the daemon went away", EndedBy::Daemon);
+            reactor.failed(&lanes[2], &unavailable("nobody is there"));
+        });
+        assert!(lanes[0].session().is_none());
+        assert!(lanes[1].session().is_some_and(|session| session.is_open()));
+    }
+
+    /// What panics of a session when it is looked at does so again when it is ended: who waits is told all the same.
+    #[test]
+    fn a_session_that_panics_twice_is_ended() {
+        let handle = handle();
+        let mut reactor = Reactor::new(Arc::clone(&handle), Daemon::Embedded).unwrap();
+        let (opened, mut daemon, _socket) = opened();
+        let Opened { socket, end, limits } = opened;
+        let identity = SessionIdentity { session: SessionId(1), hub: handle.hub(), alone: false };
+        let session = Session::new(end, socket, limits, None, identity, Arc::new(Panics));
+        let lane = Lane::of_calls(&"test".into());
+        let member = Member { lane: Arc::clone(&lane), session: Arc::clone(&session), watched: false };
+        reactor.members.insert(1, member);
+        lane.attached(Arc::clone(&session));
+        let agreement = || Agreement { name: "a.B".into(), calls: vec![CallMethod::default()], set: None };
+        let mut asked = std::pin::pin!(session.agree(BindingId(1), agreement));
+        let mut poll = || asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+
+        // A large block is free again, and the listener is told.
+        let large = session.allocate(16 << 20).unwrap().lend(16 << 20);
+        let mut offsets = [0; FREED_MAX];
+        offsets[0] = large.offset;
+        let _ = daemon.completions.push(&Completion::Freed { offsets }.encode()).unwrap();
+        daemon.completions.publish();
+        reactor.begin_anew();
+        assert!(session.is_lost() && lane.session().is_none());
+        assert!(matches!(poll(), Poll::Ready(Err(_))));
     }
 
     #[test]

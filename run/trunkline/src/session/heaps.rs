@@ -5,6 +5,7 @@
 //! heap there (`link.rs`), if the listener has not taken it in already. Old heaps stay mapped while blocks of them are
 //! held, or may still lie in the ring; they are looked at whenever the daemon says something.
 
+use crate::wakers;
 use parking_lot::RwLock;
 use rustix::fd::OwnedFd;
 use trunkline_call::Status;
@@ -57,7 +58,10 @@ impl ReceiveHeaps {
                 open.retain(|old| old.number() != heap_number);
                 open.push(heap);
             }
-            Err(error) => tracing::error!(%error, "the receive heap of the new daemon cannot be opened"),
+            Err(error) => {
+                let said = || tracing::error!(%error, "the receive heap of the new daemon cannot be opened");
+                wakers::caught(said);
+            }
         }
         Ok(())
     }

@@ -155,7 +155,7 @@ impl Session {
             asked.settle(Err(unavailable("the session ended while a service was being bound")));
         }
         self.link.shut_down();
-        tracing::debug!(reason, "session over");
+        wakers::caught(|| tracing::debug!(reason, "session over"));
     }
 
     /// Wakes the listener and has it watch this session.
@@ -178,7 +178,7 @@ impl Session {
             return;
         }
         if let Err(error) = self.send_heap.trim() {
-            tracing::debug!(%error, "the send heap's memory stays");
+            wakers::caught(|| tracing::debug!(%error, "the send heap's memory stays"));
         }
     }
 
