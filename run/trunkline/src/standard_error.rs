@@ -2,6 +2,9 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FileType, fstat};
+use rustix::io::{Errno, IoSlice, ReadWriteFlags, pwritev2, write};
+use rustix::net::{SendFlags, send};
 
 /// Longest line: a pipe that has any room takes as much at once (`PIPE_BUF`).
 const LINE_BYTES_MAX: usize = 4096;
@@ -24,13 +27,30 @@ fn line_of(line: &str) -> String {
 }
 
 /// Writes what can be written at once to somebody who is there; the rest is lost.
+///
+/// Others may have the same standard error, and fill it between the look and the write: of a socket and a pipe the
+/// write itself does not wait either. What is left: a pipe before Linux 6.5 and a terminal that is held may be waited
+/// for then, and the last reader of a pipe that leaves just then has the program signalled that takes SIGPIPE.
 fn write_now(to: BorrowedFd<'_>, text: &str) {
     let mut asked = [PollFd::new(&to, PollFlags::OUT)];
     let found = poll(&mut asked, Some(&Timespec::default()));
     // Besides OUT, a pipe without a reader is ERR and a terminal that is gone HUP. Who writes to it all the same gets
     // a signal.
     if found == Ok(1) && asked[0].revents() == PollFlags::OUT {
-        let _ = rustix::io::write(to, text.as_bytes());
+        write_at_once(to, text.as_bytes());
+    }
+}
+
+/// Writes to somebody who had room for it.
+fn write_at_once(to: BorrowedFd<'_>, bytes: &[u8]) {
+    let kind = fstat(to).map(|found| FileType::from_raw_mode(found.st_mode));
+    let written = match kind {
+        Ok(FileType::Socket) => send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        Ok(FileType::Fifo) => pwritev2(to, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT),
+        _ => Err(Errno::OPNOTSUPP),
+    };
+    if written == Err(Errno::OPNOTSUPP) {
+        let _ = write(to, bytes);
     }
 }
 
@@ -55,6 +75,30 @@ mod tests {
 
         drop(reader);
         write_now(writer.as_fd(), "not said");
+    }
+
+    /// Somebody else fills it between the look and the write.
+    #[test]
+    fn what_has_become_full_is_not_waited_for() {
+        let (_reader, pipe) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        let (_peer, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let socket = std::os::fd::OwnedFd::from(socket);
+        for full in [&pipe, &socket] {
+            while write(full, &[b'x'; 4096]).is_ok() {}
+            rustix::fs::fcntl_setfl(full, rustix::fs::OFlags::empty()).unwrap();
+        }
+        let (done, returned) = std::sync::mpsc::channel();
+        let knows_pipes =
+            pwritev2(&pipe, &[IoSlice::new(b"x")], u64::MAX, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN);
+        std::thread::spawn(move || {
+            write_at_once(socket.as_fd(), b"not said");
+            if knows_pipes {
+                write_at_once(pipe.as_fd(), b"not said");
+            }
+            done.send(()).unwrap();
+        });
+        returned.recv_timeout(std::time::Duration::from_secs(60)).expect("neither is waited for");
     }
 
     #[test]
