@@ -28,14 +28,15 @@ pub(super) fn bell(attacker: &mut Attacker, times: usize) -> Result<String, Stri
         let bell = application.bell()?;
         fcntl_setfl(&bell, OFlags::empty()).map_err(|error| error.to_string())?;
         let (tell, told) = channel();
-        std::thread::spawn(move || {
+        let moving = std::thread::spawn(move || {
             let _ = tell.send(gettid());
             let _ = move_for_ever(&bell, false).or_else(|_| move_for_ever(&bell, true));
         });
         let reader = told.recv().map_err(|error| error.to_string())?;
         let stat = format!("/proc/self/task/{}/stat", reader.as_raw_nonzero());
         let sleeps = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"));
-        while !std::fs::read_to_string(&stat).is_ok_and(sleeps) {
+        // Where the kernel refuses to move it, the thread ends, and only the bell is rung.
+        while !moving.is_finished() && !std::fs::read_to_string(&stat).is_ok_and(sleeps) {
             std::thread::yield_now();
         }
         application.call_asleep(route);
