@@ -8,6 +8,9 @@ use trunkline_daemon::Config;
 
 /// What tests are made on, and what the oldest distribution with support has.
 const OLDEST: (u32, u32) = (5, 10);
+/// Who sends to a Unix socket does not wait for the kernel's look at sockets that are on their way in messages
+/// ("af_unix: Try to run GC async", which is in long-term kernels of 2025, too).
+const SENDERS_GO_ON: (u32, u32) = (6, 9);
 /// No clock shows an earlier time than the one this was written at: 2026-01-01.
 const EARLIEST_S: u64 = 1_767_225_600;
 /// Clocks that are read without asking the kernel. Every call is stamped a dozen times.
@@ -26,8 +29,10 @@ pub fn look(config: &Config) -> Vec<Finding> {
     let synchronized = std::path::Path::new("/run/systemd/timesync")
         .is_dir()
         .then(|| std::path::Path::new("/run/systemd/timesync/synchronized").exists());
-    let mut findings =
-        vec![version(rustix::system::uname().release().to_string_lossy().as_ref()), sealing(sealed)];
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    let mut findings = vec![version(&release), sealing(sealed)];
+    findings.extend(doorbells(&release));
     let has_modules = config.policy.iter().any(|policy| policy.path.is_some());
     findings.extend(executable_memory(&read("/proc/sys/vm/memfd_noexec"), has_modules));
     findings.push(source(&read("/sys/devices/system/clocksource/clocksource0/current_clocksource")));
@@ -35,10 +40,13 @@ pub fn look(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn version(release: &str) -> Finding {
+fn version_of(release: &str) -> (u32, u32) {
     let mut parts = release.split(['.', '-']).map(|part| part.parse::<u32>().ok());
-    let found = (parts.next().flatten().unwrap_or(0), parts.next().flatten().unwrap_or(0));
-    if found >= OLDEST {
+    (parts.next().flatten().unwrap_or(0), parts.next().flatten().unwrap_or(0))
+}
+
+fn version(release: &str) -> Finding {
+    if version_of(release) >= OLDEST {
         return Finding::good("kernel", format!("Linux {release}"));
     }
     let (major, minor) = OLDEST;
@@ -47,6 +55,19 @@ fn version(release: &str) -> Finding {
         format!("Linux {release} is older than any that was tested"),
         format!("use Linux {major}.{minor} or newer"),
     )
+}
+
+/// Applications are rung by Unix sockets (docs/security.md, *Shared memory*).
+fn doorbells(release: &str) -> Option<Finding> {
+    (version_of(release) < SENDERS_GO_ON).then(|| {
+        Finding::advice(
+            "kernel",
+            format!(
+                "Linux {release} may have the daemon wait where a user has 16,000 Unix sockets on their way"
+            ),
+            "use Linux 6.9, a long-term kernel of 2025, or a hard RLIMIT_NOFILE of users below 16,000",
+        )
+    })
 }
 
 fn sealing(sealed: Result<(), Errno>) -> Finding {
@@ -116,6 +137,7 @@ mod tests {
             (version("6.1.0-18-amd64"), State::Good, "6.1.0"),
             (version("4.19.0"), State::Advice, "older than any"),
             (version("what"), State::Advice, "older than any"),
+            (doorbells("6.1.0-18-amd64").unwrap(), State::Advice, "16,000 Unix sockets"),
             (sealing(Ok(())), State::Good, "can be sealed"),
             (sealing(Err(Errno::PERM)), State::Problem, "Operation not permitted"),
             (executable_memory("2\n", true).unwrap(), State::Problem, "vm.memfd_noexec is 2"),
@@ -130,6 +152,7 @@ mod tests {
             assert!(finding.state == state && finding.found.contains(words), "{finding:?}");
             assert_eq!(finding.remedy.is_empty(), state == State::Good, "{finding:?}");
         }
+        assert_eq!((doorbells("6.9.0"), doorbells("6.18.5"), doorbells("7.0")), (None, None, None));
         assert_eq!(executable_memory("2", false), None);
         assert_eq!(executable_memory("1\n", true), None);
     }
