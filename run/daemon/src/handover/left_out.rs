@@ -60,7 +60,8 @@ impl Inherited {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that a descriptor set which a stricter program refuses concerns the one application that has bound it.
+    //! Shows that a descriptor set which a stricter program refuses concerns the one application that has bound it, and
+    //! so does a doorbell that is a pipe.
     use super::super::arrive::InheritedClient;
     use super::super::order::{Leave, SentSets};
     use super::super::parts::hand_over;
@@ -149,15 +150,8 @@ mod tests {
         String::from_utf8_lossy(&packet).into_owned()
     }
 
-    #[test]
-    fn a_refused_descriptor_set_ends_the_sessions_that_bound_it_and_no_other() {
-        let (_before, mut shards) = shards_at_rest(CONFIG);
-        let keys = ["strict", "plain"].map(|name| {
-            let key = attach(&mut shards[0], name);
-            serve(&mut shards[0], key, name);
-            key
-        });
-        let mut inherited = handed_over(&mut shards[0], "strict");
+    /// What the daemon tells the applications of these sessions that goes on with this, and whose sessions it has then.
+    fn go_on(mut inherited: Inherited, keys: [SessionKey; 2]) -> ([String; 2], Vec<String>) {
         let sockets = keys.map(|key| {
             let (ours, theirs) = ControlSocket::pair().unwrap();
             inherited.clients.push(InheritedClient {
@@ -174,11 +168,41 @@ mod tests {
         let prepared = Daemon::prepare(config, (None, None), endpoints, Some(&mut inherited));
         let Ok(begun) = prepared.and_then(Begun::of) else { panic!("the state is taken over") };
         let daemon = begun.go(inherited);
-        let why = heard(&sockets[0]);
+        let told = sockets.each_ref().map(heard);
+        let sessions = daemon.observe(&Ask::default()).remove(0).snapshot.sessions;
+        (told, sessions.iter().map(|row| row.label.to_string()).collect())
+    }
+
+    /// All sessions of a daemon have pipes that is older than its doorbells' sockets.
+    #[test]
+    fn a_session_whose_doorbell_is_a_pipe_ends_and_no_other() {
+        let (_before, mut shards) = shards_at_rest(CONFIG);
+        let keys = ["piped", "plain"].map(|name| attach(&mut shards[0], name));
+        let mut inherited = handed_over(&mut shards[0], "no package's");
+        let mut memory = inherited.shards[0].memory.iter_mut();
+        let (.., fds) = memory.find(|(key, ..)| *key == keys[0]).unwrap();
+        let (_reader, writer) = rustix::pipe::pipe().unwrap();
+        // Rings, send heap, the daemon's doorbell.
+        fds[3] = writer;
+        let (told, sessions) = go_on(inherited, keys);
+        assert!(told[0].contains("this session cannot follow: "), "{}", told[0]);
+        assert!(!told[1].contains("cannot follow"), "it is told of its new heap");
+        assert_eq!(sessions, ["plain"]);
+    }
+
+    #[test]
+    fn a_refused_descriptor_set_ends_the_sessions_that_bound_it_and_no_other() {
+        let (_before, mut shards) = shards_at_rest(CONFIG);
+        let keys = ["strict", "plain"].map(|name| {
+            let key = attach(&mut shards[0], name);
+            serve(&mut shards[0], key, name);
+            key
+        });
+        let inherited = handed_over(&mut shards[0], "strict");
+        let ([why, other], sessions) = go_on(inherited, keys);
         assert!(why.contains("this session cannot follow: strict.M, which it has bound"), "{why}");
         assert!(why.contains("(descriptor set: "), "{why}");
-        assert!(!heard(&sockets[1]).contains("cannot follow"), "it is told of its new heap");
-        let sessions = daemon.observe(&Ask::default()).remove(0).snapshot.sessions;
-        assert_eq!(sessions.iter().map(|row| &*row.label).collect::<Vec<_>>(), ["plain"]);
+        assert!(!other.contains("cannot follow"), "it is told of its new heap");
+        assert_eq!(sessions, ["plain"]);
     }
 }
