@@ -26,9 +26,10 @@
 //!
 //! # Limits
 //! One thread for each session, at either side; connections that have shown no certificate share the thread that
-//! accepts (`door.rs`). Bytes that a session makes the relay keep are counted by identity (`accounts.rs`). What waits
-//! for the connection is bounded ([`OUTPUT_BYTES_MAX`]); what does not fit a ring waits in the connection. A side that
-//! hears nothing for [`SILENCE_MAX`] while it listens ends. A relay's limits are [`RelaySettings`].
+//! accepts (`door.rs`), and so do those that are told why they are refused (`refusals.rs`). Bytes that a session makes
+//! the relay keep are counted by identity (`accounts.rs`). What waits for the connection is bounded
+//! ([`OUTPUT_BYTES_MAX`]); what does not fit a ring waits in the connection. A side that hears nothing for
+//! [`SILENCE_MAX`] while it listens ends. A relay's limits are [`RelaySettings`].
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -43,6 +44,7 @@ mod offset;
 mod output;
 mod place;
 mod pump;
+mod refusals;
 mod relay;
 
 pub use app::attach;

@@ -24,6 +24,11 @@ impl LinkOutput {
         frame.encode(&mut self.bytes);
     }
 
+    /// What is not written yet.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes.get(self.written..).unwrap_or_default().to_vec()
+    }
+
     /// Whether entries may be put behind what waits.
     pub fn has_room(&self) -> bool {
         self.bytes.len() - self.written < OUTPUT_BYTES_MAX

@@ -3,15 +3,14 @@
 use crate::accounts::{Account, AccountLimits, Accounts};
 use crate::door::Door;
 use crate::host::HostSide;
-use crate::output::LinkOutput;
 use crate::pump::LinkPump;
+use crate::refusals::{Refusals, refuse_alone};
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use trunkline_control::LinkFrame;
 use trunkline_net::{
     Alpn, BindError, ConnectionBudget, ConnectionLimits, Endpoint, Full, Identity, Interest, Listener,
     Poller, Stream, TlsServer, Token,
@@ -108,7 +107,7 @@ impl Relay {
         }
         let mut door = Door::new(shared.settings.handshakes_max, listeners.len() as u64);
         let look_ns = u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
-        let (mut ready, mut rests_until_ns) = (Vec::new(), None);
+        let (mut refusals, mut ready, mut rests_until_ns) = (Refusals::new(), Vec::new(), None);
         while !shared.stop.load(Ordering::Relaxed) {
             ready.clear();
             poller.wait(Some(rests_until_ns.map_or(look_ns, |_| REST_NS)), &mut ready)?;
@@ -119,13 +118,18 @@ impl Relay {
             while let Some(stream) = door.overdue(now_ns) {
                 refused(&stream, "TLS was not agreed upon in time");
             }
+            refusals.sweep();
             if rests_until_ns.take_if(|until_ns| *until_ns <= now_ns).is_some() {
                 set_interest(&poller, &listeners, Interest::Read)?;
             }
             for event in &ready {
                 let Some(listener) = listeners.get(event.token.0 as usize) else {
-                    if let Some((stream, agreed)) = door.go_on(&poller, event.token) {
-                        begin(&shared, stream, agreed);
+                    refusals.go_on(&poller, event.token);
+                    if let Some((stream, agreed)) = door.go_on(&poller, event.token)
+                        && let Err((stream, why)) = begin(&shared, stream, agreed)
+                    {
+                        refused(&stream, &why);
+                        refusals.refuse(&poller, stream, &why);
                     }
                     continue;
                 };
@@ -204,11 +208,14 @@ fn within_descriptors(settings: RelaySettings) -> RelaySettings {
 }
 
 /// A thread for a connection that has shown who it is, if there is a place for it.
-fn begin(shared: &Arc<Shared>, mut stream: Stream, agreed: io::Result<()>) {
+///
+/// # Errors
+/// The connection, and why it has none.
+fn begin(shared: &Arc<Shared>, mut stream: Stream, agreed: io::Result<()>) -> Result<(), (Stream, String)> {
     let opened = agreed.map_err(|error| format!("TLS: {error}")).and_then(|()| open(shared, &mut stream));
     let (account, said) = match opened {
         Ok(account) => (account, label(&stream)),
-        Err(why) => return refuse(stream, &why),
+        Err(why) => return Err((stream, why)),
     };
     let shared = Arc::clone(shared);
     let serve = move || serve(&shared, stream, account);
@@ -216,6 +223,7 @@ fn begin(shared: &Arc<Shared>, mut stream: Stream, agreed: io::Result<()>) {
     if let Err(error) = thread.spawn(serve) {
         tracing::error!(peer = %said, %error, "no thread for an application of another host");
     }
+    Ok(())
 }
 
 /// Its place, and its part of what its identity may hold.
@@ -245,7 +253,12 @@ fn serve(shared: &Shared, stream: Stream, account: Account) {
     let (peer, identity) = (label(&stream), account.identity().to_owned());
     let control = match shared.settings.daemon.connect() {
         Ok(control) => control,
-        Err(error) => return refuse(stream, &format!("no daemon: {error}")),
+        Err(error) => {
+            let why = format!("no daemon: {error}");
+            refused(&stream, &why);
+            // Without a poller it is closed at once, and hears nothing.
+            return drop(refuse_alone(stream, &why));
+        }
     };
     let end = HostSide::new(account, shared.settings.heap_bytes_max);
     match LinkPump::new(end, stream, control, false, Arc::clone(&shared.stop)) {
@@ -255,17 +268,6 @@ fn serve(shared: &Shared, stream: Stream, account: Account) {
             tracing::info!(%peer, %identity, %why, "application of another host gone");
         }
         Err(why) => tracing::info!(%peer, %identity, %why, "application of another host refused"),
-    }
-}
-
-/// Says why, as far as the connection takes it at once, and closes it.
-fn refuse(mut stream: Stream, why: &str) {
-    refused(&stream, why);
-    if stream.is_secure() {
-        let mut output = LinkOutput::default();
-        output.push(&LinkFrame::Close(why));
-        // Whoever has not agreed on TLS hears nothing; whoever has left neither.
-        let _ = output.flush(&mut stream).and_then(|_| stream.end());
     }
 }
 
