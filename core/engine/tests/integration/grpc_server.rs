@@ -682,20 +682,24 @@ fn unfinished_messages_leave_the_connections_window_to_each_other() {
     }
 }
 
-/// Halves of messages that would fill a connection's window, and then silence: each has its time and no more.
+/// Halves of messages that would fill a connection's window, or take exactly half of it, and then silence: each has its
+/// time and no more.
 #[test]
 fn halves_that_would_fill_the_connections_window_stall() {
     let limits = Limits { message_stall_s: 30, ..Limits::default() };
-    let mut scene = scene_of_streams(130, 64 << 20, limits);
     let message = blob(&[7; 1 << 20]);
-    assert!(send_in_turn(&mut scene, &mut [0; 130], &message[..520_000], 64 << 20));
-    (0..3).for_each(|_| scene.world.advance(30_000_000_000));
-    for tag in (0..130).map(StreamTag) {
-        let said = scene.said(tag);
-        assert!(said.message().contains("limits.message_stall_s"), "{said:?}");
+    for (streams, bytes) in [(130, 520_000), (64, 512 << 10)] {
+        let mut scene = scene_of_streams(streams, 64 << 20, limits.clone());
+        let mut sent = vec![0; streams as usize];
+        assert!(send_in_turn(&mut scene, &mut sent, &message[..bytes], 64 << 20));
+        (0..3).for_each(|_| scene.world.advance(30_000_000_000));
+        for tag in (0..streams).map(StreamTag) {
+            let said = scene.said(tag);
+            assert!(said.message().contains("limits.message_stall_s"), "{streams} of {bytes}: {said:?}");
+        }
+        scene.server.take();
+        scene.nothing_left();
     }
-    scene.server.take();
-    scene.nothing_left();
 }
 
 /// An application that does not read slows its clients also where the connection's window is short: what waits for it
