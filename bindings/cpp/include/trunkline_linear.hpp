@@ -745,8 +745,45 @@ template <class M, class Fields> class Editor : public Fields {
         }
     }
 
+    // As protobuf's: what `from` has of single fields replaces what this has, messages are merged, lists and maps are
+    // appended to. Goes by way of protobuf's form. Pointers to messages in this end.
+    template <class From> void MergeFrom(const From &from) {
+        if constexpr (std::is_same_v<From, M>) {
+            tl_merge_whole(from);
+        } else {
+            M whole;
+            whole.CopyFrom(from);
+            tl_merge_whole(whole);
+        }
+    }
+
+    // Each becomes what the other was.
+    void Swap(M *other) {
+        M &self = static_cast<M &>(*this);
+        if (other == &self) return;
+        M kept(std::move(self));
+        self = std::move(*other);
+        *other = std::move(kept);
+    }
+
+    // Bytes of protobuf's form, which is made for that.
+    size_t ByteSizeLong() const { return SerializeAsString().size(); }
+
+    // As protobuf. False if it cannot be, or there is no room for it.
+    bool SerializeToArray(void *data, int size) const {
+        std::string out;
+        if (!SerializeToString(&out) || size < 0 || out.size() > static_cast<size_t>(size)) return false;
+        if (!out.empty()) std::memcpy(data, out.data(), out.size());
+        return true;
+    }
+
     // As protobuf. False if it cannot be.
     bool SerializeToString(std::string *out) const {
+        if (this->arena_ != nullptr && !is_root()) {
+            M whole;
+            whole.CopyFrom(static_cast<const M &>(*this));
+            return whole.SerializeToString(out);
+        }
         // What was left behind is not encoded.
         std::string_view linear = is_root() ? this->arena_->text() : linear_bytes();
         trunkline::detail::Owned<tl_message, tl_message_release> encoded;
@@ -1091,6 +1128,16 @@ template <class M, class Fields> class Editor : public Fields {
     }
 
   private:
+    void tl_merge_whole(const M &from) {
+        if (this->arena_ == nullptr) return static_cast<M *>(this)->CopyFrom(from);
+        std::string wire, more;
+        M merged;
+        if (!SerializeToString(&wire) || !from.SerializeToString(&more) || !merged.ParseFromString(wire + more)) {
+            throw std::invalid_argument("a message that protobuf has no form for cannot be merged");
+        }
+        static_cast<M *>(this)->CopyFrom(merged);
+    }
+
     bool is_root() const { return this->arena_ != nullptr && this->owns_; }
 
     // A whole message that has nothing.

@@ -71,6 +71,15 @@ template <class M> static void vector_of(const std::string &linear, const std::s
     M copied(parsed), assigned;
     assigned = copied;
     CHECK(assigned.SerializeAsString() == protobuf);
+    M merged, other;
+    merged.MergeFrom(read);
+    CHECK(merged.SerializeAsString() == protobuf && merged.ByteSizeLong() == protobuf.size());
+    merged.Swap(&other);
+    CHECK(merged.ByteSizeLong() == 0 && other.SerializeAsString() == protobuf);
+    std::string room(protobuf.size(), ' ');
+    int bytes = static_cast<int>(room.size());
+    CHECK(other.SerializeToArray(&room[0], bytes) && room == protobuf);
+    CHECK(bytes == 0 || !other.SerializeToArray(&room[0], bytes - 1));
     // What is cleared leaves nothing behind, and the memory can be used again.
     assigned.Clear();
     assigned.tl_merge(read);
@@ -558,6 +567,61 @@ static void names() {
     static_assert(std::is_class_v<named::v1::JobClient_> && std::is_class_v<named::v1::JobService_>);
 }
 
+// What protobuf's classes have besides accessors.
+static void as_protobuf() {
+    now_examined = "merging, required fields and names of enums";
+    Tree one, other;
+    one.set_label("one");
+    one.mutable_left()->set_label("left");
+    other.mutable_left()->mutable_right()->set_label("right");
+    other.add_more()->set_label("more");
+    Tree holds;
+    holds.mutable_left()->CopyFrom(other);
+    one.MergeFrom(other);
+    one.MergeFrom(holds.left());
+    CHECK(one.label() == "one" && one.left().label() == "left" && one.left().right().label() == "right");
+    CHECK(one.more_size() == 2 && one.more(1).label() == "more");
+    // Of a part, from a part, and of itself.
+    other.mutable_left()->MergeFrom(one.left());
+    CHECK(other.left().label() == "left" && other.mutable_left()->ByteSizeLong() == one.mutable_left()->ByteSizeLong());
+    one.mutable_left()->Swap(other.mutable_left()->mutable_right());
+    CHECK(one.left().label() == "right" && other.left().right().label() == "left");
+    other.MergeFrom(other);
+    CHECK(other.more_size() == 2);
+    // What is 0 replaces nothing.
+    Scalars zero, five;
+    zero.set_int32_value(0);
+    five.set_int32_value(5);
+    five.MergeFrom(zero);
+    CHECK(five.int32_value() == 5);
+    Choice text, number;
+    text.set_text("text");
+    number.mutable_choice()->set_text("within");
+    text.MergeFrom(number);
+    CHECK(text.text().empty() && text.choice().text() == "within");
+
+    vectors::v2::Defaults required;
+    CHECK(!required.IsInitialized() && one.IsInitialized());
+    required.set_id(1);
+    CHECK(required.IsInitialized());
+    vectors::v2::Grouped grouped;
+    CHECK(grouped.IsInitialized());
+    grouped.add_many();
+    CHECK(!grouped.IsInitialized());
+    grouped.mutable_many(0)->set_b("b");
+    CHECK(grouped.IsInitialized());
+    grouped.mutable_single()->mutable_again()->add_many();
+    CHECK(!grouped.IsInitialized() && !grouped.single().again().IsInitialized());
+
+    Color color = COLOR_UNSPECIFIED;
+    CHECK(Color_Name(COLOR_RED) == "COLOR_RED" && Color_Name(-1) == "COLOR_BELOW" && Color_Name(99).empty());
+    CHECK(Color_IsValid(-1) && !Color_IsValid(99));
+    CHECK(Color_Parse("COLOR_GREEN", &color) && color == COLOR_GREEN && !Color_Parse("GREEN", &color));
+    Choice::Nested::Kind kind = Choice::Nested::KIND_UNSPECIFIED;
+    CHECK(Choice::Nested::Kind_Parse("KIND_LEAF", &kind) && kind == Choice::Nested::KIND_LEAF);
+    CHECK(Choice_Nested_Kind_Name(kind) == "KIND_LEAF" && Choice::Nested::Kind_IsValid(kind));
+}
+
 // A child has what its parent held: received, and being built where it would have been sent from.
 static void forked_child(ExamClient &client) {
     now_examined = "forked child";
@@ -695,6 +759,7 @@ int main(int argc, char **argv) {
     building();
     copies_within();
     texts_within(nullptr);
+    as_protobuf();
     leaves_nothing_behind();
     does_not_grow();
     parts_overlap();

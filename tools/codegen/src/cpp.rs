@@ -5,6 +5,7 @@
 //! `.proto` file ([`grpc`]).
 
 mod entries;
+mod enums;
 mod grpc;
 mod linear;
 mod names;

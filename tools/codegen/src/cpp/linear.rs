@@ -1,9 +1,10 @@
 //! Messages as classes over linear messages (`trunkline_linear.hpp`), with protobuf's accessors.
 
 use super::entries::{entry_definitions, entry_editor, entry_fields, entry_names};
+use super::enums::Enums;
 use super::names::{ClassNames, CppNames, TakenNames};
 use super::shell::{declare, open_editor, open_fields};
-use super::value::{int, is_fixed, plain, quoted, single};
+use super::value::{cleared, element_of_list, is_fixed, keep_before, plain, quoted, single};
 use super::{CppHeader, comment, escaped, namespace, services};
 use crate::CodegenError;
 use crate::model::{Enum, Field, Message, Model, Oneof, Package, Shape, Type};
@@ -11,9 +12,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// What every class has from the library.
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 18] = [
     "Clear",
     "CopyFrom",
+    "MergeFrom",
+    "Swap",
+    "IsInitialized",
+    "ByteSizeLong",
+    "SerializeToArray",
     "SerializeToString",
     "SerializeAsString",
     "ParseFromArray",
@@ -61,14 +67,15 @@ fn header(package: &Package, model: &Model, names: &CppNames) -> Result<CppHeade
     let mut enums: Vec<&Enum> = package.enums.iter().collect();
     let mut messages: Vec<&Message> = Vec::new();
     package.messages.iter().for_each(|message| flatten(message, &mut messages, &mut enums));
-    enums.iter().for_each(|each| enumeration(&mut out, each, names));
+    let mut scope = names.scope_of(&package.name);
+    let enums = Enums::new(enums, names, &mut scope);
+    enums.write(&mut out);
     let classes: Vec<Class<'_>> = messages.iter().map(|message| Class::new(message, names)).collect();
     classes.iter().for_each(|class| class.declare(&mut out));
     classes.iter().for_each(|class| class.fields(&mut out, names));
-    classes.iter().for_each(|class| class.editor(&mut out, names));
+    classes.iter().for_each(|class| class.editor(&mut out, names, &enums));
     classes.iter().for_each(|class| class.definitions(&mut out, names));
     let class_of = |name: &str| names.get(name).class_path();
-    let mut scope = names.scope_of(&package.name);
     for service in &package.services {
         let plain = services::ServiceClasses::of(service);
         let classes =
@@ -121,19 +128,6 @@ fn schema(out: &mut String, set: &[u8]) {
         out.push_str("        \"\"\n");
     }
     let _ = writeln!(out, "        , {}));\n    return schema;\n}}\n", set.len());
-}
-
-fn enumeration(out: &mut String, of: &Enum, names: &CppNames) {
-    let name = names.get(&of.full_name).class;
-    let is_nested = name != escaped(&of.name);
-    out.push_str(&comment(&of.notes, ""));
-    let _ = writeln!(out, "enum {name} : int {{");
-    for value in &of.values {
-        out.push_str(&comment(&value.notes, "    "));
-        let plain = if is_nested { format!("{name}_{}", value.name) } else { escaped(&value.name) };
-        let _ = writeln!(out, "    {plain} = {},", int(value.number.into()));
-    }
-    out.push_str("};\n\n");
 }
 
 /// A message about to be written.
@@ -228,6 +222,9 @@ impl<'m> Class<'m> {
             out.push_str(&comment(&member.field.notes, "    "));
             member.read(out, names);
         }
+        let _ = writeln!(out, "    bool IsInitialized() const {{");
+        self.fields.iter().for_each(|member| member.ask_required(out));
+        out.push_str("        return true;\n    }\n");
         for (oneof, [name, function, none, _]) in self.message.oneofs.iter().zip(&self.oneofs) {
             let _ = writeln!(out, "    {class}_Cases::{name} {function}() const {{");
             for member in self.members_of(oneof) {
@@ -240,7 +237,7 @@ impl<'m> Class<'m> {
     }
 
     /// What is built and owned.
-    fn editor(&self, out: &mut String, names: &CppNames) {
+    fn editor(&self, out: &mut String, names: &CppNames, enums: &Enums<'_>) {
         for member in &self.fields {
             if let Shape::Map(entry) = &member.field.shape {
                 entry_editor(out, &member.entry, entry, names);
@@ -264,6 +261,9 @@ impl<'m> Class<'m> {
             for value in each.values.iter().filter(|value| !self.taken.has(&value.name)) {
                 let plain = escaped(&value.name);
                 let _ = writeln!(out, "    static constexpr {name} {plain} = {name}_{};", value.name);
+            }
+            if !self.taken.has(&each.name) {
+                enums.write_nested(out, each);
             }
         }
         for member in &self.fields {
@@ -382,6 +382,32 @@ impl<'m> Member<'m> {
                      }}\n    int {size}() const {{ return static_cast<int>({get}().size()); }}"
                 )
             }
+        };
+    }
+
+    /// Whether what is required is there, in the message of this field, too.
+    fn ask_required(&self, out: &mut String) {
+        let Self { field, get, .. } = self;
+        let bit = field.bit;
+        if matches!(field.shape, Shape::Required(_)) {
+            let _ = writeln!(out, "        if (!this->tl_has({bit})) return false;");
+        }
+        let _ = match &field.shape {
+            Shape::Implicit(Type::Message(_))
+            | Shape::Optional(Type::Message(_))
+            | Shape::Required(Type::Message(_)) => writeln!(
+                out,
+                "        if (this->tl_has({bit}) && !this->{get}().IsInitialized()) return false;"
+            ),
+            Shape::Repeated(Type::Message(_)) => writeln!(
+                out,
+                "        for (auto each : this->{get}()) {{ if (!each.IsInitialized()) return false; }}"
+            ),
+            Shape::Map(entry) if matches!(entry.value, Type::Message(_)) => writeln!(
+                out,
+                "        for (auto each : this->{get}()) {{ if (!each.second.IsInitialized()) return false; }}"
+            ),
+            _ => Ok(()),
         };
     }
 
@@ -547,37 +573,6 @@ impl<'m> Member<'m> {
     }
 }
 
-/// What a text is set to may lie in this message, which a change of a oneof may write anew.
-fn keep_before(switch: &str) -> &'static str {
-    if switch.is_empty() { "" } else { "::std::string kept; tl_keep(value, kept); " }
-}
-
-/// What clears a field: what can be zeroed is, anything else is left behind.
-fn cleared(field: &Field, names: &CppNames) -> String {
-    let (slot, bit) = (field.slot, field.bit);
-    match &field.shape {
-        Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) => match of {
-            Type::Message(_) => format!("tl_clear({bit})"),
-            Type::String | Type::Bytes => format!("tl_clear_array({slot}, {bit}, 1)"),
-            _ => format!("tl_clear_number({slot}, {bit}, sizeof({}))", plain(of, names)),
-        },
-        Shape::Repeated(Type::Message(_) | Type::String | Type::Bytes) | Shape::Map(_) => {
-            format!("tl_clear({bit})")
-        }
-        Shape::Repeated(of) => format!("tl_clear_array({slot}, {bit}, sizeof({}))", plain(of, names)),
-    }
-}
-
-/// Bytes and alignment of an element, of a list that is copied by element.
-fn element_of_list(field: &Field) -> Option<&'static str> {
-    match &field.shape {
-        Shape::Repeated(Type::String | Type::Bytes) => Some("8, 4"),
-        Shape::Repeated(Type::Bool) => Some("1, 1"),
-        Shape::Repeated(Type::Message(_) | Type::Enum(_)) | Shape::Map(_) => Some("4, 4"),
-        _ => None,
-    }
-}
-
 /// CppNames that begin so are the library's.
 fn member_name(name: &str) -> String {
     let name = name.to_ascii_lowercase();
@@ -612,7 +607,8 @@ mod tests {
             "syntax = \"proto3\"; package odd;\n\
              message Outer { message Inner { int32 class = 1; int32 Clear = 2; string tl_x = 3; } Inner x = 1; \
              int32 has_x = 2; }\n\
-             message OuterView { bool new = 1; }",
+             message OuterView { bool new = 1; }\n\
+             enum Mood { Mood_Name = 0; Mood_Bad = 1; }",
         );
         let text = &made.unwrap()[0].text;
         for part in [
@@ -623,6 +619,8 @@ mod tests {
             "class OuterView ",
             "using OuterView_ = OuterFields<",
             "using Inner = Outer_Inner;",
+            "inline const ::std::string &Mood_Name_(int value)",
+            "inline bool Mood_Parse(::std::string_view name, Mood *value)",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }

@@ -1,7 +1,7 @@
 //! Values: their types, how they are read, and literals.
 
 use super::names::CppNames;
-use crate::model::{DefaultValue, Shape, Type};
+use crate::model::{DefaultValue, Field, Shape, Type};
 use std::fmt::Write;
 
 /// Type and expression of a single value.
@@ -100,6 +100,37 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     }
     out.push('"');
     out
+}
+
+/// What a text is set to may lie in this message, which a change of a oneof may write anew.
+pub(super) fn keep_before(switch: &str) -> &'static str {
+    if switch.is_empty() { "" } else { "::std::string kept; tl_keep(value, kept); " }
+}
+
+/// What clears a field: what can be zeroed is, anything else is left behind.
+pub(super) fn cleared(field: &Field, names: &CppNames) -> String {
+    let (slot, bit) = (field.slot, field.bit);
+    match &field.shape {
+        Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) => match of {
+            Type::Message(_) => format!("tl_clear({bit})"),
+            Type::String | Type::Bytes => format!("tl_clear_array({slot}, {bit}, 1)"),
+            _ => format!("tl_clear_number({slot}, {bit}, sizeof({}))", plain(of, names)),
+        },
+        Shape::Repeated(Type::Message(_) | Type::String | Type::Bytes) | Shape::Map(_) => {
+            format!("tl_clear({bit})")
+        }
+        Shape::Repeated(of) => format!("tl_clear_array({slot}, {bit}, sizeof({}))", plain(of, names)),
+    }
+}
+
+/// Bytes and alignment of an element, of a list that is copied by element.
+pub(super) fn element_of_list(field: &Field) -> Option<&'static str> {
+    match &field.shape {
+        Shape::Repeated(Type::String | Type::Bytes) => Some("8, 4"),
+        Shape::Repeated(Type::Bool) => Some("1, 1"),
+        Shape::Repeated(Type::Message(_) | Type::Enum(_)) | Shape::Map(_) => Some("4, 4"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
