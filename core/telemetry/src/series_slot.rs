@@ -43,8 +43,8 @@ impl SeriesSlot {
     /// Calls that are faster by less than this part do not move it: of calls that take alike, none is slow.
     const SLOW_ALIKE: u64 = 32;
     /// After so many calls in a row that were all faster, which are rare where a twentieth is slower, a faster one
-    /// moves it by twice as many steps, after as many more by four times as many: what has become faster by a
-    /// thousand times, as when an incident is over, has it there in some hundred calls, too.
+    /// moves it by twice as many steps, after as many more by four times as many, a batch by a quarter of it at most:
+    /// what has become faster by a thousand times, as when an incident is over, has it there within 2,000 calls.
     const SLOW_QUIET_CALLS: u64 = 64;
     const SLOW_DOUBLED_MAX: u64 = 8;
 
