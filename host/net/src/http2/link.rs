@@ -15,10 +15,6 @@ const RESET_STREAMS_MAX: usize = 2048;
 /// How long it remembers them: what is under way arrives within that.
 const RESET_STREAM_TIME: Duration = Duration::from_secs(5);
 
-/// A header list that is so many times as large as what servers are told is still read, and refused here: h2 leaves
-/// fields of trailers out beyond its limit, without a word.
-const LIST_READ: u32 = 4;
-
 /// An h2 connection.
 pub(super) enum Link {
     /// Server: the client's preface is awaited.
@@ -82,7 +78,7 @@ impl Link {
             .enable_push(false)
             .initial_window_size(settings.stream_window_bytes)
             .initial_connection_window_size(settings.connection_window_bytes)
-            .max_header_list_size(settings.header_list_bytes_max.saturating_mul(LIST_READ))
+            .max_header_list_size(settings.list_read_bytes_max())
             .max_send_buffer_size(settings.send_ahead_bytes)
             .max_concurrent_reset_streams(RESET_STREAMS_MAX)
             .reset_stream_duration(RESET_STREAM_TIME)

@@ -122,9 +122,9 @@ pub(super) struct Meter {
     pub blanks: Vec<usize>,
     /// Bytes of header blocks in what was read last.
     pub block_bytes: usize,
-    /// Bytes of the block under way, and how many one may have.
+    /// Bytes of the block under way, and of how many on h2 may have left a field of one out (client role).
     one_block_bytes: usize,
-    list_bytes_max: usize,
+    left_out_bytes_min: usize,
     seen: Seen,
 }
 
@@ -176,7 +176,7 @@ impl Meter {
             blanks: Vec::new(),
             block_bytes: 0,
             one_block_bytes: 0,
-            list_bytes_max: settings.header_list_bytes_max as usize,
+            left_out_bytes_min: settings.left_out_bytes_min(),
             seen: Seen::default(),
         }
     }
@@ -322,7 +322,7 @@ impl Meter {
         }
         if !self.in_block {
             (self.begun, self.is_put_off) = (None, false);
-            if std::mem::take(&mut self.one_block_bytes) > self.list_bytes_max && !self.is_server {
+            if std::mem::take(&mut self.one_block_bytes) >= self.left_out_bytes_min && !self.is_server {
                 self.seen.suspects.push((self.stream(), Suspicion::Large));
             }
         }

@@ -3,6 +3,13 @@
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
+/// A header list of an answer that is so many times as large as what servers are told is still read, and refused here:
+/// of trailers beyond its limit h2 leaves fields out, without a word, and a list cut over more frames than that limit
+/// has ends the connection, with everybody's calls. Eight or more: see `left_out_bytes_min`.
+const LIST_READ: u32 = 16;
+/// The table that peers may fill with headers, as HTTP/2 has it where nothing is told (RFC 9113, section 6.5.2).
+const TABLE_BYTES: usize = 4096;
+
 /// Limits and intervals of HTTP/2 connections. One value serves every connection of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http2Settings {
@@ -102,6 +109,20 @@ impl Http2Settings {
             age: AgeSettings { age_ns_max: None, grace_ns: None, idle_ns_max: None },
             own_stream_max: (1 << 31) - 1,
         }
+    }
+
+    /// Bytes of a header list that h2 reads (client role).
+    pub(super) fn list_read_bytes_max(&self) -> u32 {
+        self.header_list_bytes_max.saturating_mul(LIST_READ)
+    }
+
+    /// Bytes, at least, of a block of whose list h2 has left fields out though what it tells is within the maximum: the
+    /// first of them takes all between that and what h2 reads. Its name may be from the peer's table, and each byte of
+    /// its text has five bits or more (RFC 7541, appendix B). One of a list within the maximum has 30 at most, so that
+    /// no block of such a list is as large.
+    pub(super) fn left_out_bytes_min(&self) -> usize {
+        let field_bytes = (self.list_read_bytes_max() - self.header_list_bytes_max) as usize;
+        field_bytes.saturating_sub(TABLE_BYTES) * 5 / 8
     }
 }
 

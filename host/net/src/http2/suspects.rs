@@ -5,7 +5,7 @@
 pub(super) enum Suspicion {
     /// It begins with a pseudo-header: an answer's head, or no trailers.
     Malformed,
-    /// Its bytes alone are more than a list may have: h2 may have left fields of it out.
+    /// It has more bytes than any list within the limit: h2 may have left a field of it out.
     Large,
 }
 
