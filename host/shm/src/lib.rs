@@ -85,6 +85,8 @@ mod inherit;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
+mod lease;
+#[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
 mod own_process;
@@ -132,6 +134,7 @@ pub use self::{
     heap::{Block, Heap, HeapFull, Span},
     inherit::{Bells, RingIndices, inherit_heaps, inherit_rings, inherited_socket},
     layout::{LAYOUT_VERSION, RINGS_HEADER_BYTES, RINGS_MAGIC},
+    lease::HeapLease,
     listener::ControlListener,
     own_process::{free_bytes, give_memory_back, take_turns},
     place::{Places, SOCKET_VARIABLE},

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::config::{SessionConfig, SessionError, heap_size, system};
 use crate::heap::Heap;
+use crate::lease::read_only;
 use crate::received::{HEAP_NUMBERS, ReceivedHeap};
 use crate::region::{Access, READ_ONLY_SEALS, Region, check_memfd, create_memfd, seal};
 use crate::ring_memory::{RingMemory, Which};
@@ -65,7 +66,9 @@ pub(crate) fn receive_region(bytes: u32) -> Result<(Region, OwnedFd), SessionErr
     // Mapped before it is sealed: F_SEAL_FUTURE_WRITE spares the mapping that exists, so this process alone writes.
     let (fd, region) =
         create_region("trunkline-receive", bytes as usize, Access::ReadWrite, READ_ONLY_SEALS)?;
-    Ok((region, fd))
+    // The kernel counts who has this one (`lease.rs`). Without /proc the other does as well.
+    let given = read_only(&fd).unwrap_or(fd);
+    Ok((region, given))
 }
 
 /// Opens a receive heap the daemon has sent, after checking its seals and length.

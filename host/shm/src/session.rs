@@ -93,6 +93,12 @@ impl SessionFds {
         Ok(SessionFds { rings, send_heap, receive_heap, daemon_doorbell, app_doorbell })
     }
 
+    /// The receive heap, for [`HeapLease`](crate::HeapLease).
+    #[must_use]
+    pub fn receive_heap(&self) -> BorrowedFd<'_> {
+        self.receive_heap.as_fd()
+    }
+
     /// The send heap and the receive heap.
     pub(crate) fn heaps(&self) -> [&OwnedFd; 2] {
         [&self.send_heap, &self.receive_heap]

@@ -6,8 +6,8 @@
 //! bound them: a user pays for each once, and so does the host. A set is here from the bind that brought it, once that
 //! has taken effect, until the last connection that has it ends: nothing else keeps it by its bytes.
 
-use crate::clients::UserKey;
 use crate::config::Sessions;
+use crate::heap_accounts::UserKey;
 use crate::rights::Refused;
 use std::collections::HashMap;
 use std::sync::Arc;

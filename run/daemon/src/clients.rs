@@ -6,13 +6,13 @@
 //! Sessions of one user and of all (`sessions.per_user_max`, `sessions.count_max`). Connections that have not attached:
 //! so many of one user (`sessions.unattached_per_user_max`), beyond which the oldest gives way, and each for so long
 //! (`sessions.attach_ms_max`). Bytes of receive heaps of one user and of all
-//! (`sessions.receive_heap_bytes_per_user_max`, `sessions.receive_heap_bytes_max`): what lies in them is the daemon's
-//! memory. The daemon's own process is not counted.
+//! (`heap_accounts.rs`). The daemon's own process is not counted.
 
 use crate::closer::{Closer, Sender};
 use crate::config::Sessions;
 use crate::control_received::ControlReceived;
 use crate::fair_queue::FairQueue;
+use crate::heap_accounts::{CountedHeap, HeapAccounts, UserKey};
 use crate::shard_places::{ShardPlaces, UNKNOWN};
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,8 +46,8 @@ pub(crate) struct Client {
     was_at: Option<AttachedSession>,
     /// What its application calls itself.
     name: Box<str>,
-    /// Of its session's receive heap.
-    heap_bytes: u64,
+    /// Its session's receive heap.
+    heap: CountedHeap,
     /// Its library follows when the daemon is replaced.
     may_move: bool,
     /// It has a packet, as far as is known, and waits for its turn.
@@ -69,8 +69,7 @@ pub(crate) struct Clients {
     users: HashMap<UserKey, UserConnections>,
     /// Identities are users, too: their numbers are made with this, so that nobody can have another's.
     identity_hash: RandomState,
-    /// Of all receive heaps.
-    heap_bytes: u64,
+    pub heaps: HeapAccounts,
     of_session: HashMap<AttachedSession, u64>,
     /// How many of those are of the daemon's own process.
     own: usize,
@@ -88,13 +87,10 @@ struct UserConnections {
     attached: usize,
     /// Those of the daemon's own process, which no limit counts.
     own: usize,
-    heap_bytes: u64,
     unattached: BTreeSet<u64>,
 }
 
-/// Whose connections are counted together: a user of this host by its number, or an identity by a hash with this bit
-/// set.
-pub(crate) type UserKey = u64;
+/// Set in the [`UserKey`] of an identity.
 const IDENTITY_BIT: u64 = 1 << 63;
 /// Connections that are looked at for one that gives way: the poller tells of the others soon.
 const LOOKS_MAX: usize = 64;
@@ -109,12 +105,12 @@ const NOBODY: UserKey = u32::MAX as UserKey;
 impl Clients {
     pub fn new(limits: Sessions) -> Self {
         Self {
+            heaps: HeapAccounts::new(&limits),
             limits,
             all: BTreeMap::new(),
             last: FIRST_NUMBER,
             users: HashMap::new(),
             identity_hash: RandomState::new(),
-            heap_bytes: 0,
             of_session: HashMap::new(),
             own: 0,
             were_at: HashMap::new(),
@@ -135,15 +131,17 @@ impl Clients {
         if let Err(error) = watched.and_then(|()| poller.add(&client.socket, Token(number), Interest::Read)) {
             return Err((error, Box::new(client)));
         }
-        let user = self.users.entry(self.user_of(&client)).or_default();
+        let key = self.user_of(&client);
+        let user = self.users.entry(key).or_default();
         match client.session {
             Some(session) => {
                 client.watch_process(poller, number);
                 user.attached += 1;
                 user.own += usize::from(client.is_own_process());
                 self.own += usize::from(client.is_own_process());
-                user.heap_bytes += client.counted_heap_bytes();
-                self.heap_bytes += client.counted_heap_bytes();
+                if !client.is_own_process() {
+                    self.heaps.enter(key, &client.heap);
+                }
                 self.of_session.insert(session, number);
                 self.places.enter(session.shard, &client.name, client.process());
             }
@@ -159,7 +157,7 @@ impl Clients {
 
     /// Takes a connection out.
     pub fn remove(&mut self, poller: &Poller, number: u64) -> Option<Client> {
-        let client = self.all.remove(&number)?;
+        let mut client = self.all.remove(&number)?;
         // Whoever has it besides, a daemon that did not take over, say, would keep it in the poller.
         let _ = poller.remove(&client.socket);
         self.forget_session(&client);
@@ -171,8 +169,9 @@ impl Clients {
                 connections.attached -= 1;
                 connections.own -= usize::from(client.is_own_process());
                 self.own -= usize::from(client.is_own_process());
-                connections.heap_bytes -= client.counted_heap_bytes();
-                self.heap_bytes -= client.counted_heap_bytes();
+                if !client.is_own_process() {
+                    self.heaps.leave(user, std::mem::take(&mut client.heap));
+                }
             }
         }
         self.forget_user(user);
@@ -319,45 +318,59 @@ impl Clients {
     ///
     /// # Errors
     /// The limit, in a sentence for the application.
-    pub fn may_attach(&self, number: u64, identity: Option<&str>, heap_bytes: u64) -> Result<(), String> {
+    pub fn may_attach(&mut self, number: u64, identity: Option<&str>, heap_bytes: u64) -> Result<(), String> {
+        let (user, is_own) = self.may_have_session(number, identity).or_else(|_| {
+            // Some of those that count may have been let go.
+            self.heaps.look();
+            self.may_have_session(number, identity)
+        })?;
+        if is_own { Ok(()) } else { self.heaps.may_have(user, heap_bytes) }
+    }
+
+    /// Whether there may be another session, of whom, and whether it is the daemon's own. A heap whose session is over
+    /// and that somebody still has counts like a session: it takes a descriptor.
+    fn may_have_session(&self, number: u64, identity: Option<&str>) -> Result<(UserKey, bool), String> {
         let Some(client) = self.all.get(&number) else { return Err("the connection has ended".into()) };
         let (count_max, user_max) = (self.limits.count_max, self.limits.of_user_max());
         if client.session.is_some() {
             return Err("attached already; one session per control connection".into());
         }
         let is_own = client.is_own_process() && identity.is_none();
+        let user = identity.map_or_else(|| self.user_of(client), |identity| self.user_of_identity(identity));
+        let (of_user, of_all) = self.heaps.gone(user);
         let (others, most) = match is_own {
             true => (self.own, count_max.max(OWN_SESSIONS)),
-            false => (self.of_session.len() - self.own, count_max),
+            false => (self.of_session.len() - self.own + of_all, count_max),
         };
         if others >= most {
             return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
         }
-        if is_own {
-            return Ok(());
-        }
-        let user = identity.map_or_else(|| self.user_of(client), |identity| self.user_of_identity(identity));
-        let user = self.users.get(&user);
-        if user.is_some_and(|user| user.attached - user.own >= user_max) {
+        let attached = self.users.get(&user).map_or(0, |user| user.attached - user.own);
+        if !is_own && attached + of_user >= user_max {
+            let gone = match of_user {
+                0 => String::new(),
+                gone => format!("; {gone} are over, and processes still map their receive heaps"),
+            };
             return Err(format!(
-                "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
+                "daemon serves at most {user_max} sessions of one user (sessions.per_user_max){gone}"
             ));
         }
-        self.may_have_heap(user.map_or(0, |user| user.heap_bytes), heap_bytes)
+        Ok((user, is_own))
     }
 
-    /// Whether there may be another receive heap of so many bytes, of a user that has those already.
-    fn may_have_heap(&self, of_user: u64, heap_bytes: u64) -> Result<(), String> {
-        let refuse = |whose: &str, of_them: u64, key: &str, max: u64| {
-            let wanted = of_them.saturating_add(heap_bytes);
-            let why =
-                || format!("receive heaps of {whose} would have {wanted} bytes; sessions.{key} is {max}");
-            if wanted > max { Err(why()) } else { Ok(()) }
-        };
-        let user_max = self.limits.receive_heap_bytes_of_user_max();
-        refuse("this user's sessions", of_user, "receive_heap_bytes_per_user_max", user_max)?;
-        let all_max = self.limits.receive_heap_bytes_of_all_max();
-        refuse("all sessions", self.heap_bytes, "receive_heap_bytes_max", all_max)
+    /// Another receive heap of so many bytes, with the descriptor that its application gets, is to take the place of a
+    /// connection's. `false`: not now, its user or all have as much as they may.
+    pub fn renew_heap(&mut self, number: u64, bytes: u64, given: &OwnedFd) -> bool {
+        let Some(client) = self.all.get(&number) else { return false };
+        if client.is_own_process() {
+            return true;
+        }
+        let user = self.user_of(client);
+        let may = self.heaps.may_replace(user, bytes);
+        if let Some(client) = self.all.get_mut(&number).filter(|_| may) {
+            self.heaps.replace(user, &mut client.heap, CountedHeap::given(bytes, given));
+        }
+        may
     }
 
     /// The shard of the session a connection asks for, of the first `open`.
@@ -376,26 +389,25 @@ impl Clients {
         self.places.has_sessions(shard)
     }
 
-    /// A connection has attached, and has a receive heap of so many bytes.
+    /// A connection has attached, and has this receive heap.
     pub fn attached(
         &mut self,
         poller: &Poller,
         number: u64,
         session: AttachedSession,
-        heap_bytes: u64,
+        heap: CountedHeap,
         (name, identity): (Box<str>, Option<Box<str>>),
         may_move: bool,
     ) {
         let Some(before) = self.all.get(&number).map(|client| self.user_of(client)) else { return };
         let Some(client) = self.all.get_mut(&number) else { return };
-        (client.heap_bytes, client.identity) = (heap_bytes, identity);
+        (client.heap, client.identity) = (heap, identity);
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
         client.watch_process(poller, number);
         // It binds with them. A kernel that cannot refuse them has let them come before.
         let _ = accept_descriptors(&client.socket, true);
-        let (counted_bytes, own) = (client.counted_heap_bytes(), usize::from(client.is_own_process()));
-        self.heap_bytes += counted_bytes;
+        let own = usize::from(client.is_own_process());
         self.own += own;
         self.of_session.insert(session, number);
         self.unattached.remove(&number);
@@ -406,7 +418,9 @@ impl Clients {
         let connections = self.users.entry(user).or_default();
         connections.attached += 1;
         connections.own += own;
-        connections.heap_bytes += counted_bytes;
+        if let Some(client) = self.all.get(&number).filter(|client| !client.is_own_process()) {
+            self.heaps.enter(user, &client.heap);
+        }
         self.forget_user(before);
     }
 
@@ -463,7 +477,7 @@ impl Client {
             session: None,
             was_at: None,
             name,
-            heap_bytes: 0,
+            heap: CountedHeap::default(),
             may_move: false,
             waits: false,
             closed: false,
@@ -491,7 +505,7 @@ impl Client {
     pub fn follow(&mut self, heap: Option<(OwnedFd, u32, u32)>, why: Option<String>) {
         match heap {
             Some((fd, bytes, heap_number)) if self.may_move && self.session.is_some() => {
-                self.heap_bytes = bytes.into();
+                self.heap = CountedHeap::given(bytes.into(), &fd);
                 let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
                 self.reply(0, reply::Kind::Moved(moved), &[fd.as_fd()]);
             }
@@ -583,11 +597,6 @@ impl Client {
         self
     }
 
-    /// Bytes of its receive heap that its user and the host have.
-    fn counted_heap_bytes(&self) -> u64 {
-        if self.is_own_process() { 0 } else { self.heap_bytes }
-    }
-
     /// Whom its sessions stay together with: a relay's are of many.
     fn process(&self) -> u32 {
         self.peer.filter(|_| self.identity.is_none()).map_or(UNKNOWN, |peer| peer.pid)
@@ -642,7 +651,7 @@ mod tests {
         assert_eq!(oldest, numbers[0]);
         assert!(why.contains("sessions.unattached_per_user_max"), "{why}");
         let session = AttachedSession { shard: 1, key: SessionKey::from_bits(7) };
-        clients.attached(&poller, numbers[0], session, 0, ("a".into(), None), true);
+        clients.attached(&poller, numbers[0], session, CountedHeap::of_bytes(0), ("a".into(), None), true);
         assert_eq!(clients.one_to_give_way(numbers[2]), None, "one has attached");
         assert_eq!(clients.of_session(session), Some(numbers[0]));
         for number in numbers {
@@ -663,7 +672,14 @@ mod tests {
         let connected: Vec<_> = (0..4).map(|_| connect(&mut clients, &poller)).collect();
         let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
-        clients.attached(&poller, numbers[0], session(1), 400, ("a".into(), None), true);
+        clients.attached(
+            &poller,
+            numbers[0],
+            session(1),
+            CountedHeap::of_bytes(400),
+            ("a".into(), None),
+            true,
+        );
         assert_eq!(clients.may_attach(numbers[1], None, 200), Ok(()));
         let refused = clients.may_attach(numbers[1], None, 201).unwrap_err();
         assert!(refused.contains("sessions.receive_heap_bytes_per_user_max is 600"), "{refused}");
@@ -671,14 +687,14 @@ mod tests {
         let (ours, _theirs) = ControlSocket::pair().unwrap();
         let mut moved = Client::of_another(ours, Some((0, SessionKey::from_bits(2))), true, None);
         moved.peer = moved.peer.map(|peer| PeerCredentials { uid: peer.uid + 1, ..peer });
-        moved.heap_bytes = 500;
+        moved.heap = CountedHeap::of_bytes(500);
         let other = clients.insert(&poller, moved).map_err(|(error, _)| error).unwrap();
         let refused = clients.may_attach(numbers[1], None, 200).unwrap_err();
         assert!(refused.contains("sessions.receive_heap_bytes_max is 1000"), "{refused}");
         clients.remove(&poller, other);
         assert_eq!(clients.may_attach(numbers[1], None, 200), Ok(()));
         numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
-        assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
+        assert!(clients.heaps.is_empty() && clients.users.is_empty());
     }
 
     /// They serve health checks and the admin API, without which nobody gets a daemon that is full to be less.
@@ -689,12 +705,12 @@ mod tests {
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
         let names = || ("a".into(), None);
         let others: Vec<_> = (0..3).map(|_| connect(&mut clients, &poller)).collect();
-        clients.attached(&poller, others[0].0, session(1), 0, names(), true);
+        clients.attached(&poller, others[0].0, session(1), CountedHeap::of_bytes(0), names(), true);
         clients.attached(
             &poller,
             others[1].0,
             session(2),
-            0,
+            CountedHeap::of_bytes(0),
             ("a".into(), Some("spiffe://corp/a".into())),
             true,
         );
@@ -703,7 +719,14 @@ mod tests {
                 let (ours, theirs) = ControlSocket::pair().unwrap();
                 let number = clients.insert(&poller, Client::new(ours)).map_err(|(error, _)| error).unwrap();
                 assert_eq!(clients.may_attach(number, None, 10), Ok(()), "{own} of its own");
-                clients.attached(&poller, number, session(10 + own), 10, names(), false);
+                clients.attached(
+                    &poller,
+                    number,
+                    session(10 + own),
+                    CountedHeap::of_bytes(10),
+                    names(),
+                    false,
+                );
                 (number, theirs)
             })
             .collect();
@@ -723,7 +746,14 @@ mod tests {
         let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
         let attach = |clients: &mut Clients, number: u64, identity: &str| {
-            clients.attached(&poller, number, session(number), 10, ("a".into(), Some(identity.into())), true);
+            clients.attached(
+                &poller,
+                number,
+                session(number),
+                CountedHeap::of_bytes(10),
+                ("a".into(), Some(identity.into())),
+                true,
+            );
         };
         attach(&mut clients, numbers[0], "spiffe://corp/a");
         assert!(clients.may_attach(numbers[1], Some("spiffe://corp/a"), 10).is_err());
@@ -732,7 +762,7 @@ mod tests {
         assert_eq!(clients.may_attach(numbers[2], None, 10), Ok(()), "the relay has none of its own");
         assert_eq!(clients.user(numbers[0]).1, "spiffe://corp/a");
         numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
-        assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
+        assert!(clients.heaps.is_empty() && clients.users.is_empty());
     }
 
     /// A connection that ends within its turn, because what it asked for was refused, say, has taken that time all the

@@ -3,6 +3,7 @@
 use crate::clients::AttachedSession;
 use crate::ending_connection::EndingConnection;
 use crate::handover::{Leave, Stand};
+use crate::heaps::HeapOffer;
 use crate::keys::TlsKeys;
 use crate::listening::Listening;
 use crate::placement::ShardLoad;
@@ -41,7 +42,7 @@ pub(crate) enum Command {
     /// Take in what other shards have said, and tell them all there is for them.
     Meet { reply: Sender<()> },
     /// Whether a session's application has been told of the heap that is to take its receive heap's place.
-    Renewing { session: SessionKey, told: bool },
+    Renewing { session: SessionKey, offer: HeapOffer },
     /// A session ends. Its connection does when nothing is read of its ring any more: an application takes what lies
     /// there at that moment for *not executed*.
     Detach { session: SessionKey, connection: Box<EndingConnection> },

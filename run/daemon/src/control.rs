@@ -10,6 +10,8 @@ use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, Shard
 use crate::config::Config;
 use crate::control_received::ControlReceived;
 use crate::denials::Denials;
+use crate::heap_accounts::CountedHeap;
+use crate::heaps::HeapOffer;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
@@ -161,6 +163,7 @@ impl Control {
             self.accept();
             self.serve();
             self.end_late();
+            self.clients.heaps.look_if_due();
             self.look_at_keys();
             self.look_after_shards();
             self.memory.look();
@@ -197,7 +200,8 @@ impl Control {
         let memory = self.memory.is_due().then_some(BEHIND_SLEEP);
         let keys = (!self.keys.is_empty()).then_some(LOOK_EVERY);
         let shards = self.threads.next_look(monotonic_ns());
-        [rest, late, memory, unused, keys, shards].into_iter().flatten().min()
+        let heaps = self.clients.heaps.next_look().map(until);
+        [rest, late, memory, unused, keys, shards, heaps].into_iter().flatten().min()
     }
 
     /// Gives shards new keys and certificates when there are any.
@@ -351,7 +355,11 @@ impl Control {
         });
         let session = AttachedSession { shard, key: attached.ok_or("daemon is stopping")? };
         let names = (name.into_boxed_str(), identity.map(Into::into));
-        self.clients.attached(&self.poller, number, session, heap_bytes, names, attach.may_move);
+        let heap = match is_own {
+            true => CountedHeap::of_bytes(heap_bytes),
+            false => CountedHeap::given(heap_bytes, session_fds.receive_heap()),
+        };
+        self.clients.attached(&self.poller, number, session, heap, names, attach.may_move);
         self.sessions += 1;
         tracing::info!(session = self.sessions, application = %label, uid = peer.uid, shard, "attached");
         let identity = attach.identity.clone();
@@ -534,19 +542,23 @@ impl Control {
         heap: Option<OwnedFd>,
         (bytes, heap_number): (u32, u32),
     ) {
-        let offered = heap.is_some();
         let number = self.clients.of_session(AttachedSession { shard, key: session });
+        let offer = match number.filter(|number| self.clients.find(*number).is_some_and(Client::may_move)) {
+            None => HeapOffer::Unable,
+            Some(number) => match &heap {
+                Some(heap) if !self.clients.renew_heap(number, bytes.into(), heap) => HeapOffer::NoRoom,
+                _ => HeapOffer::Told,
+            },
+        };
         let client = number.and_then(|number| self.clients.find_mut(number));
-        let client = client.filter(|client| client.may_move());
-        let told = client.is_some();
-        if let Some(client) = client {
+        if let Some(client) = client.filter(|_| offer == HeapOffer::Told) {
             let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
             let fds: Vec<_> = heap.iter().map(AsFd::as_fd).collect();
             client.reply(0, reply::Kind::Moved(moved), &fds);
         }
         number.into_iter().for_each(|number| self.end_closed(number));
-        if offered {
-            self.shards[shard].send(Command::Renewing { session, told });
+        if heap.is_some() {
+            self.shards[shard].send(Command::Renewing { session, offer });
         }
     }
 

@@ -93,6 +93,17 @@ pub(crate) enum Rest {
     Nothing,
 }
 
+/// What became of the offer of a heap that is to take a receive heap's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeapOffer {
+    /// The application was told.
+    Told,
+    /// It cannot follow.
+    Unable,
+    /// Its user, or all, have as much of such heaps as they may: later, perhaps.
+    NoRoom,
+}
+
 impl SessionHeaps {
     pub fn insert(&mut self, key: SessionKey, send: AllegedHeap, receive: Heap, regions: SessionRegions) {
         self.place(Slot::new(key, (send, receive, 0), regions));
@@ -205,11 +216,12 @@ impl SessionHeaps {
         }
     }
 
-    /// Whether the application was told of the heap offered. One that cannot follow keeps the heap it has.
-    pub fn offered(&mut self, key: SessionKey, told: bool) {
+    /// What became of the heap offered. An application that cannot follow keeps the heap it has.
+    pub fn offered(&mut self, key: SessionKey, offer: HeapOffer) {
         let Some(slot) = self.slot_mut(key) else { return };
-        match &mut slot.successor {
-            Some((_, known)) if told => *known = true,
+        match (&mut slot.successor, offer) {
+            (Some((_, known)), HeapOffer::Told) => *known = true,
+            (successor, HeapOffer::NoRoom) => *successor = None,
             _ => (slot.successor, slot.grown) = (None, false),
         }
     }
@@ -462,10 +474,25 @@ mod tests {
             if known {
                 // So long as this is out, the heap offered does not take the other's place.
                 heaps.allocate(key, 100).unwrap();
-                heaps.offered(key, true);
+                heaps.offered(key, HeapOffer::Told);
                 assert!(matches!(heaps.rest(key), Rest::Later));
             }
             assert_ne!(number(&heaps), Some(offered), "told: {known}");
+        }
+    }
+
+    /// It is offered again when there is room.
+    #[test]
+    fn a_heap_for_which_there_is_no_room_is_offered_again() {
+        for (offer, again) in [(HeapOffer::NoRoom, true), (HeapOffer::Unable, false)] {
+            let (mut heaps, key) = heaps_of(256 << 20);
+            let large = heaps.allocate(key, 48 << 20).unwrap();
+            heaps.discard(key, large);
+            assert!(matches!(heaps.rest(key), Rest::Later));
+            let Rest::Renew { bytes, .. } = heaps.rest(key) else { panic!("it is at rest") };
+            heaps.offer(key, create_receive_heap(bytes).unwrap().0);
+            heaps.offered(key, offer);
+            assert_eq!(matches!(heaps.rest(key), Rest::Renew { .. }), again, "{offer:?}");
         }
     }
 

@@ -67,6 +67,7 @@ mod giving_way;
 mod group;
 mod handle;
 mod handover;
+mod heap_accounts;
 mod heaps;
 mod http;
 mod keys;

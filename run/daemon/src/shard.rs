@@ -8,7 +8,7 @@ use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
 use crate::ending_connection::EndingConnection;
 use crate::handover::Stand;
-use crate::heaps::{Rest, SessionHeaps};
+use crate::heaps::{HeapOffer, Rest, SessionHeaps};
 use crate::http::HttpSockets;
 use crate::keys::TlsKeys;
 use crate::listening::{self, Listening};
@@ -170,7 +170,7 @@ impl Shard {
                 self.meet();
                 let _ = reply.send(());
             }
-            Command::Renewing { session, told } => self.heap_offered(session, told),
+            Command::Renewing { session, offer } => self.heap_offered(session, offer),
             Command::Detach { session, connection } => self.end_session(session, *connection),
             Command::EndWithDaemon(connection) => self.sessions.ending.push(*connection),
             Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
@@ -479,10 +479,12 @@ impl Shard {
         }
     }
 
-    fn heap_offered(&mut self, key: SessionKey, told: bool) {
-        self.heaps.offered(key, told);
-        if told {
-            self.look_at_heap(key);
+    fn heap_offered(&mut self, key: SessionKey, offer: HeapOffer) {
+        self.heaps.offered(key, offer);
+        match offer {
+            HeapOffer::Told => self.look_at_heap(key),
+            HeapOffer::NoRoom => self.look_later(key),
+            HeapOffer::Unable => {}
         }
     }
 

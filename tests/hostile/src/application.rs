@@ -54,6 +54,11 @@ impl Application {
         }
     }
 
+    /// Closes the session, and keeps what it has mapped.
+    pub fn close_and_keep(self) -> AppEnd {
+        self.end
+    }
+
     /// Binds without descriptors: services to serve, and paths to call, each at a target.
     ///
     /// # Errors

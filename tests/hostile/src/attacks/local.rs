@@ -249,6 +249,22 @@ pub(super) fn heaps(attacker: &mut Attacker, times: usize) -> Result<String, Str
     Ok(format!("{attached} sessions, {why}"))
 }
 
+/// Sessions with the largest heaps there are, each of which ends and is kept mapped.
+pub(super) fn heaps_kept(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let (mut attached, mut why) = (0, String::new());
+    while attached < times && why.is_empty() {
+        let wants = Attach { receive_heap_bytes: HEAP_BYTES, ..Attach::default() };
+        match Application::attach_as(&attacker.socket, wants) {
+            Ok(application) => {
+                attacker.kept.push(application.close_and_keep());
+                attached += 1;
+            }
+            Err(error) => why = error,
+        }
+    }
+    Ok(format!("{attached} sessions, {why}"))
+}
+
 /// Gives up the calls the last session has made, as far as they are waiting, and stays.
 pub(super) fn give_up(attacker: &mut Attacker, times: usize) -> Result<String, String> {
     let application = attacker.applications.last_mut().ok_or("nobody is there")?;
@@ -271,5 +287,6 @@ pub(super) fn hears(attacker: &mut Attacker, times: usize) -> Result<String, Str
 
 /// All sessions leave.
 pub(super) fn leave(attacker: &mut Attacker, _: usize) -> Result<String, String> {
+    attacker.kept.clear();
     Ok(format!("{} sessions", attacker.applications.drain(..).count()))
 }

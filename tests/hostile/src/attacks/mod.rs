@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use trunkline_call::RouteIndex;
 use trunkline_call::entry::Payload;
-use trunkline_shm::ControlSocket;
+use trunkline_shm::{AppEnd, ControlSocket};
 use trunkline_system_tests::program::converse;
 
 /// What a request without an answer asks for: items of 60,000 bytes without end (`Wanted` of the probe's service).
@@ -35,6 +35,8 @@ struct Attacker {
     /// Where the daemon serves by datagrams.
     port: String,
     applications: Vec<Application>,
+    /// Of sessions that are over.
+    kept: Vec<AppEnd>,
     bare: Vec<ControlSocket>,
     streams: Vec<TcpStream>,
     connections: Vec<Http2>,
@@ -61,6 +63,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("flooding", local::flooding),
     ("waiting", local::waiting),
     ("heaps", local::heaps),
+    ("heaps_kept", local::heaps_kept),
     ("give_up", local::give_up),
     ("hears", local::hears),
     ("leave", local::leave),

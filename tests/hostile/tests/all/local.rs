@@ -89,6 +89,21 @@ fn receive_heaps_of_one_user_leave_room_for_others() {
     stage.end(40 * MIB);
 }
 
+/// Their pages are the daemon's for as long.
+#[test]
+fn receive_heaps_that_are_kept_count_on() {
+    let limits = "[sessions]\nreceive_heap_bytes_max = \"16 GiB\"\n";
+    let Some(mut stage) = Stage::set("kept heaps", "", limits) else { return };
+    let said = stage.attack("heaps_kept 40");
+    let why = "processes still map; sessions.receive_heap_bytes_per_user_max is 12884901888";
+    assert!(said.starts_with("done: 12 sessions") && said.contains(why), "{said}");
+    drop(stage.attach());
+    stage.attack("leave");
+    let said = stage.attack("heaps_kept 40");
+    assert!(said.starts_with("done: 12 sessions"), "what was let go does not: {said}");
+    stage.end(40 * MIB);
+}
+
 #[test]
 fn descriptor_sets_of_one_user_leave_room_for_others() {
     let limits = "[sessions]\ndescriptor_bytes_max = \"16 MiB\"\n";
