@@ -46,3 +46,60 @@ fn a_program_of_grpc_cpp_calls_and_serves_through_the_daemon() {
     }
     host.until_idle();
 }
+
+/// What a client of the greeter says, of which API and to which target.
+fn said(host: &Host, greeting: &Command, words: &[&str]) -> String {
+    let lines = Program::start(host, &greeting.with(words)).finish();
+    lines.iter().find_map(|line| line.strip_prefix("said ")).unwrap_or_default().to_owned()
+}
+
+/// Greets by each API, and if the server blocks with streams, too.
+fn greets(host: &Host, greeting: &Command, server: &str, target: &str) {
+    for by in APIS {
+        assert_eq!(said(host, greeting, &["call", by, target]), "Hello, Ada!", "{by} to {server}");
+    }
+    if server == "sync" {
+        let streams = "Hello, Ada! Hej, Ada! Jambo, Ada! Hello, Ada and Eve! Hello, Bob! Hello, Kim!";
+        assert_eq!(said(host, greeting, &["streams", target]), streams);
+    }
+}
+
+const GREETING: (&str, &str) = ("tests/system/cpp/greeting.cc", "examples/greeter/proto/greeter.proto");
+
+/// Programs as users of gRPC C++ write them first, against ours and against gRPC C++ of the machine: each calls each.
+#[test]
+fn small_programs_of_grpc_cpp_greet_each_other() {
+    let prefix = Prefix::new();
+    let Some(ours) = prefix.over_grpc(Surface::Trunkline, GREETING.0, GREETING.1) else { return };
+    let mut host = Host::over_tcp();
+    let stock = prefix.over_grpc(Surface::Stock, GREETING.0, GREETING.1);
+    for by in APIS {
+        let server = serve(&host, &ours, by, "0.0.0.0:50051");
+        greets(&host, &ours, by, "localhost:50051");
+        if let Some(stock) = &stock {
+            greets(&host, stock, by, host.endpoint().trim_start_matches("tcp://"));
+        }
+        server.finish();
+        if let Some(stock) = &stock {
+            let address = TcpListener::bind("127.50.51.2:0").unwrap().local_addr().unwrap().to_string();
+            let server = serve(&host, stock, by, &address);
+            greets(&host, &ours, by, &format!("ipv4:{address}"));
+            server.finish();
+        }
+    }
+    host.until_idle();
+}
+
+/// A program goes on behind `BuildAndStart` where there is no daemon, and serves once there is one.
+#[test]
+fn a_server_of_grpc_cpp_starts_before_the_daemon() {
+    let prefix = Prefix::new();
+    let Some(ours) = prefix.over_grpc(Surface::Trunkline, GREETING.0, GREETING.1) else { return };
+    let host = Host::over_tcp();
+    let late = prefix.path().join("late.sock");
+    let env = Command::of("env").with(&[&format!("TRUNKLINE_SOCKET={}", late.display())]);
+    let server = serve(&host, &env.and(&ours), "sync", "0.0.0.0:50051");
+    std::os::unix::fs::symlink(host.socket(), &late).unwrap();
+    assert_eq!(said(&host, &ours, &["call", "sync", "localhost:50051"]), "Hello, Ada!");
+    server.finish();
+}
