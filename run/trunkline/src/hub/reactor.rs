@@ -611,7 +611,7 @@ mod tests {
         let mut offsets = [0; FREED_MAX];
         offsets[0] = large.offset;
         let _ = daemon.completions.push(&Completion::Freed { offsets }.encode()).unwrap();
-        daemon.completions.publish();
+        let _ = daemon.completions.publish();
         reactor.begin_anew();
         assert!(session.is_lost() && lane.session().is_none());
         assert!(matches!(poll(), Poll::Ready(Err(_))));
