@@ -45,8 +45,17 @@ impl CopiedMessage {
     }
 }
 
-/// Has forks of this process come by here. To be called before there is a handle.
-pub(crate) fn expect() {
+/// The C library calls it when it loads this one, before the program's `main`: what runs before a fork runs in the
+/// reverse order of registration, so the program's own functions run before the table of handles is held, and after it
+/// is let go. They may take locks under which other threads call this library, and call it themselves.
+// SAFETY: the section holds addresses of functions that the C library calls once, with arguments that this one ignores.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOADING: extern "C" fn() = expect;
+
+/// Has forks of this process come by here: once it is loaded, or, where a program has linked this crate's objects
+/// without its sections, before there is a handle.
+pub(crate) extern "C" fn expect() {
     // No `Once`: a child forked while another thread is inside would wait for it for ever. Who comes second may be done
     // before the first is: a fork in between is as one before.
     static EXPECTED: AtomicBool = AtomicBool::new(false);

@@ -121,8 +121,8 @@ fn built(mut cc: Command, prefix: &Path, flags: &[&str]) -> Command {
 
 /// What `exam.cpp` says.
 const CPP_PARTS: &str = "unary\ndeadlines\nstreams\nqueued\nhandles 0\n";
-const PARTS: &str =
-    "unary\nfailures\nqueued\nstreams\nwatches\nanswers\nuntaken\nmisuse\nthreads\nchildren\nhandles 0\n";
+const PARTS: &str = "unary\nfailures\nqueued\nstreams\nwatches\nanswers\nuntaken\nmisuse\nthreads\nchildren\nforks\n\
+     handles 0\n";
 
 #[test]
 fn the_abi_does_what_it_says_from_c() {

@@ -353,10 +353,13 @@ pub(crate) fn claim_of(peer: &Peer) -> Option<HostClaim<'_>> {
 
 /// How reports begin the names of what is no daemon: gRPC and R2P2 ends are known by their addresses.
 const OUR_PREFIXES: [&str; 2] = ["grpc ", "r2p2 "];
+/// What is in names that reports make: of hosts that claim another's, and of endpoints. Quotes are in no other.
+const OUR_PARTS: [&str; 3] = [" at ", "://", "\""];
 
 /// What reports call a host. A name is a claim: two hosts that make the same one, clones of a machine or one that takes
 /// another's for its own, are told apart, or each would spoil the other's figures and what is known of its clock. Names
-/// in brackets, and those that say a protocol first (`grpc 10.0.0.5:80`), are our own.
+/// in brackets, those that say a protocol first (`grpc 10.0.0.5:80`), endpoints and what is said of a second host of a
+/// name (`web-1 at 10.0.0.9`) are our own: a host that claims one is told with quotes.
 pub(crate) fn reported_name<'p>(
     claim: HostClaim<'p>,
     mut others: impl Iterator<Item = HostClaim<'p>>,
@@ -366,8 +369,10 @@ pub(crate) fn reported_name<'p>(
     if name.is_empty() {
         return label.to_owned();
     }
-    if OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-        return format!("host {name} at {place}");
+    if OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || OUR_PARTS.iter().any(|part| name.contains(part))
+    {
+        return format!("\"{}\" at {place}", name.replace('"', "'"));
     }
     let is_another = others.any(|other| other.name == name && other.clock_id != clock_id);
     if is_another || name.starts_with('(') {
@@ -391,7 +396,11 @@ mod tests {
         assert_eq!(of(claim("web-1", 7, "10.0.0.1:2")), "web-1", "another connection of the host");
         assert_eq!(of(claim("web-1", 8, "10.0.0.9:3")), "web-1 at 10.0.0.9");
         assert_eq!(of(claim("(local)", 9, "[::1]:3")), "local at [::1]");
-        assert_eq!(of(claim("r2p2 10.0.0.5:9000", 9, "10.0.0.9:3")), "host r2p2 10.0.0.5:9000 at 10.0.0.9");
+        assert_eq!(of(claim("r2p2 10.0.0.5:9000", 9, "10.0.0.9:3")), "\"r2p2 10.0.0.5:9000\" at 10.0.0.9");
+        for name in ["web-1 at 10.0.0.9", "tcp://10.0.0.5:7878", "\"r2p2 10.0.0.5:9000\" at 10.0.0.9"] {
+            let told = of(claim(name, 9, "10.0.0.7:3"));
+            assert_eq!(told, format!("\"{}\" at 10.0.0.7", name.replace('"', "'")));
+        }
         assert_eq!(of(claim("", 9, "10.0.0.9:3")), "10.0.0.9:3");
     }
 }

@@ -111,7 +111,9 @@ pub fn head(call: &Outgoing<'_>) -> request::Parts {
     if call.encoding != Encoding::Identity {
         headers.insert(GRPC_ENCODING, call.encoding.header());
     }
-    let [host, agent] = metadata::write(call.metadata, &mut headers, [HOST.as_str(), USER_AGENT.as_str()]);
+    // A proxy before this host has counted its own attempts; those of this hop are none of them.
+    let apart = [HOST.as_str(), USER_AGENT.as_str(), retry::ENVOY_ATTEMPT_COUNT];
+    let [host, agent, _] = metadata::write(call.metadata, &mut headers, apart);
     if let Some(agent) = agent.and_then(|own| user_agent(own, call.user_agent)) {
         headers.insert(USER_AGENT, agent);
     }

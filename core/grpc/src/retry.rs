@@ -2,13 +2,13 @@
 
 use crate::metadata::first;
 use http::header::USER_AGENT;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use trunkline_call::{MetadataError, MetadataReader, MetadataWriter};
 
 const PUSHBACK_KEY: &str = "grpc-retry-pushback-ms";
 const ATTEMPTS_KEY: &str = "grpc-previous-rpc-attempts";
 /// Attempts at a call, this one among them, as Envoy counts them.
-const ENVOY_ATTEMPT_COUNT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
+pub(crate) const ENVOY_ATTEMPT_COUNT: &str = "x-envoy-attempt-count";
 /// What is in the `user-agent` of every daemon.
 const OWN_AGENT: &[u8] = b"grpc-trunkline/";
 

@@ -184,7 +184,9 @@ impl Fleet {
         let count = new.iter().flatten().count();
         let before = named.clone().count() - count;
         self.faults.note(FileFault::ToldBefore, before as u64);
-        if count == 0 && (before > 0 || told.is_copy()) {
+        // Of a block of calls that were told late nothing is left; another one's head says what its host did.
+        let is_told = before > 0 && (told.has_times() || head.calls_seen == 0);
+        if count == 0 && (is_told || told.is_copy()) {
             return BlockOutcome::ToldBefore;
         }
         let room = CALLS_MAX - self.calls.len();
@@ -665,6 +667,27 @@ mod tests {
         other_way.read(&whole.encode());
         other_way.read(&late.encode());
         assert_eq!(other_way.weight(), 100.0);
+    }
+
+    #[test]
+    fn what_a_recording_was_told_late_at_its_beginning_is_single_calls() {
+        // A call each 100 ms. B began at 41.5 s, and was told late of the call of 40.6 s.
+        let at = |block: &mut RecordBlock, from_ms: u64| {
+            for (n, call) in block.rows.iter_mut().enumerate() {
+                call.row.at.0 = (from_ms + 100 * n as u64) * 1_000_000;
+            }
+            (block.head.began_ns, block.head.ended_ns) =
+                (block.rows[0].row.at.0, (from_ms + 100 * block.rows.len() as u64) * 1_000_000);
+        };
+        let (mut whole, mut later) = (block("a", 50), block("a", 60));
+        at(&mut whole, 37_000);
+        at(&mut later, 40_600);
+        later.rows.drain(1..9);
+        let mut fleet = Fleet::default();
+        fleet.read(&later.encode());
+        fleet.read(&whole.encode());
+        assert_eq!(fleet.weight(), (52 + 36 + 8) as f64, "those of 40.7 to 41.4 s are in one only");
+        assert_eq!(fleet.heads.len(), 2);
     }
 
     #[test]

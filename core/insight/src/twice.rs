@@ -26,7 +26,13 @@ struct HostCalls {
     calls: HashMap<u64, u32>,
     /// By beginning and end: the file that has a block of just this time.
     times: HashMap<[u64; 2], u32>,
+    /// The last file that had a block of the host.
+    last_file: u32,
 }
+
+/// A recording's first block begins with calls that ended so long before it was begun, as far as they were told late:
+/// others of then it does not have.
+const TOLD_LATE_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 struct RecordedBlock {
@@ -61,6 +67,8 @@ impl RecordedTimes {
     ) {
         let time = [head.began_ns, head.ended_ns];
         let of_host = self.hosts.entry(host_of(head)).or_default();
+        let is_first = std::mem::replace(&mut of_host.last_file, self.file) != self.file;
+        let whole_from_ns = head.began_ns.saturating_add(if is_first { TOLD_LATE_NS } else { 0 });
         let mut has_calls = false;
         for (row, method) in rows {
             has_calls = true;
@@ -68,7 +76,8 @@ impl RecordedTimes {
         }
         of_host.times.entry(time).or_insert(self.file);
         let is_of_its_time = head.calls_seen > 0 || !has_calls;
-        self.blocks.insert(block, RecordedBlock { file: self.file, time: is_of_its_time.then_some(time) });
+        let time = is_of_its_time.then_some([whole_from_ns, head.ended_ns]);
+        self.blocks.insert(block, RecordedBlock { file: self.file, time });
     }
 
     /// Which calls of a block, with their methods, another recording of the same daemon has: all of the times of which
@@ -119,6 +128,11 @@ impl ToldCalls {
     /// Whether another recording has a block of just this time.
     pub fn is_copy(&self) -> bool {
         self.is_copy
+    }
+
+    /// Whether another recording has whole times of it, and not only single calls.
+    pub fn has_times(&self) -> bool {
+        !self.times.is_empty()
     }
 
     /// Adds a time; what it overlaps becomes one with it.

@@ -27,7 +27,8 @@ impl Proxy {
     }
 
     /// Sends datagrams of one client to their workers, from the client's socket. `false`: it has none. Repetitions of
-    /// requests that may have gone out from another socket of the client's stay here, and are told of.
+    /// requests that may have gone out from another socket of the client's stay here, and are told of; so does what
+    /// follows a request of a client that has no socket any more.
     pub fn send(
         &mut self,
         now: Instant,
@@ -44,13 +45,16 @@ impl Proxy {
             _ => true,
         };
         // First: nobody gives way for what goes nowhere.
-        let going: Vec<&Forward> = of_client.iter().filter(goes).collect();
+        let mut going: Vec<&Forward> = of_client.iter().filter(goes).collect();
+        let has_none = self.flows.use_of(now, client).is_none();
+        if has_none {
+            // What a worker knows by a port that is closed says nothing to it from another.
+            going.retain(|one| !matches!(one.of, Sending::Follows));
+        }
         if going.is_empty() {
             return true;
         }
-        if self.flows.use_of(now, client).is_none()
-            && let Err(error) = self.open(now, poller, client)
-        {
+        if has_none && let Err(error) = self.open(now, poller, client) {
             self.tell(now, client, &error);
             return false;
         }

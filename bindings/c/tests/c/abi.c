@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -618,7 +619,54 @@ static void children(tl_server server) {
     puts("children");
 }
 
+// A program's own functions around a fork, which it registers in `main`: they take a lock under which other threads call
+// the library, and call it themselves.
+static pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool forked_enough;
+
+static void made_and_released(void) {
+    tl_queue queue;
+    CHECK(tl_queue_new(&queue, NULL) == TL_OK && tl_queue_release(queue) == TL_OK);
+}
+
+static void before_fork(void) {
+    pthread_mutex_lock(&mine);
+    made_and_released();
+}
+
+static void after_fork(void) {
+    made_and_released();
+    pthread_mutex_unlock(&mine);
+}
+
+static void *beside(void *nothing) {
+    while (!forked_enough) {
+        pthread_mutex_lock(&mine);
+        made_and_released();
+        pthread_mutex_unlock(&mine);
+    }
+    return nothing;
+}
+
+static void forks(void) {
+    alarm(120);
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, beside, NULL) == 0);
+    for (int number = 0; number < 100; number++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) _exit(0);
+        int ended;
+        CHECK(waitpid(child, &ended, 0) == child && ended == 0);
+    }
+    forked_enough = true;
+    CHECK(pthread_join(other, NULL) == 0);
+    alarm(0);
+    puts("forks");
+}
+
 int main(void) {
+    CHECK(pthread_atfork(before_fork, after_fork, after_fork) == 0);
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK(tl_version() == TL_VERSION && tl_handles_open() == 0);
     tl_channel_options to = {0};
@@ -652,6 +700,7 @@ int main(void) {
     misuse();
     threads();
     children(server);
+    forks();
 
     CHECK(tl_server_shutdown(server, INT64_C(10000000000), NULL) == TL_OK);
     CHECK(tl_queue_release(served) == TL_OK && tl_queue_release(apart) == TL_OK);

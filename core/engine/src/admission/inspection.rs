@@ -138,12 +138,13 @@ impl Inspection {
                 limits = limits.of_linear(linear.len());
                 *encoded = std::mem::take(encoded).within(limits.linear_bytes_max);
                 let wire = from.schema.transcoder.encode_into(from.index, linear, encoded);
+                // What could not be encoded has taken memory, too.
+                *largest_bytes = (*largest_bytes).max(wire.as_ref().map_or(usize::MAX, |wire| wire.len()));
                 wire.map_err(|error| encode_failed(from, error))?
             }
         };
         let done = to.schema.transcoder.decode(to.index, wire, translated, &limits);
-        let grown_bytes = translated.bytes().len().max(encoded.capacity_bytes());
-        *largest_bytes = (*largest_bytes).max(grown_bytes);
+        *largest_bytes = (*largest_bytes).max(translated.bytes().len());
         let len = done.map_err(|error| decode_failed(to, &error))?;
         let translated: &AlignedBuf = translated;
         Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))

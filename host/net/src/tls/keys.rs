@@ -141,6 +141,10 @@ impl TlsClient {
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(KeysError::Own)?,
         };
         (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
+        if trust.is_some() {
+            // A server that resumes shows no certificate, which may have expired.
+            config.resumption = Resumption::disabled();
+        }
         Ok(Self { config: Arc::new(config), trust: trust.map(Arc::new) })
     }
 
@@ -150,8 +154,6 @@ impl TlsClient {
         let mut config = ClientConfig::clone(&self.config);
         let verifier = SpiffeServer { trust: Arc::clone(trust), id: id.to_owned() };
         config.dangerous().set_certificate_verifier(Arc::new(verifier));
-        // A resumed session shows no certificate, and the store tells servers apart by name only.
-        config.resumption = Resumption::disabled();
         Arc::new(config)
     }
 }
@@ -222,15 +224,23 @@ mod tests {
         for version in [TlsVersion::V1_2, TlsVersion::V1_3] {
             let versions = TlsVersions { min: version, max: version };
             let own = (certificate.clone(), key.clone());
-            let client =
-                ClientFiles { ca: Some(ca.clone()), identity: Some(own), versions, ..ClientFiles::default() };
-            for (client_ca, second) in
-                [(None, HandshakeKind::Resumed), (Some(ca.clone()), HandshakeKind::Full)]
-            {
+            let client = |own: (PathBuf, PathBuf), trusts_anyone: bool| ClientFiles {
+                ca: Some(ca.clone()).filter(|_| !trusts_anyone),
+                identity: Some(own),
+                versions,
+                trusts_anyone,
+                ..ClientFiles::default()
+            };
+            // A side that looks at certificates looks each time.
+            for (client_ca, trusts_anyone, second) in [
+                (None, true, HandshakeKind::Resumed),
+                (None, false, HandshakeKind::Full),
+                (Some(ca.clone()), true, HandshakeKind::Full),
+            ] {
                 let (certificate, key) = (certificate.clone(), key.clone());
                 let files = ServerFiles { certificate, key, client_ca, versions, ..ServerFiles::default() };
                 let server = TlsServer::load(&files).unwrap();
-                let client = TlsClient::load(&client).unwrap();
+                let client = TlsClient::load(&client(own.clone(), trusts_anyone)).unwrap();
                 assert_eq!(connect(&server, &client), HandshakeKind::Full);
                 assert_eq!(connect(&server, &client), second, "{version:?}");
             }

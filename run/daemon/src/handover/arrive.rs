@@ -1,6 +1,7 @@
 //! The new daemon's side: reads what comes, holds it together, and waits for the word to go.
 
 use super::kept_counts::KeptCounts;
+use super::oom_offer::OomOffer;
 use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
 use crate::config::Debug;
 use crate::keys::{KeySource, TlsKeys};
@@ -62,6 +63,7 @@ pub struct Arrival {
     pub shards: usize,
     /// Where it listens, if it says.
     pub(crate) listening: Option<Vec<String>>,
+    offer: OomOffer,
 }
 
 /// The descriptor of a new receive heap, its bytes and its number.
@@ -136,7 +138,7 @@ impl Arrival {
             Word::Hello { version, process, shards, listening, .. }
                 if version == VERSION && (1..=SHARDS_MAX).contains(&shards) =>
             {
-                Ok(Self { channel, from: process, shards, listening })
+                Ok(Self { channel, from: process, shards, listening, offer: OomOffer::make() })
             }
             Word::Hello { version, shards, .. } if version == VERSION => {
                 let error = TakeOverError::Broken(format!("it has {shards} shards"));
@@ -195,7 +197,10 @@ impl Arrival {
     pub(crate) fn ready(&self) -> Result<(), TakeOverError> {
         self.channel.send(&Word::Ready, &[])?;
         match self.channel.next()?.0 {
-            Word::Go => Ok(()),
+            Word::Go => {
+                self.offer.take_back();
+                Ok(())
+            }
             other => Err(out_of_place(&other)),
         }
     }

@@ -49,6 +49,7 @@ mod arrive;
 mod kept_counts;
 mod leave;
 mod left_out;
+mod oom_offer;
 mod order;
 mod parts;
 mod records;

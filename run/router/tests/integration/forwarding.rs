@@ -197,6 +197,16 @@ fn a_repetition_does_not_come_from_another_port_than_the_request_did() {
         assert_eq!(ask(&clients[0], false).0, PacketType::Reply);
         assert_eq!(ask(&clients[0], true).0, PacketType::Reply, "the same port still");
         assert_eq!(ask(&clients[1], false).0, PacketType::Reply, "in the place of the other");
+        // What follows its request takes nobody's place.
+        let identity = Identity { epoch: 7, round: 0 };
+        let flags = Flags(Flags::FIRST | Flags::LAST | Flags::EXTENDED);
+        let (kind, policy) = (PacketType::Drop, Policy::Unrestricted);
+        let header = Header { kind, policy, flags, id: 1, order: 1 };
+        let part = Part::Drop { reason: Reason::Cancelled, delay_us: 0, client: None };
+        let cancelled = Packet::head(&header, Some(&Extension { identity, part }));
+        clients[0].send(&[Outgoing { to: listen, pieces: [cancelled.as_slice(), &[]] }]);
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(ask(&clients[1], true).0, PacketType::Reply, "it has its port still");
         let (kind, part) = ask(&clients[0], true);
         assert_eq!(kind, PacketType::Drop);
         assert!(matches!(part, Some(Part::Drop { reason: Reason::Forgotten, .. })), "{part:?}");
