@@ -149,6 +149,12 @@ impl Heap {
         Ok(removed)
     }
 
+    /// Length in bytes of the block at `offset`, if one begins there; what was left of it when it was lent.
+    #[must_use]
+    pub fn len_at(&self, offset: u32) -> Option<u32> {
+        self.books().len_at(offset)
+    }
+
     /// Bytes in blocks, held and lent.
     #[must_use]
     pub fn bytes_in_use(&self) -> u32 {

@@ -305,9 +305,13 @@ impl Heaps for SessionHeaps {
     }
 
     fn publish(&mut self, session: SessionKey, span: Span) {
-        let Some(block) = self.slot_mut(session).and_then(|slot| slot.take_open(span.offset)) else { return };
+        let Some(slot) = self.slot_mut(session) else { return };
+        let Some(block) = slot.take_open(span.offset) else { return };
         let lent = block.lend(span.len);
         debug_assert_eq!((lent.offset, lent.len), (first_byte(span.offset), span.len));
+        if !slot.large.is_empty() {
+            slot.settle_large(lent.offset);
+        }
     }
 
     fn release(&mut self, session: SessionKey, offset: u32) -> Option<u32> {
@@ -415,6 +419,20 @@ impl Slot {
         !std::mem::replace(&mut self.grown, true)
     }
 
+    /// A block was handed over, and what lies behind its message went back: that has no room of its own any more. A
+    /// message that was long before it was decoded may be one of the usual sizes.
+    #[cold]
+    fn settle_large(&mut self, offset: u32) {
+        let Some(at) = self.large.iter().position(|(large, _)| *large == offset) else { return };
+        let left = self.receive.len_at(offset).unwrap_or_default();
+        let bytes = if self.is_large(left) { left } else { 0 };
+        self.large_bytes -= self.large[at].1 - bytes;
+        self.large[at].1 = bytes;
+        if bytes == 0 {
+            self.large.swap_remove(at);
+        }
+    }
+
     fn leave_large(&mut self, offset: u32) {
         if self.large.is_empty() {
             return;
@@ -479,6 +497,24 @@ mod tests {
             }
             assert_ne!(number(&heaps), Some(offered), "told: {known}");
         }
+    }
+
+    /// As protobuf its fields said the same again and again.
+    #[test]
+    fn a_large_block_with_a_small_message_has_no_room_of_its_own() {
+        let (mut heaps, key) = heaps_of(256 << 20);
+        let usual = heaps.receive_usual(key);
+        let mut lend = |len: u32| {
+            let offset = heaps.allocate(key, 40 << 20).unwrap();
+            heaps.publish(key, Span { offset, len });
+            let told = (usual - heaps.receive_free(key), heaps.receive_large(key));
+            heaps.release(key, offset).unwrap();
+            assert_eq!((heaps.receive_free(key), heaps.receive_large(key)), (usual, 0));
+            told
+        };
+        assert_eq!(lend(48), (64, 0));
+        assert_eq!(lend(36 << 20), (0, 36 << 20), "one that is still large");
+        assert_eq!(lend(40 << 20), (0, 40 << 20));
     }
 
     /// It is offered again when there is room.
