@@ -2,6 +2,7 @@
 
 use crate::batch::{Batch, Uncounted};
 use crate::component::Coverage;
+use crate::histogram::Histogram;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::passing::{Passing, StandIn};
 use crate::record::Side;
@@ -20,8 +21,8 @@ pub(crate) struct SeriesSlot {
     pub exemplars: Exemplars,
     /// About a twentieth of the series' calls of lately is slower than this, in nanoseconds.
     pub slow_ns: u64,
-    /// Calls until `slow_ns` is looked up again; zero once it follows calls by itself.
-    slow_due: u32,
+    /// Its first calls, until `slow_ns` follows them by itself.
+    first_calls: Option<Box<FirstCalls>>,
     /// Faster calls since the last that was slower.
     slow_quiet: u64,
     /// Calls that come too fast.
@@ -30,12 +31,21 @@ pub(crate) struct SeriesSlot {
     pub is_passing: bool,
 }
 
+/// What the first calls took that ended well, since this daemon counts the series. The series itself has those that
+/// failed or were refused, too, and those of the daemons before this one.
+#[derive(Debug)]
+struct FirstCalls {
+    total: Histogram,
+    /// Calls until the threshold is looked up again.
+    due: u64,
+}
+
 impl SeriesSlot {
     /// Until this many calls, none is slow: a twentieth of fewer is nobody.
-    const SLOW_AFTER_CALLS: u32 = 20;
-    /// Until this many, the threshold for *slow* is looked up among all there were, each time there are twice as many:
-    /// it scans some hundred buckets. From then on it follows what comes, or calls of last week would say what is slow
-    /// today.
+    const SLOW_AFTER_CALLS: u64 = 20;
+    /// Until this many, the threshold for *slow* is looked up among all that ended well, each time there are twice as
+    /// many: it scans some hundred buckets. From then on it follows what comes, or calls of last week would say what is
+    /// slow today.
     const SLOW_FOLLOWS_CALLS: u64 = 640;
     /// A slower call moves it by 19 steps of so small a part of it, a faster one by one step the other way: it rests
     /// where one is slower for 19 that are faster. What became twice as slow has it there in 150 calls.
@@ -49,7 +59,7 @@ impl SeriesSlot {
     const SLOW_DOUBLED_MAX: u64 = 8;
 
     pub fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
-        let slow_due = Self::SLOW_AFTER_CALLS;
+        let first_calls = FirstCalls { total: Histogram::default(), due: Self::SLOW_AFTER_CALLS };
         let exemplars = Exemplars::default();
         let (series, passing) = (Box::default(), Passing::default());
         Self {
@@ -59,7 +69,7 @@ impl SeriesSlot {
             series,
             exemplars,
             slow_ns: u64::MAX,
-            slow_due,
+            first_calls: Some(Box::new(first_calls)),
             slow_quiet: 0,
             passing,
             is_passing: false,
@@ -88,15 +98,19 @@ impl SeriesSlot {
 
     /// More calls were counted that ended well, that took so long and stand for so many: what is slow follows them.
     pub fn note_slow(&mut self, calls: impl Iterator<Item = (u64, u64)>) {
+        if let Some(first_calls) = &mut self.first_calls {
+            let Some(slow_ns) = first_calls.look_up_slow(calls) else { return };
+            self.slow_ns = slow_ns;
+            if first_calls.total.count() >= Self::SLOW_FOLLOWS_CALLS {
+                self.first_calls = None;
+            }
+            return;
+        }
         let faster_ns = self.slow_ns - self.slow_ns / Self::SLOW_ALIKE;
-        let [mut slower, mut faster, mut all] = [0; 3];
+        let [mut slower, mut faster] = [0; 2];
         for (total_ns, weight) in calls {
-            all += weight;
             slower += if total_ns > self.slow_ns { weight } else { 0 };
             faster += if total_ns < faster_ns { weight } else { 0 };
-        }
-        if self.slow_due > 0 {
-            return self.look_up_slow(all);
         }
         self.slow_quiet = if slower > 0 { 0 } else { self.slow_quiet.saturating_add(faster) };
         let doubled = (self.slow_quiet / Self::SLOW_QUIET_CALLS).min(Self::SLOW_DOUBLED_MAX);
@@ -106,16 +120,19 @@ impl SeriesSlot {
         let down_ns = step_ns.saturating_mul(faster << doubled).min(self.slow_ns / 4);
         self.slow_ns = self.slow_ns.saturating_add(up_ns).saturating_sub(down_ns);
     }
+}
 
+impl FirstCalls {
+    /// Takes more in; what a twentieth of all is slower than, if that was due.
     #[cold]
-    fn look_up_slow(&mut self, calls: u64) {
-        self.slow_due = self.slow_due.saturating_sub(u32::try_from(calls).unwrap_or(u32::MAX));
-        if self.slow_due == 0 {
-            let counted = self.series.total.count();
-            let follows = counted >= Self::SLOW_FOLLOWS_CALLS;
-            self.slow_due = if follows { 0 } else { (counted as u32).max(Self::SLOW_AFTER_CALLS) };
-            self.slow_ns = self.series.total.not_above(0.95);
+    fn look_up_slow(&mut self, calls: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
+        self.total.record_by(calls, 0);
+        let count = self.total.count();
+        if count < self.due {
+            return None;
         }
+        self.due = 2 * count;
+        Some(self.total.not_above(0.95))
     }
 }
 

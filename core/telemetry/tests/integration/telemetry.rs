@@ -382,6 +382,35 @@ fn of_calls_that_take_alike_none_is_slow_whatever_fails_beside_them() {
     assert_eq!(recent.filter(|row| row.slow).count(), 0);
 }
 
+/// A host that refuses most calls does not have the others begin as slow ones, nor after each replacement of its daemon.
+#[test]
+fn what_is_slow_at_first_is_not_looked_up_among_calls_that_are_refused() {
+    let mut telemetry = Telemetry::new();
+    let (method, peer) = (telemetry.method(GREETER), telemetry.peer("10.0.0.7:7878", true));
+    let refused = Record {
+        code: Code::ResourceExhausted,
+        server: None,
+        ..call(1_000_000, method, peer, USUAL.map(|ns| ns / 100))
+    };
+    for _ in 0..100_000 {
+        telemetry.record_refused(Instant(2_000_000), &refused);
+    }
+    let now = greet(&mut telemetry, 2_000, millisecond);
+    assert!(slow_of_last(&mut telemetry) <= 100, "{}", slow_of_last(&mut telemetry));
+    let mut next = Telemetry::new();
+    next.take_up(telemetry.snapshot(now, &Ask::default()).series);
+    greet(&mut next, 2_000, millisecond);
+    assert!(slow_of_last(&mut next) <= 100, "{}", slow_of_last(&mut next));
+}
+
+fn millisecond(n: u64, _: &mut Record, parts: &mut [u64; 9]) {
+    parts[4] = 1_000_000 + dice(n, 50_000);
+}
+
+fn slow_of_last(telemetry: &mut Telemetry) -> usize {
+    telemetry.recorder().recent().take(1_000).filter(|row| row.slow).count()
+}
+
 /// Whoever may call nothing leaves what was recorded of those who call.
 #[test]
 fn calls_that_are_refused_are_counted_and_leave_the_recorder_to_others() {
