@@ -322,12 +322,16 @@ impl Shard {
             let token = Token::Pending(id).to_poller();
             self.serve_pending(id, Ready { token, readable: true, writable: true, is_gone: false });
         }
-        if let Some(PendingConnection { stream, phase, unidentified, .. }) = self.pending.open.remove(&id) {
-            if let Some(key) = unidentified {
-                self.pending.places.unidentified.remove(key);
-            }
-            self.pending_failed(&stream, phase, "took too long");
-        }
+        self.pending_over(id, "took too long");
+    }
+
+    /// A pending connection is given up.
+    pub fn pending_over(&mut self, id: u64, why: &str) {
+        let Some(pending) = self.pending.open.remove(&id) else { return };
+        let PendingConnection { stream, phase, alarm, unidentified, .. } = pending;
+        self.socket_timers.cancel(alarm);
+        unidentified.into_iter().for_each(|key| _ = self.pending.places.unidentified.remove(key));
+        self.pending_failed(&stream, phase, why);
     }
 
     /// Closes a stream once what is unsent has been sent and the peer has had time to read it.
@@ -598,38 +602,17 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 mod tests {
     //! Shows that handshakes of TLS take a part of each look at the sockets, however many are asked for.
     use super::*;
+    use crate::Daemon;
     use crate::handle::tests::shards_at_rest;
     use rcgen::{CertificateParams, KeyPair};
     use std::os::unix::net::UnixStream;
-    use trunkline_net::{ClientFiles, TlsClient};
+    use trunkline_net::{ClientFiles, Poller, TlsClient};
 
     #[test]
     fn many_handshakes_take_several_looks() {
-        let folder = tempfile::tempdir().unwrap();
-        let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(vec!["search.internal".into()]).unwrap();
-        let certificate = certificate.self_signed(&key).unwrap();
-        let (at, key_at) = (folder.path().join("own.pem"), folder.path().join("own.key"));
-        std::fs::write(&at, certificate.pem()).unwrap();
-        std::fs::write(&key_at, key.serialize_pem()).unwrap();
-        let (_daemon, mut shards) =
-            shards_at_rest(&format!("[daemon]\nshards = 1\n[tls]\ncertificate = {at:?}\nkey = {key_at:?}\n"));
+        let (_daemon, mut shards) = shards_with_tls();
         let shard = &mut shards[0];
-        let anyone = ClientFiles { trusts_anyone: true, ..ClientFiles::default() };
-        let anyone = TlsClient::load(&anyone).unwrap();
-        let mut clients: Vec<Stream> = (0..200)
-            .map(|_| {
-                let (ours, theirs) = UnixStream::pair().unwrap();
-                let [ours, mut theirs] = [ours, theirs].map(|end| {
-                    end.set_nonblocking(true).unwrap();
-                    Stream::inherit(end.into(), false).unwrap()
-                });
-                theirs.begin_tls_client(&anyone, "search.internal", &[Alpn::H2]).unwrap();
-                assert!(!theirs.handshake().unwrap());
-                shard.admit_accepted(ours, &Purpose::Peers);
-                theirs
-            })
-            .collect();
+        let mut clients = greet(shard, 200);
         // Not every turn looks at sockets, and none does twice.
         let mut waiting = Vec::new();
         for _ in 0..100_000 {
@@ -643,5 +626,57 @@ mod tests {
             }
         }
         panic!("{} were never answered", clients.len());
+    }
+
+    /// Those that wait are told once, and then leave the places of each look to others. Who has gone is not waited for.
+    #[test]
+    fn handshakes_that_wait_do_not_fill_the_looks() {
+        let (_daemon, mut shards) = shards_with_tls();
+        let shard = &mut shards[0];
+        let mut clients = greet(shard, 3 * Poller::EVENTS_MAX);
+        // In three of them all were told.
+        (0..5).for_each(|_| _ = shard.look_at_sockets(Some(0)));
+        assert!(shard.pending.has_waiting() && shard.pressing);
+        assert_eq!((shard.full_looks, shard.rest_ns()), (0, Some(0)));
+        clients.truncate(2 * Poller::EVENTS_MAX);
+        for _ in 0..100_000 {
+            shard.turn();
+            clients.retain_mut(|client| !client.handshake().unwrap());
+            if clients.is_empty() && shard.pending.unsettled() == 0 {
+                return;
+            }
+        }
+        panic!("{} were never answered, {} not settled", clients.len(), shard.pending.unsettled());
+    }
+
+    fn shards_with_tls() -> (Daemon, Vec<Shard>) {
+        let folder = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["search.internal".into()]).unwrap();
+        let certificate = certificate.self_signed(&key).unwrap();
+        let (at, key_at) = (folder.path().join("own.pem"), folder.path().join("own.key"));
+        std::fs::write(&at, certificate.pem()).unwrap();
+        std::fs::write(&key_at, key.serialize_pem()).unwrap();
+        shards_at_rest(&format!(
+            "[daemon]\nshards = 1\nconnections_max = 4096\n[tls]\ncertificate = {at:?}\nkey = {key_at:?}\n"
+        ))
+    }
+
+    /// Clients that have said hello.
+    fn greet(shard: &mut Shard, count: usize) -> Vec<Stream> {
+        let anyone = ClientFiles { trusts_anyone: true, ..ClientFiles::default() };
+        let anyone = TlsClient::load(&anyone).unwrap();
+        let pairs = (0..count).map(|_| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let [ours, mut theirs] = [ours, theirs].map(|end| {
+                end.set_nonblocking(true).unwrap();
+                Stream::inherit(end.into(), false).unwrap()
+            });
+            theirs.begin_tls_client(&anyone, "search.internal", &[Alpn::H2]).unwrap();
+            assert!(!theirs.handshake().unwrap());
+            shard.admit_accepted(ours, &Purpose::Peers);
+            theirs
+        });
+        pairs.collect()
     }
 }

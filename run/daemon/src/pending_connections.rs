@@ -4,12 +4,15 @@ use crate::config::ServiceRule;
 use crate::giving_way::UnidentifiedConnections;
 use crate::purpose::RestrictedClient;
 use crate::refusal::REFUSALS;
+use crate::token::Token;
 use crate::unidentified::UnidentifiedKey;
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use trunkline_call::{Instant, TimerKey};
 use trunkline_engine::Dial;
-use trunkline_net::{ConnectionBudget, ConnectionLimits, Full, Interest, LingeringClose, Listener, Stream};
+use trunkline_net::{
+    ConnectionBudget, ConnectionLimits, Full, Interest, LingeringClose, Listener, Poller, Stream,
+};
 
 /// Connections accepted from a listener before the others get their turn.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
@@ -42,6 +45,8 @@ pub(crate) struct PendingConnections {
     pub call_rules: Vec<ServiceRule>,
     /// A descriptor to close when the process has no other, so that connections in the backlog can be refused.
     reserve: Option<OwnedFd>,
+    /// Those that wait for time for handshakes, in the order they came. Some have ended meanwhile.
+    waiting: VecDeque<u64>,
     /// Time spent on handshakes with those that were accepted, since sockets were last looked at.
     handshakes_ns: u64,
 }
@@ -95,8 +100,16 @@ impl ConnectionPlaces {
 impl PendingConnections {
     /// None yet, with the places that all shards share and the rules for gRPC clients among them.
     pub fn new(places: ConnectionPlaces, call_rules: Vec<ServiceRule>) -> Self {
-        let (open, lingering) = (HashMap::new(), HashMap::new());
-        Self { open, lingering, next: 0, places, call_rules, reserve: reserve(), handshakes_ns: 0 }
+        Self {
+            open: HashMap::new(),
+            lingering: HashMap::new(),
+            next: 0,
+            places,
+            call_rules,
+            reserve: reserve(),
+            waiting: VecDeque::new(),
+            handshakes_ns: 0,
+        }
     }
 
     /// Sockets are looked at: there is time for handshakes again.
@@ -104,7 +117,7 @@ impl PendingConnections {
         self.handshakes_ns = 0;
     }
 
-    /// Whether what may be another handshake waits for the next look, where the poller tells it again.
+    /// Whether what may be another handshake waits for the next look.
     pub fn have_had_their_time(&self) -> bool {
         self.handshakes_ns >= HANDSHAKES_NS_PER_LOOK
     }
@@ -112,6 +125,25 @@ impl PendingConnections {
     /// Whether this one waits for the next look.
     pub fn waits_its_turn(&self, id: u64) -> bool {
         self.have_had_their_time() && self.open.get(&id).is_some_and(PendingConnection::is_accepted)
+    }
+
+    /// This one waits behind the others, and the poller does not tell it meanwhile: as many as may wait would leave
+    /// everybody else few places in a look.
+    pub fn have_wait(&mut self, id: u64, poller: &Poller) {
+        let Some(pending) = self.open.get(&id) else { return };
+        if poller.set_interest(&pending.stream, Token::Pending(id).to_poller(), Interest::Nothing).is_ok() {
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// The next of those that wait, while there is time.
+    pub fn poll_waiting(&mut self) -> Option<u64> {
+        if self.have_had_their_time() { None } else { self.waiting.pop_front() }
+    }
+
+    /// Whether the next look is to come at once.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// A handshake has had so much time.

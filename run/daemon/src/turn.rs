@@ -135,7 +135,8 @@ impl Shard {
         let timer_ns = due.map(|at| at.since_ns(now()));
         let choked_ns = (!self.choked.is_empty()).then_some(CHOKED_RETRY_NS);
         let waited_ns = self.engine.calls_wait_for_workers().then_some(RESTING_RETRY_NS);
-        timer_ns.into_iter().chain(choked_ns).chain(waited_ns).min()
+        let waiting_ns = self.pending.has_waiting().then_some(0);
+        timer_ns.into_iter().chain(choked_ns).chain(waited_ns).chain(waiting_ns).min()
     }
 
     /// Sleeps until there is something to do, and does it; not at all, if others were asleep for it. Whether there was
@@ -404,12 +405,12 @@ impl Shard {
     }
 
     /// Asks the poller, at most `timeout_ns`, and serves whatever is ready.
-    fn look_at_sockets(&mut self, timeout_ns: Option<u64>) -> bool {
+    pub(crate) fn look_at_sockets(&mut self, timeout_ns: Option<u64>) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = self.ask_poller(timeout_ns, &mut ready) {
             tracing::error!(%error, "cannot poll");
         }
-        let worked = !ready.is_empty();
+        let worked = !ready.is_empty() || self.pending.has_waiting();
         self.full_looks = if ready.len() < Poller::EVENTS_MAX { 0 } else { self.full_looks + 1 };
         self.turns_unlooked = 0;
         if worked {
@@ -423,7 +424,7 @@ impl Shard {
             };
             ready.sort_by_cached_key(is_long);
         }
-        self.pending.begin_look();
+        self.serve_waiting();
         for event in ready.drain(..) {
             match Token::from_bits(event.token.0) {
                 Token::Waker => self.take_commands(),
@@ -432,14 +433,32 @@ impl Shard {
                 Token::Peer(key) => self.with_natives(|natives, lent| natives.serve(lent, key, event)),
                 Token::Listener(index) => self.accept(index),
                 Token::Http(key) => self.with_https(|https, lent| https.serve(lent, key, event)),
-                Token::Pending(id) if self.pending.waits_its_turn(id) => {}
+                Token::Pending(id) if self.pending.waits_its_turn(id) => self.have_wait(id, event),
                 Token::Pending(id) => self.serve_pending(id, event),
                 Token::Lingering(id) => self.serve_lingering(id),
                 Token::Datagrams(port) => self.with_udp(|udp, lent| udp.take(lent, port)),
             }
         }
         self.ready = ready;
+        self.pressing |= self.pending.has_waiting();
         worked
+    }
+
+    /// Goes on with connections that wait for their part of a look, which begins.
+    fn serve_waiting(&mut self) {
+        self.pending.begin_look();
+        while let Some(id) = self.pending.poll_waiting() {
+            let token = Token::Pending(id).to_poller();
+            self.serve_pending(id, Ready { token, readable: true, writable: false, is_gone: false });
+        }
+    }
+
+    /// A pending connection waits for the next look, if anybody is there to be answered.
+    fn have_wait(&mut self, id: u64, event: Ready) {
+        match event.is_gone {
+            true => self.pending_over(id, "gone"),
+            false => self.pending.have_wait(id, &self.poller),
+        }
     }
 
     /// A look belongs to what is found; a wait is nobody's.
