@@ -382,7 +382,8 @@ fn of_calls_that_take_alike_none_is_slow_whatever_fails_beside_them() {
     assert_eq!(recent.filter(|row| row.slow).count(), 0);
 }
 
-/// A host that refuses most calls does not have the others begin as slow ones, nor after each replacement of its daemon.
+/// A host that refuses most calls does not have the others begin as slow ones, nor after each replacement of its
+/// daemon.
 #[test]
 fn what_is_slow_at_first_is_not_looked_up_among_calls_that_are_refused() {
     let mut telemetry = Telemetry::new();
