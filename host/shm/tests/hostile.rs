@@ -3,7 +3,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_setfl, ftruncate, memfd_create};
 use rustix::io::{Errno, dup, pwrite};
 use trunkline_shm::{
@@ -163,13 +163,18 @@ fn splice_to_full(from: &OwnedFd, to_pipe: bool) -> Result<usize, Errno> {
 #[test]
 fn regions_cannot_be_cut_short_or_made_writable() {
     let (daemon, [rings, send, receive, ..]) = session();
+    let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    assert_eq!(pwrite(&receive, b"forged", 0), Err(Errno::BADF), "it is given to read");
+    assert_eq!(rustix::fs::fallocate(&receive, hole, 0, 4096), Err(Errno::BADF));
+    // Whoever runs as the daemon's own user opens it anew, for writing, too.
+    let path = format!("/proc/self/fd/{}", receive.as_raw_fd());
+    let receive = OwnedFd::from(std::fs::File::options().read(true).write(true).open(path).unwrap());
     for fd in [&rings, &send, &receive] {
         assert_eq!(ftruncate(fd, 0), Err(Errno::PERM));
         assert_eq!(ftruncate(fd, 1 << 30), Err(Errno::PERM));
         assert_eq!(fcntl_add_seals(fd, SealFlags::WRITE), Err(Errno::PERM), "sealed against further seals");
     }
     assert_eq!(pwrite(&receive, b"forged", 0), Err(Errno::PERM), "the receive heap is the daemon's to write");
-    let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     assert_eq!(rustix::fs::fallocate(&receive, hole, 0, 4096), Err(Errno::PERM));
     pwrite(&send, b"claim", 0).unwrap();
     rustix::fs::fallocate(&send, hole, 0, 4096).unwrap();
