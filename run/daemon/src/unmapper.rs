@@ -8,7 +8,7 @@
 use crate::heaps::MovingHeaps;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use trunkline_shm::Heap;
+use trunkline_shm::{Heap, take_turns};
 
 /// What has so few bytes is given back where it is: that takes no longer than to start a thread.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -51,14 +51,17 @@ impl Unmapper {
             return;
         }
         waiting.memory.push_back(Box::new(memory));
-        if waiting.is_running {
+        if std::mem::replace(&mut waiting.is_running, true) {
             return;
         }
+        // Other shards do not wait while the kernel makes a thread.
+        drop(waiting);
         let this = Arc::clone(self);
         let thread = std::thread::Builder::new().name("trunkline-unmap".into());
-        waiting.is_running = thread.spawn(move || this.run()).is_ok();
-        if !waiting.is_running {
+        if thread.spawn(move || this.run()).is_err() {
             // Without a thread it is this one that takes the time.
+            let mut waiting = self.lock();
+            waiting.is_running = false;
             let memory = std::mem::take(&mut waiting.memory);
             drop(waiting);
             drop(memory);
@@ -66,6 +69,10 @@ impl Unmapper {
     }
 
     fn run(&self) {
+        // It has the slices of the shard that made it, which may be short: those are for who carries calls.
+        if let Err(error) = take_turns(false) {
+            tracing::debug!(%error, "the thread that gives memory back keeps the slices it was made with");
+        }
         while let Some(memory) = self.next() {
             drop(memory);
         }

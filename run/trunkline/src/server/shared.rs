@@ -20,6 +20,8 @@ pub(super) struct Shared {
     grace: Duration,
     /// Whether `State::stop` is set: workers ask every turn, and are not to fight for the lock.
     stopping: AtomicBool,
+    /// A worker has found that it cannot serve.
+    is_failing: AtomicBool,
     state: Mutex<State>,
     guard: ForkGuard,
 }
@@ -69,6 +71,7 @@ impl Shared {
             services,
             grace,
             stopping: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
             state: Mutex::new(state),
             guard: ForkGuard::new(),
         })
@@ -146,6 +149,11 @@ impl Shared {
     /// A worker has ended.
     pub(super) fn worker_ended(&self) {
         self.change(|state| state.running -= 1);
+    }
+
+    /// A worker is about to say that it cannot serve. Whether it is the first.
+    pub(super) fn begins_to_fail(&self) -> bool {
+        !self.is_failing.swap(true, Ordering::Relaxed)
     }
 
     /// A worker cannot serve. The first error is the server's, and stops the other workers, gracefully: the calls they

@@ -139,8 +139,12 @@ impl Worker {
                     pause_ns = (pause_ns * 2).min(REFUSED_REST_NS);
                     continue;
                 }
+                // Whoever has waited for the server to be ready may wait no more: it is said, too.
                 Some(Err(status)) => {
                     self.lane.close();
+                    if self.shared.begins_to_fail() {
+                        hub::say(&format!("{} serves no more: {status}", self.lane.name()));
+                    }
                     return Err(status);
                 }
             };

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use support::peer::finish;
 use support::text::{Echo, EchoServer, Parrot};
-use support::{EchoClient, Peer, Place, Text, channel, foreign, watched};
+use support::{EchoClient, Peer, Place, Text, channel, foreign, own_test, watched};
 use trunkline::codegen::{Incoming, Receiver, Sender};
 use trunkline::{
     Channel, Code, Execution, Request, Response, Server, ServerCall, ServerHandle, Status, Wait,
@@ -502,6 +502,29 @@ fn a_service_the_daemon_refuses_ends_the_server_with_the_reason() {
         let status = server.wait().unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition);
         assert!(status.message().contains("unknown type"), "{status}");
+    });
+}
+
+/// Whoever has started it before its daemon was there waits for nothing any more.
+#[test]
+fn a_server_that_ends_by_a_refusal_says_so_once() {
+    const ITSELF: &str = "TRUNKLINE_TEST_SERVER_SAYS";
+    if std::env::var_os(ITSELF).is_some() {
+        // Nobody collects logs in this process: what is said goes to standard error.
+        let place = Place::new();
+        let service = EchoServer::new(Parrot);
+        let server = Server::builder().socket(place.path()).add_service(service).spawn().unwrap();
+        let mut peer = place.accept();
+        peer.refuse_bind(Code::FailedPrecondition, "unknown type");
+        server.wait().unwrap_err();
+        return;
+    }
+    let name = "server::a_server_that_ends_by_a_refusal_says_so_once";
+    watched(|| {
+        let ended = own_test(name).env(ITSELF, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{said}");
+        assert_eq!(said.matches("serves no more: ").count(), 1, "{said}");
     });
 }
 
