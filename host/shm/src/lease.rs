@@ -10,9 +10,13 @@ use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use rustix::io::Errno;
 use std::ffi::c_int;
 
+const F_SETSIG: c_int = 10;
 const F_SETLEASE: c_int = 1024;
 const F_WRLCK: c_int = 1;
 const F_UNLCK: c_int = 2;
+/// Tells of a lease that somebody else breaks, in the moment between F_WRLCK and F_UNLCK. Unlike SIGIO, which the kernel
+/// sends otherwise, it ends no process that does not ask for it.
+const SIGURG: c_int = 23;
 
 unsafe extern "C" {
     fn fcntl(fd: c_int, cmd: c_int, ...) -> c_int;
@@ -35,19 +39,20 @@ impl HeapLease {
     /// Whether anybody else has the heap open or mapped; `false` also where the kernel does not tell.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        match self.set(F_WRLCK) {
+        // For each lease anew: the kernel forgets it with the last.
+        match self.set(F_SETSIG, SIGURG).and_then(|()| self.set(F_SETLEASE, F_WRLCK)) {
             Ok(()) => {
-                let _ = self.set(F_UNLCK);
+                let _ = self.set(F_SETLEASE, F_UNLCK);
                 false
             }
             Err(errno) => errno == Errno::AGAIN,
         }
     }
 
-    fn set(&self, kind: c_int) -> Result<(), Errno> {
+    fn set(&self, what: c_int, to: c_int) -> Result<(), Errno> {
         let fd = self.0.as_raw_fd();
-        // SAFETY: F_SETLEASE takes a number, and changes nothing but what the kernel knows of this open descriptor.
-        let done = unsafe { fcntl(fd, F_SETLEASE, kind) };
+        // SAFETY: both take a number, and change nothing but what the kernel knows of this descriptor, which is open.
+        let done = unsafe { fcntl(fd, what, to) };
         if done == 0 {
             Ok(())
         } else {
@@ -79,6 +84,24 @@ mod tests {
         drop(opened);
         assert!(!lease.is_held(), "what the daemon has does not count");
         drop(heap);
+        assert!(!lease.is_held());
+    }
+
+    /// The signal of a broken lease ends no process that has no handler for it: here whoever opens the heap again is
+    /// another thread, as often as it can.
+    #[test]
+    fn who_opens_a_heap_while_it_is_asked_ends_nobody() {
+        let (_heap, given) = create_receive_heap(64 << 10).unwrap();
+        let lease = HeapLease::of(&given).expect("a kernel that tells");
+        let own = read_only(&lease.0).unwrap();
+        drop((own, given));
+        std::thread::scope(|threads| {
+            let opens = threads.spawn(|| (0..2_000).all(|_| read_only(&lease.0).is_ok()));
+            while !opens.is_finished() {
+                let _ = lease.is_held();
+            }
+            assert!(opens.join().unwrap());
+        });
         assert!(!lease.is_held());
     }
 
