@@ -14,8 +14,8 @@ const F_SETSIG: c_int = 10;
 const F_SETLEASE: c_int = 1024;
 const F_WRLCK: c_int = 1;
 const F_UNLCK: c_int = 2;
-/// Tells of a lease that somebody else breaks, in the moment between F_WRLCK and F_UNLCK. Unlike SIGIO, which the kernel
-/// sends otherwise, it ends no process that does not ask for it.
+/// Tells of a lease that somebody else breaks, in the moment between F_WRLCK and F_UNLCK. Unlike SIGIO, which the
+/// kernel sends otherwise, it ends no process that does not ask for it.
 const SIGURG: c_int = 23;
 
 unsafe extern "C" {
