@@ -108,10 +108,10 @@ mod tests {
     //! Shows that no application hears of its session's end before the shard has let go of its ring.
     use super::*;
     use crate::handle::Daemon;
-    use crate::handle::tests::all_at_rest;
+    use crate::handle::tests::{all_at_rest, attach};
     use crate::shard::Shard;
     use trunkline_engine::SessionKey;
-    use trunkline_shm::{ControlSocket, SessionConfig, create_session};
+    use trunkline_shm::ControlSocket;
 
     const RULES: &str = "[daemon]\nshards = 1\n[[serve]]\nservice = \"x.Y\"\nwho = []\n";
 
@@ -127,22 +127,8 @@ mod tests {
     fn scene() -> Scene {
         let (control, daemon, mut shards) = all_at_rest(RULES);
         let mut shard = shards.remove(0);
-        let (end, _) = create_session(&SessionConfig::default()).unwrap();
-        let (reply, attached) = std::sync::mpsc::channel();
-        let (label, identity) = ("app".to_owned(), "uid:1".to_owned());
-        let (end, program, cgroup) = (Box::new(end), String::new(), String::new());
-        let (stands_by, tells_callers) = (false, false);
-        shard.obey(Command::Attach {
-            end,
-            label,
-            identity,
-            program,
-            cgroup,
-            stands_by,
-            tells_callers,
-            reply,
-        });
-        Scene { control, shard, key: attached.recv().unwrap(), _daemon: daemon }
+        let (key, _app) = attach(&mut shard, "app");
+        Scene { control, shard, key, _daemon: daemon }
     }
 
     impl Scene {

@@ -572,6 +572,8 @@ impl Drop for Daemon {
 pub(crate) mod tests {
     //! Makes shards whose threads have not begun, for tests that say what each does when.
     use super::*;
+    use trunkline_engine::SessionKey;
+    use trunkline_shm::{AppEnd, SessionConfig, create_session, open_session};
 
     /// As many shards as this configuration says. They may work as long as the daemon lives.
     pub(crate) fn shards_at_rest(config: &str) -> (Daemon, Vec<Shard>) {
@@ -593,5 +595,30 @@ pub(crate) mod tests {
         let prepared = Daemon::prepare(config, (None, None), Endpoints::default(), None);
         let Ok(Prepared { control, daemon, shards, .. }) = prepared else { panic!("shards can be made") };
         (control, daemon, shards.into_iter().map(|threaded| threaded.shard).collect())
+    }
+
+    /// Attaches an application of this name to a shard, with heaps of a mebibyte: its session, and its end of it.
+    pub(crate) fn attach(shard: &mut Shard, name: &str) -> (SessionKey, AppEnd) {
+        let config =
+            SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
+        attach_as(shard, name, &config)
+    }
+
+    /// The same, with rings and heaps as it likes.
+    pub(crate) fn attach_as(shard: &mut Shard, name: &str, config: &SessionConfig) -> (SessionKey, AppEnd) {
+        let (end, fds) = create_session(config).unwrap();
+        let app = open_session(fds, config).unwrap();
+        let (reply, attached) = std::sync::mpsc::channel();
+        shard.obey(Command::Attach {
+            end: Box::new(end),
+            label: name.to_owned(),
+            identity: "uid:1".to_owned(),
+            program: String::new(),
+            cgroup: String::new(),
+            stands_by: false,
+            tells_callers: false,
+            reply,
+        });
+        (attached.recv().unwrap(), app)
     }
 }

@@ -573,17 +573,15 @@ mod tests {
     //! Shows that no time is up while sockets have not been read, that a flood does not stop the clock, what a
     //! session may have done in a visit, and who gives its memory back.
     use super::*;
-    use crate::command::Command;
-    use crate::handle::tests::shards_at_rest;
+    use crate::handle::tests::{attach, attach_as, shards_at_rest};
     use crate::purpose::Purpose;
     use crate::unmapper;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use std::sync::mpsc::channel;
     use trunkline_call::entry::{Span, Submission};
     use trunkline_call::{CallId, Metadata};
     use trunkline_net::Stream;
-    use trunkline_shm::{AppEnd, SessionConfig, create_session, open_session};
+    use trunkline_shm::SessionConfig;
 
     /// It may be half a second's work for the kernel, and calls of others are this thread's.
     #[test]
@@ -594,7 +592,7 @@ mod tests {
         let config =
             SessionConfig { send_heap_bytes: 8 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
         for (written, elsewhere) in [(64, 0), (4 << 20, 1)] {
-            let (key, app) = attach(shard, &config);
+            let (key, app) = attach_as(shard, "app", &config);
             app.send_heap.allocate(written).unwrap().bytes_mut().fill(1);
             drop(app);
             shard.detach(key);
@@ -607,9 +605,7 @@ mod tests {
     #[test]
     fn metadata_counts_in_a_turn() {
         let (_daemon, mut shards) = shards_at_rest("[daemon]\nshards = 1\n");
-        let config =
-            SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
-        let (key, mut app) = attach(&mut shards[0], &config);
+        let (key, mut app) = attach(&mut shards[0], "app");
         let mut visits = |metadata_bytes| {
             let metadata = Span { offset: 0, len: metadata_bytes };
             let entry = Submission::Headers { call: CallId(1), metadata }.encode();
@@ -620,23 +616,6 @@ mod tests {
         let bytes = Metadata::BYTES_MAX;
         assert_eq!(visits(64), 1);
         assert_eq!(visits(bytes as u32), ENTRIES_PER_TURN * bytes / TURN_BYTES_ALONE);
-    }
-
-    fn attach(shard: &mut Shard, config: &SessionConfig) -> (SessionKey, AppEnd) {
-        let (end, fds) = create_session(config).unwrap();
-        let app = open_session(fds, config).unwrap();
-        let (reply, attached) = channel();
-        shard.obey(Command::Attach {
-            end: Box::new(end),
-            label: "app[1]".to_owned(),
-            identity: "uid:1".to_owned(),
-            program: String::new(),
-            cgroup: String::new(),
-            stands_by: false,
-            tells_callers: false,
-            reply,
-        });
-        (attached.recv().unwrap(), app)
     }
 
     #[test]

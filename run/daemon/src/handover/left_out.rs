@@ -68,39 +68,20 @@ mod tests {
     use super::super::take_over::Begun;
     use super::super::wire::{Channel, Word};
     use super::*;
-    use crate::command::Command;
     use crate::config::Config;
     use crate::endpoints::Endpoints;
     use crate::handle::Daemon;
-    use crate::handle::tests::shards_at_rest;
+    use crate::handle::tests::{attach, shards_at_rest};
     use crate::schemas::SchemaCache;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Duration;
     use trunkline_engine::BindRequest;
     use trunkline_schema::Schema;
-    use trunkline_shm::{ControlSocket, SessionConfig, create_session};
+    use trunkline_shm::ControlSocket;
     use trunkline_telemetry::Ask;
 
     const CONFIG: &str = "[daemon]\nshards = 1\n";
-
-    fn attach(shard: &mut Shard, name: &str) -> SessionKey {
-        let config =
-            SessionConfig { send_heap_bytes: 1 << 20, receive_heap_bytes: 1 << 20, ..<_>::default() };
-        let (end, _) = create_session(&config).unwrap();
-        let (reply, attached) = channel();
-        shard.obey(Command::Attach {
-            end: Box::new(end),
-            label: name.to_owned(),
-            identity: "uid:1".to_owned(),
-            program: String::new(),
-            cgroup: String::new(),
-            stands_by: false,
-            tells_callers: false,
-            reply,
-        });
-        attached.recv().unwrap()
-    }
 
     /// Serves a service of this package.
     fn serve(shard: &mut Shard, key: SessionKey, package: &str) {
@@ -177,7 +158,7 @@ mod tests {
     #[test]
     fn a_session_whose_doorbell_is_a_pipe_ends_and_no_other() {
         let (_before, mut shards) = shards_at_rest(CONFIG);
-        let keys = ["piped", "plain"].map(|name| attach(&mut shards[0], name));
+        let keys = ["piped", "plain"].map(|name| attach(&mut shards[0], name).0);
         let mut inherited = handed_over(&mut shards[0], "no package's");
         let mut memory = inherited.shards[0].memory.iter_mut();
         let (.., fds) = memory.find(|(key, ..)| *key == keys[0]).unwrap();
@@ -194,7 +175,7 @@ mod tests {
     fn a_refused_descriptor_set_ends_the_sessions_that_bound_it_and_no_other() {
         let (_before, mut shards) = shards_at_rest(CONFIG);
         let keys = ["strict", "plain"].map(|name| {
-            let key = attach(&mut shards[0], name);
+            let (key, _app) = attach(&mut shards[0], name);
             serve(&mut shards[0], key, name);
             key
         });
