@@ -225,12 +225,14 @@ pub struct Consumer {
     armed: bool,
     /// When the producer rang, as last seen.
     rung: u32,
+    /// The producer took an announcement and has rung for it, or will.
+    has_rung: bool,
 }
 
 impl Consumer {
     /// A consumer that has consumed up to `head`; 0 in a new ring.
     pub(crate) fn resume(memory: RingMemory, head: u32) -> Consumer {
-        Consumer { memory, head, tail: head, armed: false, rung: 0 }
+        Consumer { memory, head, tail: head, armed: false, rung: 0, has_rung: false }
     }
 
     /// Entries consumed, modulo 2^32.
@@ -308,7 +310,8 @@ impl Consumer {
         }
         // Both sides write this word, and both by read-modify-write: their writes then stand in one order that the
         // model checker knows too. A plain store would do, and would be cheaper on a path that ends in a system call.
-        self.memory.sleeping().swap(1, Ordering::Relaxed);
+        let stands = self.memory.sleeping().swap(1, Ordering::Relaxed) != 0;
+        self.has_rung |= self.armed && !stands;
         self.armed = true;
         // SYNC: pairs with the fence in `Producer::consumer_sleeps`. Either it sees our flag or we see its tail.
         fence(Ordering::SeqCst);
@@ -323,9 +326,15 @@ impl Consumer {
     #[inline]
     pub fn disarm(&mut self) {
         if self.armed && !self.memory.is_foreign() {
-            self.memory.sleeping().swap(0, Ordering::Relaxed);
+            self.has_rung |= self.memory.sleeping().swap(0, Ordering::Relaxed) == 0;
         }
         self.armed = false;
+    }
+
+    /// Whether the producer has taken an announcement since this was last asked, as far as [`Consumer::arm`] and
+    /// [`Consumer::disarm`] saw: then its ring lies in the doorbell, or is about to.
+    pub fn take_rung(&mut self) -> bool {
+        std::mem::take(&mut self.has_rung)
     }
 
     /// How long ago the producer rang, in nanoseconds, if it has since this was last asked; for a sleeper that was

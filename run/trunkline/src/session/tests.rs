@@ -6,6 +6,8 @@ use super::*;
 use crate::clock;
 use crate::hub::Lane;
 use crate::wait::block_on;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -353,6 +355,29 @@ fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
     assert!(!left, "it is not left: there is something to drain");
     session.hand_over();
     assert_eq!(daemon.completions.room(), Ok(daemon.completions.capacity()), "somebody drained");
+}
+
+/// A listener hears rings. Others drain for it meanwhile, and a doorbell that nobody empties is full after a few.
+#[test]
+fn each_ring_after_the_ring_was_left_to_the_listener_is_heard() {
+    let (session, mut daemon, _control) = session(1);
+    let call = started(&session, &mut daemon);
+    let task = Asker { waker: Waker::noop(), foreign: true };
+    session.with(|books, _| books.wait_to_receive(call, task));
+    let heard = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&heard, session.doorbell(), epoll::EventData::new_u64(1), edges).unwrap();
+    session.hand_over();
+    for ring in 0..1_000 {
+        let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
+        assert!(daemon.completions.push(&freed.encode()).unwrap(), "ring {ring}: the listener sleeps");
+        daemon.peer_doorbell.ring().unwrap();
+        let mut events = Vec::with_capacity(1);
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(epoll::wait(&heard, spare_capacity(&mut events), Some(&at_once)), Ok(1), "ring {ring}");
+        // Somebody else has the completions first, and leaves them.
+        assert!(session.look());
+    }
 }
 
 /// A handler may have given its request stream to another task.

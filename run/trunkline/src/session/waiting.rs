@@ -19,6 +19,8 @@
 //!   by whoever sleeps with a limit: [`Sleepers`](trunkline_shm::Sleepers) decides who that is, and is modelled.
 //! * What is published quietly (see [`super::Books::release`]) is rung for by whoever goes to sleep next, under the
 //!   lock of the books, and from then until somebody drains nothing is published quietly.
+//! * A listener is woken by each ring, not by what lies in the doorbell, which it may have to leave to who holds the
+//!   completions. A full doorbell takes no ring, so whoever leaves the ring to the listener empties the doorbell first.
 //! * Between ring and sleep, [`Consumer::arm`] looks once more; between kick and sleep, [`Kick::fall_asleep`] does.
 
 use super::books::Books;
@@ -122,12 +124,7 @@ impl Session {
             return Some(timeout_ns); // whoever holds them drains, and arms when it leaves
         };
         // A ring that lies is found out by `drain`; here it only must not be slept on.
-        let armed = completions.ring.arm().unwrap_or(false);
-        let quiet = armed && {
-            let _ = self.doorbell.quiet();
-            // A ring that came between the two is not lost: it left an entry.
-            completions.ring.ready().is_ok_and(|ready| ready == 0)
-        };
+        let quiet = completions.arm_for_edges(&self.doorbell).unwrap_or(false);
         if !quiet {
             self.drain(&mut completions);
         } else if let Some(at) = cancelled {
@@ -259,7 +256,7 @@ impl Session {
     ) -> Option<MutexGuard<'a, Completions>> {
         self.with(|books, effects| {
             // A ring that lies is found out by whoever drains next.
-            if books.sleepers.has_followers() || !completions.ring.arm().unwrap_or(true) {
+            if books.sleepers.has_followers() || !completions.arm_for_edges(&self.doorbell).unwrap_or(true) {
                 return Some(completions);
             }
             books.leave_to_sleeper(effects);
