@@ -228,6 +228,14 @@ pub enum PickName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeName(pub Code);
 
+impl Definition {
+    /// Whether one of its expressions reads an input, as its text says: `caller.program`.
+    pub fn reads(&self, input: &str) -> bool {
+        let expressions = [&self.when, &self.allow, &self.deny, &self.key, &self.urgent];
+        expressions.into_iter().flatten().any(|text| text.contains(input))
+    }
+}
+
 impl Kind {
     /// As written in a file.
     pub fn name(self) -> &'static str {

@@ -15,7 +15,7 @@ use crate::heaps::HeapOffer;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
-use crate::processes::{cgroup_of, is_there, program_of};
+use crate::processes::Processes;
 use crate::rights::{Refused, Rights};
 use crate::schemas::{build, is_memfd, read_memfd};
 use crate::shard_places::UNKNOWN;
@@ -24,7 +24,7 @@ use crate::waker::Waker;
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use trunkline_call::printable;
@@ -64,6 +64,8 @@ pub(crate) struct ControlParts {
     pub unwritten: Arc<AtomicUsize>,
     /// What sessions and connections leave.
     pub memory: FreedMemory,
+    /// Whether a policy at work reads `caller.program`.
+    pub programs_are_read: Arc<AtomicBool>,
 }
 
 /// The control thread's state.
@@ -84,7 +86,7 @@ pub(crate) struct Control {
     pub memory: FreedMemory,
     pub closer: Arc<Closer>,
     denials: Denials,
-    has_told_of_cgroups: bool,
+    pub processes: Processes,
     pub poller: Poller,
     ready: Vec<Ready>,
     /// Somebody may wait at the listener.
@@ -107,6 +109,7 @@ impl Control {
         if let Some(listener) = &listener {
             poller.add(listener, LISTENER, Interest::Read)?;
         }
+        let processes = Processes::new(Arc::clone(&config), parts.programs_are_read);
         Ok(Self {
             listener,
             shards,
@@ -124,7 +127,7 @@ impl Control {
             memory: parts.memory,
             closer: Arc::default(),
             denials: Denials::default(),
-            has_told_of_cgroups: false,
+            processes,
             poller,
             ready: Vec::new(),
             connects: true,
@@ -340,14 +343,15 @@ impl Control {
         let is_own = identity.is_none() && self.clients.find(number).is_some_and(Client::is_own_process);
         let process = identity.map_or(peer.pid, |_| UNKNOWN);
         let shard = self.shard_for(&name, attach.stands_by, (process, is_own));
-        let cgroup = identity.map_or_else(|| self.cgroup_of(peer.pid), |_| String::new());
+        // Of one that a relay has attached, nobody here knows them.
+        let program = identity.map_or_else(|| self.processes.program_of(peer.pid), |_| String::new());
+        let cgroup = identity.map_or_else(|| self.processes.cgroup_of(peer.pid), |_| String::new());
         let (application, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let attached = self.shards[shard].ask(|reply| Command::Attach {
             end: Box::new(end),
             label: application,
             identity: identity.map_or_else(|| format!("uid:{}", peer.uid), str::to_owned),
-            // Of one that a relay has attached, nobody here knows them.
-            program: identity.map_or_else(|| program_of(peer.pid), |_| String::new()),
+            program,
             cgroup,
             stands_by,
             tells_callers,
@@ -368,21 +372,6 @@ impl Control {
             client.reply(tag, reply::Kind::Attached(reply), &session_fds.as_fds());
         }
         Ok(())
-    }
-
-    /// The control group of a process that attaches; empty if nobody knows, which is told once where a table asks.
-    fn cgroup_of(&mut self, pid: u32) -> String {
-        cgroup_of(pid).unwrap_or_else(|why| {
-            let matters = self.config.tenant.iter().any(|table| table.cgroup.is_some());
-            // One that has ended meanwhile has none.
-            if matters && is_there(pid) && !std::mem::replace(&mut self.has_told_of_cgroups, true) {
-                tracing::warn!(
-                    %why,
-                    "the control group of an application cannot be read: no [[tenant]] cgroup fits it"
-                );
-            }
-            String::new()
-        })
     }
 
     fn peer_of(&self, number: u64) -> Result<PeerCredentials, String> {

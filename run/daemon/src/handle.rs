@@ -417,6 +417,7 @@ impl Daemon {
             messages: inbox,
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
+            programs_are_read: Arc::clone(&daemon.kept.programs_are_read),
             sessions: inherited.map_or(0, |inherited| inherited.sessions),
             keys,
             unwritten: Arc::clone(&daemon.control.unwritten),

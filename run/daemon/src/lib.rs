@@ -74,6 +74,7 @@ mod keys;
 mod listening;
 mod load;
 mod memory;
+mod mounts;
 mod names;
 mod pending;
 mod pending_connections;

@@ -15,7 +15,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trunkline_policy::{Definition, PolicyError};
 
 /// Largest file. 256 policies (`POLICIES_MAX`) with two expressions of 64 KiB each are half of it.
@@ -142,6 +143,8 @@ pub(crate) struct Kept {
     /// What the file has, if it is there. Locked through a change: one at a time, and none while daemons change.
     on_file: Mutex<Option<Vec<Definition>>>,
     lock: Option<Mutex<PoliciesLock>>,
+    /// Whether the chain at work reads `caller.program`.
+    pub(crate) programs_are_read: Arc<AtomicBool>,
 }
 
 impl Config {
@@ -167,7 +170,8 @@ impl Kept {
         let on_file = Mutex::new(config.kept_policies()?);
         let path = config.policies_file().map(Path::to_owned);
         let lock = path.as_deref().map(|path| Mutex::new(PoliciesLock::beside(path)));
-        Ok(Self { path, configured: config.policy.clone(), on_file, lock })
+        let programs_are_read = Arc::default();
+        Ok(Self { path, configured: config.policy.clone(), on_file, lock, programs_are_read })
     }
 
     /// Keeps other daemons from the file, except the one that this one takes over from.
@@ -188,6 +192,7 @@ impl Kept {
                 "the configuration's [[policy]] tables do not count: the chain is the one that was kept"
             );
         }
+        self.note_inputs(chain);
         chain.clone()
     }
 
@@ -205,6 +210,7 @@ impl Kept {
 
     /// The chain that was handed over is what the file has from now on.
     pub fn take_over(&self, at_work: Vec<Definition>) -> Result<(), PoliciesFileError> {
+        self.note_inputs(&at_work);
         let Some(path) = &self.path else { return Ok(()) };
         let mut on_file = self.hold();
         match &*on_file {
@@ -226,6 +232,13 @@ impl Kept {
         attempt: impl Fn(bool) -> Result<T, PolicyError>,
     ) -> Result<T, ChangeError> {
         let mut on_file = self.hold();
+        let attempt = |is_dry| {
+            attempt(is_dry).inspect(|_| {
+                if !is_dry {
+                    self.note_inputs(chain)
+                }
+            })
+        };
         let Some(path) = &self.path else { return Ok(attempt(false)?) };
         self.lock(None)?;
         attempt(true)?;
@@ -236,6 +249,12 @@ impl Kept {
             Err(_) => put_back(path, on_file.as_deref())?,
         }
         made
+    }
+
+    /// This chain is at work.
+    fn note_inputs(&self, chain: &[Definition]) {
+        let reads = chain.iter().any(|definition| definition.reads("caller.program"));
+        self.programs_are_read.store(reads, Ordering::Relaxed);
     }
 
     /// Keeps changes from being made until it is dropped.

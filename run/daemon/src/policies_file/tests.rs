@@ -91,6 +91,35 @@ fn without_a_file_changes_end_with_the_daemon_and_it_is_said() {
     assert_eq!(Kept::of(&config).unwrap().first(), chain());
 }
 
+/// With a file and without.
+#[test]
+fn whether_the_chain_at_work_reads_the_callers_program_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let reads = Definition {
+        name: "pay".into(),
+        allow: Some("caller.uid == 0 || caller.program == '/usr/sbin/payd'".into()),
+        ..Definition::default()
+    };
+    for config in [config(&folder.path().join("p.toml")), Config::default()] {
+        let kept = Kept::of(&config).unwrap();
+        let are_read = || kept.programs_are_read.load(Ordering::Relaxed);
+        kept.first();
+        assert!(!are_read());
+        kept.change(std::slice::from_ref(&reads), works).unwrap();
+        assert!(are_read());
+        assert!(kept.change(&[], |_| Err::<(), _>(refused())).is_err() && are_read());
+        kept.change(&chain(), works).unwrap();
+        assert!(!are_read());
+    }
+    let config = Config { policy: vec![reads.clone()], ..Config::default() };
+    let kept = Kept::of(&config).unwrap();
+    kept.first();
+    assert!(kept.programs_are_read.load(Ordering::Relaxed));
+    let successor = Kept::of(&Config::default()).unwrap();
+    successor.take_over(vec![reads]).unwrap();
+    assert!(successor.programs_are_read.load(Ordering::Relaxed));
+}
+
 #[test]
 fn a_crash_while_it_is_written_leaves_the_chain_of_before() {
     let folder = tempfile::tempdir().unwrap();
