@@ -53,16 +53,37 @@ impl Engine {
         self.owners.sessions.insert(session)
     }
 
-    /// Says who a session's process is, and which program it runs (empty if nobody knows), as the kernel has it: what
-    /// policies know its calls by.
+    /// Says who a session's process is, and which of this host's programs it runs (empty if nobody knows), as the
+    /// kernel has it: what policies know its calls by.
     pub fn identify(&mut self, key: SessionKey, identity: &str, program: &str) {
         if let Some(session) = self.owners.sessions.find_mut(key) {
             self.owners.targets.remove_routes(&session.identity, session.routes.len());
             self.owners.targets.add_routes(identity, session.routes.len());
-            (session.identity, session.program) = (identity.into(), program.into());
+            session.identity = identity.into();
             session.holding.belongs_to(identity);
+            self.note_program(key, program);
+        }
+    }
+
+    /// Says which of this host's programs a session's process runs; empty if nobody knows.
+    pub fn note_program(&mut self, key: SessionKey, program: &str) {
+        if let Some(session) = self.owners.sessions.find_mut(key) {
+            (session.program, session.program_is_of_host) = (program.into(), true);
             self.binder().describe_again(key);
         }
+    }
+
+    /// Sessions whose program was written down by a daemon that took any process at its word, with what it wrote.
+    pub fn unchecked_programs(&self) -> Vec<(SessionKey, String)> {
+        let sessions = self.owners.sessions.iter();
+        let unchecked =
+            sessions.filter(|(_, session)| !session.program_is_of_host && !session.program.is_empty());
+        unchecked.map(|(key, session)| (key, session.program.to_string())).collect()
+    }
+
+    /// The program of a session's process; empty if nobody knows.
+    pub fn program_of(&self, key: SessionKey) -> &str {
+        self.owners.sessions.find(key).map_or("", |session| &session.program)
     }
 
     /// Names the peers that are daemons of the operator's hosts, by identity, whole or up to a `*`: callers are named

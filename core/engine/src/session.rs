@@ -32,6 +32,9 @@ pub struct Session {
     /// The program of that process; empty if nobody said.
     #[serde(default)]
     pub(crate) program: Box<str>,
+    /// Whether that is one of this host's files: set with it. Of a daemon that took any process at its word it is not.
+    #[serde(default)]
+    pub(crate) program_is_of_host: bool,
     /// The control group of that process; empty if nobody said.
     #[serde(default)]
     pub(crate) cgroup: Box<str>,
@@ -173,6 +176,7 @@ impl Session {
             routes: Vec::new(),
             identity: Box::default(),
             program: Box::default(),
+            program_is_of_host: false,
             cgroup: Box::default(),
             caller: Arc::default(),
             caller_revision: 0,

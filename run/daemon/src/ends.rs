@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::ending_connection::EndingConnection;
 use crate::rights::{Refused, Rights};
 use std::sync::Arc;
-use trunkline_engine::{Bound, BoundSchema};
+use trunkline_engine::{Bound, BoundSchema, Engine};
 
 impl Control {
     /// Takes a connection in, by the number it has then; one that is not wanted is told why. The session of one that
@@ -53,6 +53,17 @@ impl Control {
             if let Err(why) = kept {
                 self.dismiss(number, 0, format!("the daemon's configuration has changed: {why}"));
             }
+        }
+    }
+
+    /// Has a shard that came from another daemon go on with programs of this host only: an older one took down whatever
+    /// path a process had in its own mount namespace. One that is known to run what it said keeps it.
+    pub fn check_programs(&mut self, shard: usize, engine: &mut Engine) {
+        for (key, said) in engine.unchecked_programs() {
+            let client = self.clients.of_session(AttachedSession { shard, key });
+            let peer = client.and_then(|number| self.clients.find(number)).and_then(Client::peer);
+            let runs = peer.map(|peer| self.processes.program_of(peer.pid));
+            engine.note_program(key, runs.filter(|runs| *runs == said).as_deref().unwrap_or_default());
         }
     }
 

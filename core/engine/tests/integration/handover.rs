@@ -747,6 +747,28 @@ fn a_session_that_contradicts_itself_is_left_out_alone() {
     assert_eq!(left_out[0].reason, LeftOutReason::Unsound);
 }
 
+/// What an older program wrote down of a session's process is not taken for one of the host's programs.
+#[test]
+fn the_program_of_an_older_state_is_not_checked() {
+    let mut world = World::new();
+    let app = world.attach(0, PROTO, TARGET, false);
+    world.attach(0, PROTO, TARGET, false);
+    let engine = &mut world.hosts[0].engine;
+    engine.identify(app.key, "uid:1000", "/usr/sbin/payd");
+    let Exported { mut state, schemas } = export_state(engine).unwrap();
+    let engine = take_over(fresh(), &state, &schemas).unwrap();
+    assert_eq!((engine.unchecked_programs().len(), engine.program_of(app.key)), (0, "/usr/sbin/payd"));
+    let name = b"program_is_of_host";
+    let all: Vec<usize> =
+        (0..state.len() - name.len()).filter(|at| &state[*at..*at + name.len()] == name).collect();
+    all.into_iter().for_each(|at| state[at] = b'P');
+    let mut engine = take_over(fresh(), &state, &schemas).unwrap();
+    assert_eq!(engine.unchecked_programs(), [(app.key, "/usr/sbin/payd".to_owned())]);
+    engine.note_program(app.key, "");
+    assert_eq!((engine.unchecked_programs().len(), engine.program_of(app.key)), (0, ""));
+    assert_eq!(engine.identity_of(app.key), "uid:1000");
+}
+
 /// What a schema does not define any more.
 fn nothing() -> Arc<BoundSchema> {
     Arc::new(BoundSchema::new(Schema::from_descriptor_set(&[]).unwrap()))

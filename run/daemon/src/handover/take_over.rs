@@ -138,13 +138,17 @@ impl Begun {
         control.hold_to_rules(|session| {
             shards.get(&session.shard).map_or_else(Default::default, |shard| shard.bound(session.key))
         });
+        let shards = groups.iter_mut().flat_map(|(_, group)| group.shards_mut());
+        shards.for_each(|shard| control.check_programs(shard.index, &mut shard.engine));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Shows that a successor that is not told to go ends, with its threads.
+    //! Shows that a successor that is not told to go ends, with its threads, and what it holds to its own rules.
     use super::*;
+    use crate::handle::tests::attach;
+    use trunkline_engine::{Engine, Exported, Limits, export_state};
 
     /// Until the word to go comes the sockets are the old daemon's, which may have to go on with them.
     #[test]
@@ -178,6 +182,39 @@ mod tests {
         let daemon = begun.go(inherited);
         assert_eq!((mode("control"), mode("gateway")), (0o640, 0o620));
         daemon.stop();
+    }
+
+    /// An older daemon took a process at its word.
+    #[test]
+    fn programs_that_were_not_checked_are_checked_when_it_goes() {
+        let own = std::env::current_exe().unwrap().canonicalize().unwrap().to_str().unwrap().to_owned();
+        for (said, is_checked, known) in [
+            ("/usr/sbin/payd", true, "/usr/sbin/payd"),
+            ("/usr/sbin/payd", false, ""),
+            (&own, false, &own),
+            ("", false, ""),
+        ] {
+            let config = Config::from_toml("[daemon]\nshards = 1\n", "test").unwrap();
+            let ready = Daemon::prepare(config, (None, None), Endpoints::default(), None);
+            let Ok(mut ready) = ready else { panic!("shards can be made") };
+            let shard = &mut ready.shards[0].shard;
+            let (key, _app) = attach(shard, "till[1]");
+            shard.engine.note_program(key, said);
+            if !is_checked {
+                let Exported { mut state, schemas } = export_state(&shard.engine).unwrap();
+                // As a daemon writes it that does not know of it.
+                let name = b"program_is_of_host";
+                let at = state.windows(name.len()).position(|word| word == name).unwrap();
+                state[at] = b'P';
+                let fresh = Engine::new(Limits::default(), "near", 1);
+                shard.engine = trunkline_engine::take_over(fresh, &state, &schemas).unwrap();
+            }
+            let (ours, _theirs) = trunkline_shm::ControlSocket::pair().unwrap();
+            let _ = ready.control.take_in(Client::of_another(ours, Some((0, key)), true, None));
+            ready.control.check_programs(0, &mut shard.engine);
+            assert_eq!(shard.engine.program_of(key), known, "{said} {is_checked}");
+            assert!(shard.engine.unchecked_programs().is_empty());
+        }
     }
 
     #[test]
