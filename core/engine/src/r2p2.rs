@@ -174,7 +174,7 @@ impl R2p2 {
             known.disagrees(now, call.method);
         }
         call.resent += 1;
-        let target = remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
+        let target = remotes.r2p2_target(remote).ok_or_else(|| Fault::NoRoute { what: "endpoint".into() })?;
         let name = self.send(now, limits, (key, call), target, again)?;
         call.server = ServerEnd::R2p2 { name, remote };
         Ok(())

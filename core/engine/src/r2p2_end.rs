@@ -185,7 +185,7 @@ fn request(
     let limit = u64::from(u16::MAX);
     let envelope =
         envelope.ok_or(Fault::Limit { name: "bytes of metadata of an R2P2 request (fixed)", limit })?;
-    let target = remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
+    let target = remotes.r2p2_target(remote).ok_or_else(|| Fault::NoRoute { what: "endpoint".into() })?;
     let envelope = Bytes::from(envelope);
     let name = r2p2.send(turn.now, limits, (key, call), target, envelope.clone())?;
     (call.server, call.handed_over) = (ServerEnd::R2p2 { name, remote }, true);

@@ -113,9 +113,12 @@ pub(crate) fn hand_to_shard(
         owners.shards.spares.put_opening(opening);
         return Err(refusal);
     }
-    let Item::Open { metadata, end, .. } = item.take() else { return Ok(HandedItem::Taken) };
+    let Item::Open { metadata, body, end } = item.take() else { return Ok(HandedItem::Taken) };
+    drop_crossed(body);
     (opening.metadata, opening.end) = (metadata.into_owned(), end);
-    fill_opening(&mut owners, turn.now, (key, call), &mut opening).ok_or(Refusal::Fault(Fault::Ended))?;
+    if fill_opening(&mut owners, turn.now, (key, call), &mut opening).is_none() {
+        return Err(Refusal::Fault(Fault::Ended));
+    }
     owners.shards.push(shard, ShardSaid::Open(opening));
     Ok(HandedItem::Taken)
 }
@@ -195,7 +198,8 @@ pub(crate) fn finish_to_caller(
     finish: &mut Item<'_>,
     mut said: Box<ShardFinish>,
 ) -> HandedItem {
-    let Item::Finish { code, execution, metadata, .. } = finish.take() else { return HandedItem::Taken };
+    let Item::Finish { code, execution, body, metadata } = finish.take() else { return HandedItem::Taken };
+    drop_crossed(body);
     let (key, found) = lent.named();
     match found.peer_index {
         PeerIndex::LOCAL => found.server_stamps.k14 = turn.now,
@@ -270,6 +274,15 @@ fn fill_opening(
     let (stamps, left) = (&mut call.client_stamps, now.minus_ns(call.receive_wait_ns));
     (stamps.d3, stamps.d4, stamps.k6) = (left, left, left);
     Some(())
+}
+
+/// What is left of a message that has crossed. Nearly always it lay in a heap: then there is no memory to be given up.
+#[inline(always)]
+fn drop_crossed(body: Option<Body<'_>>) {
+    match body {
+        None | Some(Body::Lent { .. }) => std::mem::forget(body),
+        Some(other) => drop(other),
+    }
 }
 
 /// What a box held last, mostly: it is counted once then, by shards that would count at the same place.
