@@ -26,6 +26,7 @@ use crate::permit::permit;
 use crate::records::progress_of_attempts;
 use crate::served_later::go_on_unserved;
 use crate::shard::{self, ShardStage};
+use crate::source::CallSources;
 use crate::start::{self, Begun};
 use crate::target::Target;
 use crate::traced::open_spans;
@@ -76,9 +77,10 @@ impl Engine {
         target: Target,
         opening: &mut Item<'_>,
     ) {
-        let Self { calls, owners: Owners { spans, registry, .. } } = &mut *self;
+        let Self { calls, owners: Owners { spans, registry, sessions, peers, grpc, .. } } = &mut *self;
         if spans.is_on {
-            open_spans((spans, registry), calls, key, opening);
+            let sources = CallSources { sessions, peers, grpc };
+            open_spans((spans, registry, &sources), calls, key, opening);
         }
         self.begin(turn, key, opening, |owners, turn, lent, opening| {
             start::start(owners, turn, lent, target, opening)

@@ -13,6 +13,7 @@ use crate::sessions::SessionEnds;
 use crate::shard::Origin;
 use std::sync::Arc;
 use trunkline_balance::key_of;
+use trunkline_telemetry::SpanSource;
 
 const R2P2: &str = "r2p2";
 
@@ -52,6 +53,19 @@ impl CallSources<'_> {
             ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => None,
         };
         booked.map_or_else(|| "".into(), |holding| Arc::clone(holding.source()))
+    }
+
+    /// By whom room for spans of a call of this method is shared: its source, and the application that makes it; where
+    /// the other host does not say which that is, calls of one method are taken for those of one.
+    #[cold]
+    pub fn of_spans(&self, call: &Call, method: &str) -> SpanSource {
+        let source = key_of(self.of(call).as_bytes());
+        let (is_here, application) = match (&call.client, &call.caller) {
+            (ClientEnd::Session { .. }, _) => (true, self.caller_of(call)),
+            (_, Some(caller)) => (false, key_of(format!("{} {}", caller.identity, caller.name).as_bytes())),
+            (_, None) => (false, key_of(method.as_bytes())),
+        };
+        SpanSource::new(is_here, source, application)
     }
 
     /// What a caller's sticky calls have in common: an application's process, or a peer's address.

@@ -52,7 +52,7 @@ impl SpanIds {
         let attempt = if is_received { 0 } else { self.draw() };
         let innermost = if is_received { span } else { attempt };
         let told = naming(metadata, &TraceParent { trace, span: innermost, sampled: true })?;
-        Some((CallTrace { trace, parent, span, attempt, above: 0 }, told))
+        Some((CallTrace { trace, parent, span, attempt, ..CallTrace::default() }, told))
     }
 
     fn begins(&mut self) -> bool {

@@ -3,6 +3,7 @@
 use crate::CallKey;
 use crate::call::{Call, Calls, ClientEnd, Item};
 use crate::registry::{Registry, is_own_service};
+use crate::source::CallSources;
 use crate::spans::{SpanIds, naming};
 use std::borrow::Cow;
 use trunkline_call::TraceParent;
@@ -10,7 +11,7 @@ use trunkline_telemetry::CallTrace;
 
 /// Gives a call that begins its spans, if it is to have some.
 pub(crate) fn open_spans(
-    (spans, registry): (&mut SpanIds, &Registry),
+    (spans, registry, sources): (&mut SpanIds, &Registry, &CallSources<'_>),
     calls: &mut Calls,
     key: CallKey,
     opening: &mut Item<'_>,
@@ -25,14 +26,16 @@ pub(crate) fn open_spans(
         ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => return,
     };
     // Whoever looks at this host is no part of what there is to see.
-    let is_own = is_own_service(registry.path(call.method).trim_start_matches('/'));
+    let path = registry.path(call.method);
+    let is_own = is_own_service(path.trim_start_matches('/'));
     let may_begin = !is_received && call.parent.is_none() && !is_own;
     let Some((ids, named)) = spans.open(metadata, is_received, may_begin) else { return };
     *metadata = Cow::Owned(named);
     let above = call.parent.and_then(|served| calls.find(served)?.trace.as_ref()?.sampled());
     let above = above.filter(|above| above.trace == ids.trace).map_or(0, |above| above.span);
+    let source = sources.of_spans(call, path);
     if let Some(call) = calls.find_mut(key) {
-        call.spans = Some(Box::new(CallTrace { above, ..ids }));
+        call.spans = Some(Box::new(CallTrace { above, source, ..ids }));
     }
 }
 

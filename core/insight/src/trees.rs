@@ -230,7 +230,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn ids(parent: u64, span: u64, attempt: u64, above: u64) -> CallTrace {
-        CallTrace { trace: TRACE, parent, span, attempt, above }
+        CallTrace { trace: TRACE, parent, span, attempt, above, ..CallTrace::default() }
     }
 
     /// a calls b, whose handler makes two calls within its host, one of which makes one more.

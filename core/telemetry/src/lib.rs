@@ -44,7 +44,8 @@
 //! # Limits
 //! * [`Telemetry::METHODS_MAX`], [`Telemetry::PEERS_MAX`], [`Telemetry::SERIES_MAX`]: what is told apart; everything
 //!   beyond is counted under `(other)`.
-//! * [`TRACED_CALLS_MAX`]: calls of traces that wait for whoever exports them; nobody does, and none is kept.
+//! * [`TRACED_CALLS_MAX`]: calls of traces that wait for whoever exports them; nobody does, and none is kept. They are
+//!   shared between those for whom calls are made ([`SpanRoom`]).
 //! * [`recorder::RING_CALLS`], [`recorder::STRATUM_CALLS`]: calls kept one by one; [`recorder::TRACES_MAX`] with the
 //!   ids of their trace and all their stamps.
 //! * Recording allocates nothing once a method's orders of magnitude have been seen. `cargo run --release --example
@@ -80,6 +81,7 @@ mod series;
 mod series_slot;
 mod snapshot;
 mod snapshot_parts;
+mod span_room;
 mod tax;
 mod telemetry;
 mod timeline;
@@ -108,6 +110,7 @@ pub use sample_file::{CallSample, SampleEntry, SampleFault, SampleFaults, Sample
 pub use series::Series;
 pub use snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 pub use snapshot_parts::SnapshotParts;
+pub use span_room::{SPAN_SOURCES_MAX, SpanOwner, SpanRoom, SpanSource};
 pub use tax::{
     TaxClocks, TaxGuard, TaxSetup, TaxStage, TaxTimes, TaxTotals, TaxWait, UNATTRIBUTED, begin_tax,
     begin_tax_round, end_tax, note_idle_round, tax_stage, tax_wait,

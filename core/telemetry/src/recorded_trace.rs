@@ -2,6 +2,7 @@
 
 use crate::recorder::FlightTrace;
 use crate::row_fault::RowFault;
+use crate::span_room::SpanSource;
 use crate::traced::CallTrace;
 use trunkline_call::{ClientStamps, Instant, ServerStamps};
 
@@ -28,7 +29,7 @@ impl RecordedTrace {
 
     /// As bytes, little-endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let CallTrace { trace, parent, span, attempt, above } = self.ids;
+        let CallTrace { trace, parent, span, attempt, above, source: _ } = self.ids;
         out.extend(self.weight.to_bits().to_le_bytes());
         out.extend(trace.to_le_bytes());
         [parent, span, attempt, above].iter().for_each(|id| out.extend(id.to_le_bytes()));
@@ -47,7 +48,8 @@ impl RecordedTrace {
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let weight = f32::from_bits(u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")));
         let trace = u128::from(long(12)) << 64 | u128::from(long(4));
-        let ids = CallTrace { trace, parent: long(20), span: long(28), attempt: long(36), above: long(44) };
+        let (parent, span, attempt, above) = (long(20), long(28), long(36), long(44));
+        let ids = CallTrace { trace, parent, span, attempt, above, source: SpanSource::default() };
         if ids.trace == 0 || ids.span == 0 {
             return Err(RowFault::Trace);
         }
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_no_trace_can_be_is_named() {
-        let ids = CallTrace { trace: 1 << 70, parent: 0, span: 2, attempt: 3, above: 4 };
+        let ids = CallTrace { trace: 1 << 70, span: 2, attempt: 3, above: 4, ..CallTrace::default() };
         let sound = RecordedTrace { ids, weight: 1.0, ..RecordedTrace::default() };
         for (wrong, fault) in [
             (RecordedTrace { weight: 0.5, ..sound }, RowFault::Weight),

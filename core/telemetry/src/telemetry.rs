@@ -478,7 +478,8 @@ impl Telemetry {
 
     fn take_traced(&mut self, max: usize) -> Vec<TracedCall> {
         let Self { traced, methods, peers, .. } = self;
-        traced.take(max).map(|row| row.named(methods.name(row.method.0), peers.name(row.peer.0))).collect()
+        let named = |row: TracedRow| row.named(methods.name(row.method.0), peers.name(row.peer.0));
+        traced.take(max).into_iter().map(named).collect()
     }
 
     /// The calls one by one.

@@ -2,12 +2,12 @@
 
 use crate::component::{Component, Components, Coverage};
 use crate::record::{Record, Side};
+use crate::span_room::{SpanOwner, SpanRoom, SpanSource};
 use crate::{MethodIndex, PeerIndex};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 use trunkline_call::{Code, mix};
 
-/// Calls a shard keeps until they are taken for export: 200 bytes each, and only while somebody exports.
+/// Calls a shard keeps until they are taken for export: 250 bytes each, and only while somebody exports.
 pub const TRACED_CALLS_MAX: usize = 4096;
 
 /// For so long a call stands for others: trace stores keep traces for hours or days, and where the wall clock is set,
@@ -29,6 +29,9 @@ pub struct CallTrace {
     /// application that traces itself has spans of its own between the two, and `parent` is one of those.
     #[serde(default)]
     pub above: u64,
+    /// For whom the call is made: room for calls of traces is shared by that.
+    #[serde(default)]
+    pub source: SpanSource,
 }
 
 impl CallTrace {
@@ -101,11 +104,10 @@ pub(crate) struct TracedRow {
     pub response_bytes: u64,
 }
 
-/// Calls that wait to be exported. Bounded: what comes while it is full is counted and not kept.
-#[derive(Debug, Default)]
+/// Calls that wait to be exported. Bounded: what there is no room for is counted and not kept.
+#[derive(Debug)]
 pub(crate) struct TracedCalls {
-    rows: VecDeque<TracedRow>,
-    lost: u64,
+    rows: SpanRoom<TracedRow>,
     is_on: bool,
 }
 
@@ -145,38 +147,61 @@ impl TracedCalls {
     pub fn keep(&mut self, is_on: bool) {
         self.is_on = is_on;
         if !is_on {
-            self.rows = VecDeque::new();
+            self.rows.clear();
         }
     }
 
-    /// Keeps a call, if there is room.
+    /// Keeps a call, if there is room for one of whom it is made for.
     pub fn add(&mut self, row: TracedRow) {
-        if !self.is_on || row.ids.span == 0 {
-            return;
+        if self.is_on && row.ids.span != 0 {
+            self.rows.add(row);
         }
-        if self.rows.len() >= TRACED_CALLS_MAX {
-            self.lost = self.lost.saturating_add(1);
-            return;
-        }
-        self.rows.push_back(row);
     }
 
     /// Other numbers for methods and peers.
     pub fn rename(&mut self, method: impl Fn(u32) -> u32, peer: impl Fn(u32) -> u32) {
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             (row.method, row.peer) = (MethodIndex(method(row.method.0)), PeerIndex(peer(row.peer.0)));
         }
     }
 
-    /// Takes so many out, oldest first.
-    pub fn take(&mut self, max: usize) -> impl Iterator<Item = TracedRow> + '_ {
-        let count = max.min(self.rows.len());
-        self.rows.drain(..count)
+    /// Takes so many out, oldest first. Whoever exports asks at even intervals.
+    pub fn take(&mut self, max: usize) -> Vec<TracedRow> {
+        if max > 0 {
+            self.rows.note_time();
+        }
+        self.rows.take(max)
     }
 
     /// Calls there was no room for, since the start.
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.rows.lost()
+    }
+}
+
+impl Default for TracedCalls {
+    fn default() -> Self {
+        Self { rows: SpanRoom::new(TRACED_CALLS_MAX), is_on: false }
+    }
+}
+
+impl SpanOwner for TracedRow {
+    fn source(&self) -> SpanSource {
+        self.ids.source
+    }
+
+    fn trace(&self) -> u128 {
+        self.ids.trace
+    }
+}
+
+impl SpanOwner for TracedCall {
+    fn source(&self) -> SpanSource {
+        self.ids.source
+    }
+
+    fn trace(&self) -> u128 {
+        self.ids.trace
     }
 }
 
@@ -256,18 +281,21 @@ mod tests {
             server: None,
             is_stream: false,
         };
-        let row = |span| {
-            let ids = CallTrace { span, trace: 1, ..CallTrace::default() };
+        let row = |span: u64| {
+            let ids = CallTrace { span, trace: span.into(), ..CallTrace::default() };
             TracedRow::new(&record, ids, &Components::default(), [0, 1])
         };
         let mut calls = TracedCalls::default();
         calls.add(row(1));
-        assert_eq!(calls.take(9).count(), 0, "nobody exports");
+        assert_eq!(calls.take(9).len(), 0, "nobody exports");
         calls.keep(true);
         calls.add(row(0));
-        (1..=TRACED_CALLS_MAX as u64 + 3).for_each(|span| calls.add(row(span)));
-        assert_eq!(calls.lost(), 3);
-        assert_eq!(calls.take(2).map(|row| row.ids.span).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(calls.take(usize::MAX).count(), TRACED_CALLS_MAX - 2);
+        (1..=TRACED_CALLS_MAX as u64).for_each(|span| calls.add(row(span)));
+        assert_eq!(calls.lost(), 0);
+        assert_eq!(calls.take(2).iter().map(|row| row.ids.span).collect::<Vec<_>>(), [1, 2]);
+        (1..=3).for_each(|span| calls.add(row(span)));
+        let left = calls.take(usize::MAX).len();
+        assert!(calls.lost() > 0 && left < TRACED_CALLS_MAX);
+        assert_eq!(calls.lost() as usize + left, TRACED_CALLS_MAX + 1);
     }
 }

@@ -6,14 +6,13 @@ use crate::metrics::{self, FigureTimes};
 use crate::post::{Posted, post};
 use crate::spans;
 use crate::tls::CollectorTls;
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use trunkline_net::ClientFiles;
-use trunkline_telemetry::{Exposition, TRACED_CALLS_MAX, TracedCall};
+use trunkline_telemetry::{Exposition, SpanRoom, TRACED_CALLS_MAX, TracedCall};
 
 /// Calls that wait for the collector. At half a kilobyte each, 4 MiB.
 pub const SPANS_MAX: usize = 8192;
@@ -131,7 +130,7 @@ struct Export {
     to: CollectorAddress,
     interval: Duration,
     figures: Arc<ExportFigures>,
-    queue: VecDeque<TracedCall>,
+    queue: SpanRoom<TracedCall>,
     /// Since when figures are counted. `None` until the first are sent, if that is not known: those say so by being of
     /// no duration, and whoever reads takes later ones from there (OpenTelemetry, metrics data model, "Cumulative
     /// streams: handling unknown start time").
@@ -180,7 +179,7 @@ impl Export {
             interval: settings.interval,
             source,
             figures,
-            queue: VecDeque::new(),
+            queue: SpanRoom::new(SPANS_MAX),
             since,
             pause: Pause::default(),
             is_reached: true,
@@ -215,10 +214,9 @@ impl Export {
     fn take_spans(&mut self) {
         let (calls, lost) = (self.source.traced)(TRACED_CALLS_MAX);
         self.figures.lost[0].store(lost, Ordering::Relaxed);
-        let room = SPANS_MAX.saturating_sub(self.queue.len());
-        let over = calls.len().saturating_sub(room);
-        self.queue.extend(calls.into_iter().take(room));
-        self.figures.lost[1].fetch_add(over as u64, Ordering::Relaxed);
+        self.queue.note_time();
+        calls.into_iter().for_each(|call| self.queue.add(call));
+        self.figures.lost[1].store(self.queue.lost(), Ordering::Relaxed);
     }
 
     fn send_spans(&mut self) {
@@ -243,7 +241,7 @@ impl Export {
                 self.figures.lost[2].fetch_add(through as u64, Ordering::Relaxed);
             }
             // What a request took that is through is not sent again with what another did not.
-            self.queue.drain(..through);
+            self.queue.take(through);
             if !is_through {
                 return;
             }

@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn they_hang_together() {
         let id = |n: u64| format!("{n:016x}");
-        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4, above: 0 };
+        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4, ..CallTrace::default() };
         let sent = ("Sent.a.b.C.D".to_owned(), id(3), id(2));
         let attempt = ("Attempt.a.b.C.D".to_owned(), id(4), id(3));
         assert_eq!(names_and_parents(&call(Side::Made, ids)), [sent.clone(), attempt.clone()]);
         assert_eq!(names_and_parents(&call(Side::Made, CallTrace { attempt: 0, ..ids })), [sent]);
         assert_eq!(names_and_parents(&call(Side::Attempt, ids)), [attempt]);
-        let received = CallTrace { trace: 1, parent: 4, span: 5, attempt: 0, above: 0 };
+        let received = CallTrace { trace: 1, parent: 4, span: 5, attempt: 0, ..CallTrace::default() };
         let served = ("Recv.a.b.C.D".to_owned(), id(5), id(4));
         assert_eq!(names_and_parents(&call(Side::Served, received)), [served]);
         let within = TracedCall { coverage: Coverage::OneHost, ..call(Side::Made, ids) };
@@ -183,14 +183,20 @@ mod tests {
         assert!(all[1].1 != all[2].1 && all[1].2 == id(3));
         let served = &spans(&within, 0)[2];
         assert_eq!((&served["startTimeUnixNano"], &served["endTimeUnixNano"]), (&json!("30"), &json!("80")));
-        let root = CallTrace { parent: 0, attempt: 0, ..ids };
+        let root = CallTrace { attempt: 0, ..ids };
         assert_eq!(names_and_parents(&call(Side::Made, root))[0].2, "", "it begins the trace");
     }
 
     #[test]
     fn calls_that_are_through_are_not_sent_again() {
         let origin = ExportOrigin::new(&[], "1");
-        let ids = |n: u64| CallTrace { trace: 1, parent: 2, span: 2 * n + 3, attempt: 2 * n + 4, above: 0 };
+        let ids = |n: u64| CallTrace {
+            trace: 1,
+            parent: 2,
+            span: 2 * n + 3,
+            attempt: 2 * n + 4,
+            ..CallTrace::default()
+        };
         let calls: Vec<TracedCall> = (0..1_500).map(|n| call(Side::Made, ids(n))).collect();
         let mut bodies = Vec::new();
         let through = send(&origin, &calls, 0, &mut |body| {
@@ -206,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_a_span_says() {
-        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4, above: 0 };
+        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4, ..CallTrace::default() };
         let failed = TracedCall { code: Code::Unavailable.number(), ..call(Side::Made, ids) };
         let [sent, attempt] = &spans(&failed, 1000)[..] else { panic!() };
         assert_eq!((&sent["startTimeUnixNano"], &sent["endTimeUnixNano"]), (&json!("1010"), &json!("1100")));

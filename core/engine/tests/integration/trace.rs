@@ -3,9 +3,10 @@
 
 use crate::world;
 
-use trunkline_call::Metadata;
 use trunkline_call::entry::{Completion, Submission};
+use trunkline_call::{Code, Metadata, TraceParent};
 use trunkline_grpc::{Event, StreamTag};
+use trunkline_telemetry::{Ask, Side};
 use world::web::blob;
 use world::*;
 
@@ -75,4 +76,61 @@ fn context_crosses_hosts() {
     let [Completion::Call(call)] = taken[..] else { panic!("{taken:?}") };
     let metadata = world.metadata(&far, call.metadata);
     assert_eq!((metadata.text("traceparent"), metadata.text("tracestate")), (Some(PARENT), Some("a=1")));
+}
+
+/// An application that samples all of its calls leaves the spans of another's theirs, at both ends.
+#[test]
+fn one_that_samples_everything_leaves_others_their_spans() {
+    const ROUNDS: u128 = 80;
+    const TIMES: u128 = 100;
+    for (host, target) in [(0, None), (1, Some("tcp://127.0.0.1:1"))] {
+        let mut world = World::new();
+        world.hosts.iter_mut().for_each(|host| {
+            host.engine.trace_calls(0.0, 3);
+            host.engine.telemetry().keep_traced(true);
+        });
+        let mut server = world.attach(host, PROTO, None, true);
+        let [mut much, mut little] = ["much 1", "little 2"].map(|label| {
+            world.label = Some(label);
+            world.attach(0, PROTO, target, false)
+        });
+        for round in 1..=ROUNDS {
+            for number in 0..=TIMES {
+                // The other calls another method.
+                let is_other = number == TIMES;
+                let app = if is_other { &mut little } else { &mut much };
+                let parent = TraceParent { trace: round << 64 | number, span: 1, sampled: true };
+                let mut metadata = Metadata::new();
+                metadata.insert(TraceParent::KEY, &parent.to_string()).unwrap();
+                let payload = world.blob(app, b"x");
+                let mut call = app.call(if is_other { 2 } else { 0 }, Some(payload), true);
+                call.metadata = world.put_metadata(app, &metadata);
+                world.submit(app, Submission::Call(call)).unwrap();
+            }
+            world.settle(&mut [&mut server, &mut much, &mut little]);
+            for completion in server.take() {
+                let Completion::Call(call) = completion else { panic!("{completion:?}") };
+                world.submit(&server, Submission::Finish(finish(call.call, Code::Internal, None))).unwrap();
+                world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+            }
+            world.settle(&mut [&mut server, &mut much, &mut little]);
+            for app in [&mut much, &mut little] {
+                for completion in app.take() {
+                    let Completion::Finish(end) = completion else { panic!("{completion:?}") };
+                    world.submit(app, release(end.call, end.payload, end.metadata, 5)).unwrap();
+                }
+            }
+            world.settle(&mut [&mut server, &mut much, &mut little]);
+        }
+        let now = world.now;
+        let ask = Ask { traced_max: usize::MAX, ..Ask::default() };
+        for (place, side) in [(0, Side::Made), (1, Side::Served)].into_iter().take(1 + host) {
+            let snapshot = world.hosts[place].engine.telemetry().snapshot(now, &ask);
+            let (little, much): (Vec<_>, Vec<_>) =
+                snapshot.traced.iter().partition(|call| call.ids.trace as u64 == TIMES as u64);
+            assert_eq!(little.len() as u128, ROUNDS, "{side:?}, host {host}");
+            assert!(snapshot.traced.iter().all(|call| call.side == side) && much.len() > 1_000);
+            assert_eq!(snapshot.traced_lost as usize + much.len(), (ROUNDS * TIMES) as usize);
+        }
+    }
 }

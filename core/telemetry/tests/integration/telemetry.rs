@@ -612,7 +612,7 @@ fn a_call_of_a_trace_stands_for_others_of_its_duration() {
     let (now, total_ns) = (record.client.a18, USUAL.iter().sum::<u64>());
     telemetry.record(now, &record);
     assert!(!prometheus::openmetrics(&figures(&telemetry.snapshot(now, &whole())), 0).contains("trace_id"));
-    let ids = CallTrace { trace: 0xabc, parent: 7, span: 8, attempt: 9, above: 0 };
+    let ids = CallTrace { trace: 0xabc, parent: 7, span: 8, attempt: 9, ..CallTrace::default() };
     telemetry.record_traced(now, &record, ids);
     assert_eq!(telemetry.snapshot(now, &Ask { traced_max: 9, ..whole() }).traced.len(), 0, "nobody exports");
     telemetry.keep_traced(true);

@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use support::watched;
 use trunkline_otlp::{ExportFigures, ExportSettings, ExportSource, Exporter, SPANS_MAX};
-use trunkline_telemetry::{CallTrace, Coverage, Exposition, Side, TracedCall};
+use trunkline_telemetry::{CallTrace, Coverage, Exposition, Side, SpanSource, TracedCall};
 
 fn call(n: u64) -> TracedCall {
     TracedCall {
-        ids: CallTrace { trace: n.into(), parent: 0, span: n, attempt: n + 1_000_000, above: 0 },
+        ids: CallTrace { trace: n.into(), span: n, attempt: n + 1_000_000, ..CallTrace::default() },
         side: Side::Made,
         began_ns: 10,
         ended_ns: 100,
@@ -215,23 +215,32 @@ fn one_that_is_away_gets_what_is_left_and_what_is_lost_is_counted() {
     // Where nobody else asks for any port: it is nobody's until the collector is back.
     let collector = TcpListener::bind("127.60.61.1:0").unwrap().local_addr().unwrap();
     let (calls, receiver) = sender();
-    calls.send((0..SPANS_MAX as u64 + 5).map(call).collect()).unwrap();
+    // One application has more than there is room for, another has ten calls.
+    let of = |application: u64, n: u64| {
+        let ids = CallTrace { source: SpanSource::new(true, application, application), ..call(n).ids };
+        TracedCall { ids, method: format!("/a.B/M{application}"), ..call(n) }
+    };
+    let much = (0..SPANS_MAX as u64 + 5).map(|n| of(1, n));
+    calls.send(much.chain((0..10).map(|n| of(2, n))).collect()).unwrap();
     let exporter = export_to(collector, false, receiver);
     let figures = exporter.figures();
     until(|| count(&figures, |f| &f.spans[2]) > 0);
-    assert_eq!(count(&figures, |f| &f.lost[1]), 5, "no room");
+    let lost = count(&figures, |f| &f.lost[1]) as usize;
+    let left = SPANS_MAX + 15 - lost;
+    assert!(lost >= 15 && left > SPANS_MAX / 3, "no room for {lost}");
     let listener = TcpListener::bind(collector).unwrap();
-    let mut spans = 0;
-    while spans < 2 * SPANS_MAX {
+    let (mut spans, mut other) = (0, 0);
+    while spans < 2 * left {
         let (mut stream, _) = listener.accept().unwrap();
         let (line, body) = request(&mut stream);
         answer(&mut stream, TAKEN);
         if line.contains("traces") {
             // Not read as JSON, which takes long: what is not taken in time is sent again.
             spans += body.matches("\"spanId\":").count();
+            other += body.matches("\"Sent.a.B.M2\"").count();
         }
     }
-    assert_eq!(spans, 2 * SPANS_MAX, "each once");
+    assert_eq!((spans, other), (2 * left, 10), "each once, and all of who had few");
 }
 
 #[test]

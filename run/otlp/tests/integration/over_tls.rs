@@ -213,7 +213,7 @@ fn requests_of_a_megabyte_pass() {
     let files = Files::new();
     let (port, got) = files.collector("a-collector", false);
     let call = |n: u64| TracedCall {
-        ids: CallTrace { trace: n.into(), parent: 0, span: n, attempt: n + 1_000_000, above: 0 },
+        ids: CallTrace { trace: n.into(), span: n, attempt: n + 1_000_000, ..CallTrace::default() },
         side: Side::Made,
         began_ns: 10,
         ended_ns: 100,
