@@ -11,17 +11,26 @@ use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::{Ask, Snapshot};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A method on one side.
 type Key = (Side, String);
+/// The same with one other host.
+type PairKey = (Side, String, String);
 
 /// A daemon's history. Bounded: [`CallHistory::INTERVALS_MAX`] intervals of [`CallHistory::METHODS_MAX`] methods each,
-/// about 2 KiB a method, and what was counted before the last snapshot, of as many methods as telemetry tells apart.
+/// about 2 KiB a method, and what was counted before the last snapshot, of as many methods and hosts as telemetry tells
+/// apart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallHistory {
     /// When the last snapshot was taken, and all that was counted by then.
     at_ns: u64,
+    /// By method and host: one host may be forgotten, and what was counted of others goes on.
+    #[serde(default)]
+    before_by_host: BTreeMap<PairKey, Series>,
+    /// The same for all hosts, as daemons of earlier versions keep it, from and for those.
+    #[serde(default)]
     before: BTreeMap<Key, Series>,
     /// Oldest first, each beginning where the one before it ends.
     intervals: VecDeque<Interval>,
@@ -99,18 +108,26 @@ impl CallHistory {
         if snapshot.at_ns < self.at_ns && self.at_ns - snapshot.at_ns <= MINUTE_NS {
             return;
         }
-        let mut now: BTreeMap<Key, Series> = BTreeMap::new();
+        let mut now: BTreeMap<PairKey, Series> = BTreeMap::new();
         for entry in &snapshot.series {
-            now.entry((entry.side, entry.method.clone())).or_default().merge(&entry.series);
+            let key = (entry.side, entry.method.clone(), entry.peer.clone());
+            now.entry(key).or_default().merge(&entry.series);
         }
-        if self.at_ns != 0 && snapshot.at_ns > self.at_ns {
-            let counted = now.iter().map(|(key, series)| {
-                (key.clone(), self.before.get(key).map_or_else(|| series.clone(), |old| series.since(old)))
-            });
-            let counted = busiest(counted.filter(|(_, series)| series.calls() > 0).collect());
+        let is_known_by_host = self.before.is_empty() || !self.before_by_host.is_empty();
+        if self.at_ns != 0 && snapshot.at_ns > self.at_ns && is_known_by_host {
+            let counted = now.iter().map(|(key, series)| (key, self.counted_since(key, series)));
+            let counted = counted.filter(|(_, series)| series.calls() > 0);
+            let counted = busiest(by_method(counted.map(|(key, series)| (key, Cow::Owned(series)))));
             self.push(Interval { from_ns: self.at_ns, to_ns: snapshot.at_ns, series: counted });
         }
-        (self.at_ns, self.before) = (snapshot.at_ns, now);
+        self.before = by_method(now.iter().map(|(key, series)| (key, Cow::Borrowed(series))));
+        (self.at_ns, self.before_by_host) = (snapshot.at_ns, now);
+    }
+
+    /// What was counted of a method and host since the last snapshot. If one of several shards has forgotten them
+    /// meanwhile that is less than it was, and what others counted in this minute is missing.
+    fn counted_since(&self, key: &PairKey, series: &Series) -> Series {
+        self.before_by_host.get(key).map_or_else(|| series.clone(), |before| series.since(before))
     }
 
     /// What was counted from then to then, of the methods that are asked for. `None`: nothing is known of that time.
@@ -145,6 +162,7 @@ impl CallHistory {
     /// Heap bytes in use, about.
     pub fn heap_bytes(&self) -> usize {
         let all = self.intervals.iter().flat_map(|one| one.series.values()).chain(self.before.values());
+        let all = all.chain(self.before_by_host.values());
         all.map(|series| size_of::<Series>() + series.heap_bytes()).sum()
     }
 
@@ -182,6 +200,15 @@ impl Interval {
         }
         self.series = busiest(std::mem::take(&mut self.series));
     }
+}
+
+/// Series of methods and hosts, by method.
+fn by_method<'s>(all: impl Iterator<Item = (&'s PairKey, Cow<'s, Series>)>) -> BTreeMap<Key, Series> {
+    let mut found: BTreeMap<Key, Series> = BTreeMap::new();
+    for ((side, method, _), series) in all {
+        found.entry((*side, method.clone())).or_default().merge(&series);
+    }
+    found
 }
 
 /// The methods with most calls by name, and the others together.
@@ -304,7 +331,39 @@ mod tests {
         assert!(history.intervals.len() <= CallHistory::INTERVALS_MAX);
         // Another daemon, which has counted less.
         history.note(&snapshot(131, &[("a", 1)]));
-        assert_eq!(calls(&history, 130, 131, "b"), Some(0));
+        assert_eq!(["a", "b"].map(|method| calls(&history, 130, 131, method)), [Some(0); 2]);
+    }
+
+    /// Telemetry forgets hosts that are not connected any more: what it counted of others meanwhile is there.
+    #[test]
+    fn what_is_forgotten_of_one_host_takes_nothing_of_others() {
+        let of = |minute: u64, hosts: &[(&str, u64)]| {
+            let mut all = snapshot(minute, &[]);
+            for (host, calls) in hosts {
+                let mut one = snapshot(minute, &[("a", *calls)]).series;
+                one.iter_mut().for_each(|entry| entry.peer = (*host).into());
+                all.series.extend(one);
+            }
+            all
+        };
+        let mut history = CallHistory::default();
+        history.note(&of(0, &[("p", 1_000), ("q", 5)]));
+        history.note(&of(1, &[("q", 12)]));
+        assert_eq!(calls(&history, 0, 1, "a"), Some(7));
+        // It is back, with fewer calls than it had.
+        history.note(&of(2, &[("p", 3), ("q", 12)]));
+        assert_eq!(calls(&history, 1, 2, "a"), Some(3));
+    }
+
+    /// Of a daemon that kept sums alone it is not known what was counted since of which host.
+    #[test]
+    fn of_a_history_without_hosts_counting_begins_anew() {
+        let mut history = CallHistory::default();
+        (0..3).for_each(|minute| history.note(&snapshot(minute, &[("a", 10 * minute)])));
+        history.before_by_host.clear();
+        history.note(&snapshot(3, &[("a", 30)]));
+        history.note(&snapshot(4, &[("a", 41)]));
+        assert_eq!((calls(&history, 0, 2, "a"), calls(&history, 2, 4, "a")), (Some(20), Some(11)));
     }
 
     #[test]
