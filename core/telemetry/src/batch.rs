@@ -3,6 +3,7 @@
 //! A call touches some fifty cache lines in fifteen histograms; one call after the other they would be fetched for each
 //! anew, from caches that carry messages meanwhile. So many calls as a batch has fit the innermost.
 
+use crate::component::Coverage;
 use crate::flight::Flight;
 
 /// What of a call that waits to be counted is not in its row.
@@ -38,12 +39,21 @@ pub(crate) struct BatchSums {
     pub handlers: u32,
 }
 
+impl Uncounted {
+    /// Coverage, and whether it streamed, as its kind has them.
+    pub fn coverage(&self) -> (Coverage, bool) {
+        (Coverage::ALL[(self.kind & 7) as usize % Coverage::ALL.len()], self.kind & 8 != 0)
+    }
+}
+
 impl Batch<'_> {
     /// Most calls in one.
     pub const CALLS: usize = 64;
     /// Where among the amounts the parts between kernel and daemon are: behind those of a flight.
     pub const REQUEST_WAKEUP: usize = Flight::AMOUNTS;
     pub const RESPONSE_WAKEUP: usize = Flight::AMOUNTS + 1;
+    /// How many amounts there are with these.
+    pub const AMOUNTS: usize = Flight::AMOUNTS + 2;
 
     pub fn flight(&self, call: u8) -> Option<&Flight> {
         self.flights.get(usize::from(call))

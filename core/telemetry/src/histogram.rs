@@ -66,6 +66,11 @@ impl Histogram {
         self.sum += u128::from(sum);
     }
 
+    /// So many more of the values were not looked at themselves.
+    pub(crate) fn note_stood_for(&mut self, more: u64) {
+        self.stood_for += more;
+    }
+
     /// Adds to the sum what values come to that others stand for.
     pub(crate) fn add_sum(&mut self, sum: u64) {
         self.sum += u128::from(sum);

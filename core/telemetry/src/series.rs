@@ -1,6 +1,6 @@
 //! What is counted for one (side, method, peer).
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Uncounted};
 use crate::component::{Component, Components, Coverage};
 use crate::flight::Flight;
 use crate::histogram::Histogram;
@@ -132,6 +132,21 @@ impl Series {
     pub(crate) fn note_passed_bytes(&mut self, [request, response]: [u64; 2]) {
         self.request_bytes.add_sum(request);
         self.response_bytes.add_sum(response);
+    }
+
+    /// A call that was counted before is counted anew for others: none of those was looked at.
+    #[cold]
+    pub(crate) fn note_counted_before(&mut self, flight: &Flight, uncounted: &Uncounted) {
+        let (coverage, is_stream) = uncounted.coverage();
+        for amount in 0..Batch::AMOUNTS {
+            if let Some(histogram) = self.histogram(coverage, is_stream, amount) {
+                histogram.note_stood_for(1);
+            }
+        }
+        let told = [(&mut self.cpu, flight.cpu_ns > 0), (&mut self.subtree, flight.subtree > 1)];
+        for (histogram, _) in told.into_iter().filter(|(_, is_told)| *is_told) {
+            histogram.note_stood_for(1);
+        }
     }
 
     /// Counts one call of which something is too large for a batch.

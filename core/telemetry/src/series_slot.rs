@@ -1,7 +1,6 @@
 //! The series of one (side, method, peer), and what is kept beside its counters while it is used.
 
-use crate::batch::{Batch, Uncounted};
-use crate::component::Coverage;
+use crate::batch::Batch;
 use crate::histogram::Histogram;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::passing::{Passing, StandIn};
@@ -139,11 +138,11 @@ impl FirstCalls {
 /// Counts calls of a batch that are of one series and coverage.
 pub(crate) fn count(series: &mut [SeriesSlot], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone) {
     let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
-    let Some(&Uncounted { kind, .. }) = first else { return };
-    let Some(keyed) = series.get_mut((kind >> 4) as usize) else { return };
-    let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
-    keyed.series.record_batch(batch, calls.clone(), (coverage, kind & 8 != 0));
-    if kind & 8 == 0 {
+    let Some(first) = first else { return };
+    let Some(keyed) = series.get_mut((first.kind >> 4) as usize) else { return };
+    let (coverage, is_stream) = first.coverage();
+    keyed.series.record_batch(batch, calls.clone(), (coverage, is_stream));
+    if !is_stream {
         let ended_well = calls.filter(|call| batch.has_ended_well(*call));
         keyed.note_slow(ended_well.map(|call| (batch.total_ns(call), batch.weight(call))));
     }

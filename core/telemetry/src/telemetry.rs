@@ -388,6 +388,7 @@ impl Telemetry {
             keyed.is_passing = false;
             if let Some((bytes, flight, uncounted)) = keyed.passing.count() {
                 keyed.series.note_passed_bytes(bytes);
+                keyed.series.note_counted_before(&flight, &uncounted);
                 let batch = Batch { flights: &[flight], pending: &[uncounted] };
                 count(&mut self.series, &batch, 0..1);
             }

@@ -523,6 +523,27 @@ fn a_rare_method_beside_a_busy_one_is_recorded_whole() {
     assert_eq!(calls(&mut telemetry), 50_251);
 }
 
+/// However often somebody looks, the calls that were looked at are those that were written down.
+#[test]
+fn who_looks_is_taken_for_no_call() {
+    let mut telemetry = Telemetry::new();
+    let method = telemetry.method(GREETER);
+    let mut written = 0;
+    for n in 0..20_000_u64 {
+        let record = call(1_000_000_000 + n * 10_000, method, PeerIndex::LOCAL, USUAL);
+        written += u64::from(!end(&mut telemetry, record.client.a18, &record));
+        if n % 50 == 0 {
+            telemetry.snapshot(record.client.a18, &Ask::default());
+        }
+    }
+    let sum = telemetry.snapshot(Instant(2_000_000_000), &Ask::default()).sum(Side::Made);
+    assert!(sum.calls() == 20_000 && written < 10_000, "{written}");
+    let application = &sum.components[Component::ServerApplication as usize];
+    for histogram in [&sum.total, &sum.request_bytes, application] {
+        assert_eq!((histogram.count(), histogram.looked_at()), (20_000, written));
+    }
+}
+
 /// Ends a call as an engine does. Returns whether it was passed over.
 fn end(telemetry: &mut Telemetry, now: Instant, record: &Record) -> bool {
     let total_ns = record.client.a18.0 - record.client.a0.0;
