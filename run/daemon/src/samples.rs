@@ -47,6 +47,7 @@ pub(crate) struct SampleFigures {
     written: AtomicU64,
     unqueued: AtomicU64,
     unwritten: AtomicU64,
+    beyond_rate: AtomicU64,
 }
 
 /// What became of samples behind the shards.
@@ -58,6 +59,8 @@ pub struct SampleTotals {
     pub unqueued: u64,
     /// Lost because the file did not take them.
     pub unwritten: u64,
+    /// Left out because several shards together kept more than a rule says.
+    pub beyond_rate: u64,
 }
 
 /// The file.
@@ -129,9 +132,14 @@ impl SampleSink {
 impl SampleThread {
     /// What became of samples so far.
     pub fn totals(&self) -> SampleTotals {
-        let SampleFigures { written, unqueued, unwritten } = &*self.figures;
+        let SampleFigures { written, unqueued, unwritten, beyond_rate } = &*self.figures;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        SampleTotals { written: read(written), unqueued: read(unqueued), unwritten: read(unwritten) }
+        SampleTotals {
+            written: read(written),
+            unqueued: read(unqueued),
+            unwritten: read(unwritten),
+            beyond_rate: read(beyond_rate),
+        }
     }
 
     /// Leaves it a moment for what waits, once no shard has a sink.
@@ -144,6 +152,7 @@ impl SampleThread {
 impl SampleWriter {
     fn take(&mut self, sample: &TakenSample) {
         if !self.has_turn(sample) {
+            self.figures.beyond_rate.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let outcome = self.write(sample);
@@ -388,17 +397,20 @@ mod tests {
         assert_eq!(entries(&path).len(), 1);
     }
 
-    /// Calls that began at these milliseconds, with two a second allowed: how many are written.
-    fn written_of(began_ms: impl Iterator<Item = u64>) -> u64 {
+    /// Calls that began at these milliseconds, with two a second allowed: how many are written. The others are counted.
+    fn written_of(began_ms: impl Iterator<Item = u64> + Clone) -> u64 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples");
         let (file, _) = open(&path).unwrap();
         let mut writer = writer(&path, file, 1 << 20);
         writer.rates = vec![(2.0, SampleAllowance::default())];
-        for ms in began_ms {
+        for ms in began_ms.clone() {
             writer.take(&TakenSample { began: Instant((10_000 + ms) * 1_000_000), ..sample(None, 1) });
         }
-        writer.figures.written.load(Ordering::Relaxed)
+        let SampleFigures { written, beyond_rate, .. } = &*writer.figures;
+        let [written, beyond_rate] = [written, beyond_rate].map(|counter| counter.load(Ordering::Relaxed));
+        assert_eq!(written + beyond_rate, began_ms.count() as u64, "what became of each is told");
+        written
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn samples(text: &mut Exposition, shards: &[Observation]) {
         ("unanswered", sum(|shard| shard.snapshot.samples.unanswered)),
         ("no_room", sum(|shard| shard.snapshot.samples.no_room + shard.samples.unqueued)),
         ("unwritten", sum(|shard| shard.samples.unwritten)),
+        ("beyond_rate", sum(|shard| shard.samples.beyond_rate)),
     ] {
         text.sample(&[("outcome", outcome)], count);
     }
