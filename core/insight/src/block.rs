@@ -77,6 +77,12 @@ pub struct BlockHead {
     /// Addresses of the host by which others know it that do not hear its name, as over R2P2; no loopback.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
+    /// The kernel's boot id: daemons that have it in common run on one machine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
+    /// The daemon's network namespace, as its machine's kernel names it: those of one share loopback addresses.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub network_namespace: String,
     /// Measured at the host in that time: `cpu_percent`, `cpu_seconds` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, f64>,
@@ -102,7 +108,8 @@ impl BlockHead {
         let names = names.chain(self.addresses.iter().map(|address| address.len() + 32));
         let numbers = [&self.variables, &self.cycles, &self.daemon_seconds];
         let numbers = numbers.into_iter().flat_map(BTreeMap::keys).map(|name| name.len() + 64);
-        let own = self.host.len() + self.cluster.len() + self.version.len() + size_of::<Self>();
+        let own = [&self.host, &self.cluster, &self.version, &self.boot_id, &self.network_namespace];
+        let own = own.map(String::len).iter().sum::<usize>() + size_of::<Self>();
         own + names.chain(numbers).sum::<usize>() + 16 * self.late_handlers.len()
     }
 }

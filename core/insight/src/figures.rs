@@ -15,8 +15,8 @@ pub(crate) use host::growth_points;
 pub(crate) use parts::{TaxShares, tail};
 pub(crate) use services::{cpu_shares, service_shares};
 
-use crate::fleet::{Fleet, FleetCall, MethodValues};
-use crate::words::{short, time};
+use crate::fleet::{ClockBound, Fleet, FleetCall, MethodValues};
+use crate::words::{percent, short, time};
 use trunkline_plot::{Axis, ChartLine, Format, HeatChart, LineChart};
 use trunkline_telemetry::Coverage;
 
@@ -80,11 +80,19 @@ pub fn basis(fleet: &Fleet) -> String {
     let calls = fleet.each_once().count();
     let left =
         |call: &FleetCall| !matches!(call.row.components.coverage, Coverage::OneHost | Coverage::Stayed);
-    let clock = match fleet.clock_bound_ns() {
+    let clock = match fleet.clock_bound() {
         None if fleet.each_once().any(left) => "of no call the stamps of both hosts are there".to_owned(),
         None => "no call left its host, so there was one clock".to_owned(),
-        Some(ns) if ns.is_infinite() => "of some calls the other clock is not known".to_owned(),
-        Some(ns) => format!("the two wires may have to give each other {} (mean)", time(ns * 1e-9)),
+        Some(ClockBound { mean_ns: None, .. }) => "of no call the other clock is known".to_owned(),
+        Some(ClockBound { mean_ns: Some(ns), unknown }) => {
+            let mean = format!("the two wires may have to give each other {} (mean)", time(ns * 1e-9));
+            match unknown {
+                0.0 => mean,
+                unknown => {
+                    format!("{mean}; of {} of the calls the other clock is not known", percent(unknown))
+                }
+            }
+        }
     };
     let lost = match fleet.lost() {
         0 => String::new(),

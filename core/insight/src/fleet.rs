@@ -4,11 +4,13 @@ use crate::block::{BlockHead, BlockReader, RecordBlock};
 use crate::driven::DrivenCalls;
 use crate::estimate::WeightedValues;
 use crate::faults::{Faults, FileFault};
+pub use crate::fleet_call::FleetCall;
+use crate::recorded::{RecordedPeers, RecordedServers};
 use crate::twice::RecordedTimes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use trunkline_call::Code;
-use trunkline_telemetry::{Component, Coverage, FlightRow, RecordedTrace, Side, is_own_method};
+use trunkline_telemetry::{Coverage, FlightRow, RecordedTrace, Side, is_own_method};
 
 /// Most calls that are read at once: about 800 MB.
 pub const CALLS_MAX: usize = 4_000_000;
@@ -61,23 +63,6 @@ enum BlockOutcome {
     ToldBefore,
     /// There was no room.
     LeftOut,
-}
-
-/// A call of a fleet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FleetCall {
-    /// Number of its method in [`Fleet::methods`].
-    pub method: u32,
-    /// Number of its block in [`Fleet::heads`].
-    pub block: u32,
-    /// Calls it stands for.
-    pub weight: f64,
-    /// Calls above it; `None` if nobody told, and no tree that was recorded says so.
-    pub ancestors: Option<u16>,
-    /// The number of its trace in [`Fleet::traces`].
-    pub trace: Option<u32>,
-    /// The rest; its own numbers of method and host are those of its block.
-    pub row: FlightRow,
 }
 
 /// Processor time of handlers of a method whose calls had ended before, in one block.
@@ -241,7 +226,7 @@ impl Fleet {
     /// Every call once, however it ended: where it was made, and where it was served if the host that made it is none
     /// of those recorded.
     pub fn each_once(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        let recorded = self.recorded_peers();
+        let recorded = RecordedPeers::of(&self.heads, &self.calls);
         self.calls.iter().filter(move |call| match call.row.side {
             Side::Made => true,
             Side::Served => !recorded.by_name(call) && !recorded.by_address(call),
@@ -254,49 +239,13 @@ impl Fleet {
     /// method that it served. Over R2P2 a caller may know the address of a router and not that of the server: there it
     /// is as [`Self::each_once`] has it.
     pub fn handlers(&self) -> impl Iterator<Item = &FleetCall> + Clone {
-        let (recorded, servers) = (self.recorded_peers(), self.servers());
+        let recorded = RecordedPeers::of(&self.heads, &self.calls);
+        let servers = RecordedServers::of(&self.heads, &self.calls);
         self.calls.iter().filter(move |call| match call.row.side {
             Side::Made => call.row.components.coverage == Coverage::OneHost || !servers.tell_of(call),
             Side::Served => !recorded.by_address(call),
             Side::Attempt => false,
         })
-    }
-
-    /// Which hosts tell of calls that they served, by method.
-    fn servers(&self) -> RecordedServers {
-        let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
-        for head in &self.heads {
-            let next = numbers.len() as u32;
-            numbers.entry(head.host.as_str()).or_insert(next);
-        }
-        let host_of = |name: &str| numbers.get(name).copied();
-        let peers_of = |head: &BlockHead| {
-            head.peers.iter().filter_map(|(peer, name)| Some((*peer, host_of(name)?))).collect()
-        };
-        let told = self.calls.iter().filter(|call| call.row.side == Side::Served).filter_map(|call| {
-            let head = self.heads.get(call.block as usize)?;
-            Some((host_of(&head.host)?, call.method))
-        });
-        RecordedServers { peers: self.heads.iter().map(peers_of).collect(), told: Rc::new(told.collect()) }
-    }
-
-    /// Which other hosts are among those recorded. Over R2P2 they are known by their addresses.
-    fn recorded_peers(&self) -> RecordedPeers {
-        let names: BTreeSet<&str> = self.heads.iter().map(|head| head.host.as_str()).collect();
-        let addresses: BTreeSet<&str> =
-            self.heads.iter().flat_map(|head| &head.addresses).map(String::as_str).collect();
-        let is_address = |name: &str| {
-            let address = name.strip_prefix("r2p2 ").map(|name| name.split_once(':').unwrap_or((name, "")).0);
-            address.is_some_and(|address| addresses.contains(address))
-        };
-        let is_name = |name: &str| names.contains(name);
-        RecordedPeers { by_name: self.peers_that(is_name), by_address: self.peers_that(is_address) }
-    }
-
-    /// By block: numbers of other hosts whose name is so.
-    fn peers_that(&self, is_so: impl Fn(&str) -> bool) -> Rc<[BTreeSet<u32>]> {
-        let number = |(number, name): &(u32, String)| is_so(name).then_some(*number);
-        self.heads.iter().map(|head| head.peers.iter().filter_map(number).collect()).collect()
     }
 
     /// Of each call once, those that ended well and did not stream: how long a stream takes is up to its ends. The
@@ -436,101 +385,31 @@ impl Fleet {
         hosts
     }
 
-    /// How much the two wires may have to give each other, mean over calls between hosts; `None` if there are none, and
-    /// infinite if nothing was known of a clock.
-    pub fn clock_bound_ns(&self) -> Option<f64> {
+    /// How well the clocks of calls between hosts are known of each other; `None` if there are none.
+    pub fn clock_bound(&self) -> Option<ClockBound> {
         let between = self.each_once().filter(|call| call.row.components.coverage == Coverage::Whole);
-        let width = |call: &FleetCall| match call.row.half_width_ns {
-            u32::MAX => f64::INFINITY,
-            ns => f64::from(ns),
-        };
-        let (sum, weight) = between
-            .fold((0.0, 0.0), |(sum, weight), call| (sum + width(call) * call.weight, weight + call.weight));
-        (weight > 0.0).then(|| sum / weight)
+        let (mut sum, mut known, mut unknown) = (0.0, 0.0, 0.0);
+        for call in between {
+            match call.row.half_width_ns {
+                u32::MAX => unknown += call.weight,
+                ns => {
+                    sum += f64::from(ns) * call.weight;
+                    known += call.weight;
+                }
+            }
+        }
+        let mean_ns = (known > 0.0).then(|| sum / known);
+        (known + unknown > 0.0).then(|| ClockBound { mean_ns, unknown: unknown / (known + unknown) })
     }
 }
 
-impl FleetCall {
-    /// Completion time in seconds.
-    pub fn total_s(&self) -> f64 {
-        self.row.components.total_ns() as f64 * 1e-9
-    }
-
-    /// A component in seconds.
-    pub fn part_s(&self, component: Component) -> f64 {
-        self.row.components[component] as f64 * 1e-9
-    }
-
-    /// Both wires, in seconds.
-    pub fn wire_s(&self) -> f64 {
-        self.part_s(Component::RequestWire) + self.part_s(Component::ResponseWire)
-    }
-
-    /// Both stacks, in seconds.
-    pub fn stack_s(&self) -> f64 {
-        self.part_s(Component::RequestStack) + self.part_s(Component::ResponseStack)
-    }
-
-    /// The four queues, in seconds.
-    pub fn queue_s(&self) -> f64 {
-        let queues = [
-            Component::ClientSendQueue,
-            Component::ServerReceiveQueue,
-            Component::ServerSendQueue,
-            Component::ClientReceiveQueue,
-        ];
-        queues.into_iter().map(|queue| self.part_s(queue)).sum()
-    }
-
-    /// Everything but the application, in seconds.
-    pub fn tax_s(&self) -> f64 {
-        self.row.components.tax_ns() as f64 * 1e-9
-    }
-
-    /// Processor time of the handler in seconds, if it told.
-    pub fn cpu_s(&self) -> Option<f64> {
-        (self.row.cpu_ns > 0).then(|| f64::from(self.row.cpu_ns) * 1e-9)
-    }
-}
-
-/// By block: numbers of other hosts that are among those recorded.
-#[derive(Clone)]
-struct RecordedPeers {
-    by_name: Rc<[BTreeSet<u32>]>,
-    by_address: Rc<[BTreeSet<u32>]>,
-}
-
-impl RecordedPeers {
-    /// Whether the other host of a call is one of them, by its node's name.
-    fn by_name(&self, call: &FleetCall) -> bool {
-        has(&self.by_name, call)
-    }
-
-    /// The same over R2P2, by its address.
-    fn by_address(&self, call: &FleetCall) -> bool {
-        has(&self.by_address, call)
-    }
-}
-
-fn has(peers: &[BTreeSet<u32>], call: &FleetCall) -> bool {
-    peers.get(call.block as usize).is_some_and(|peers| peers.contains(&call.row.peer.0))
-}
-
-/// The hosts that tell of calls they served.
-#[derive(Clone)]
-struct RecordedServers {
-    /// By block: which host another is.
-    peers: Rc<[BTreeMap<u32, u32>]>,
-    /// The host, and the method.
-    told: Rc<BTreeSet<(u32, u32)>>,
-}
-
-impl RecordedServers {
-    /// Whether the host that served a call is one that tells of calls of its method.
-    fn tell_of(&self, call: &FleetCall) -> bool {
-        let host = self.peers.get(call.block as usize).and_then(|peers| peers.get(&call.row.peer.0));
-        host.is_some_and(|host| self.told.contains(&(*host, call.method)))
-    }
+/// How well clocks are known of each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClockBound {
+    /// How much the two wires of a call may have to give each other, on average; `None` if nothing is known of any.
+    pub mean_ns: Option<f64>,
+    /// The part of the calls of whose other clock nothing was known, as of the first between two hosts.
+    pub unknown: f64,
 }
 
 /// The side whose calls stand for more: made, or served.
@@ -629,6 +508,50 @@ mod tests {
         fleet.read(&[a.encode(), b.encode()].concat());
         assert_eq!((fleet.calls.len(), fleet.weight()), (45, 25.0), "five are of a host nobody recorded");
         assert!(fleet.handlers().eq(fleet.each_once()), "a router may stand between");
+    }
+
+    /// Over loopback an address names nobody. Daemons of one network namespace are known by that.
+    #[test]
+    fn calls_over_r2p2_within_a_host_count_once() {
+        let within = |namespace: &str| {
+            let (mut a, mut b) = (block("a", 20), block("b", 25));
+            for head in [&mut a.head, &mut b.head] {
+                (head.boot_id, head.network_namespace) = ("boot".into(), "net:[1]".into());
+            }
+            b.head.network_namespace = namespace.into();
+            a.head.peers = vec![(1, "r2p2 127.0.0.1:8000".into())];
+            b.head.peers = vec![(1, "r2p2 127.0.0.1".into())];
+            b.head.methods.push((9, "/a.B/Other".into()));
+            for (n, call) in b.rows.iter_mut().enumerate() {
+                (call.row.side, call.row.components.coverage) = (Side::Served, Coverage::ServerOnly);
+                // Of these no recorded daemon makes any.
+                call.row.method.0 = if n < 20 { call.row.method.0 } else { 9 };
+            }
+            let mut fleet = Fleet::default();
+            fleet.read(&[a.encode(), b.encode()].concat());
+            assert!(fleet.handlers().eq(fleet.each_once()));
+            (fleet.calls.len(), fleet.weight())
+        };
+        assert_eq!(within("net:[1]"), (45, 25.0));
+        assert_eq!(within("net:[2]"), (45, 45.0), "each has a loopback of its own");
+        assert_eq!(within(""), (45, 45.0), "a recording of before does not say");
+    }
+
+    #[test]
+    fn a_first_call_without_a_clock_leaves_the_bound_of_all_others() {
+        let mut one = block("a", 100);
+        one.rows.iter_mut().for_each(|call| {
+            (call.row.components.coverage, call.row.half_width_ns) = (Coverage::Whole, 500);
+        });
+        one.rows[0].row.half_width_ns = u32::MAX;
+        let mut fleet = Fleet::default();
+        fleet.add(one.clone());
+        assert_eq!(fleet.clock_bound(), Some(ClockBound { mean_ns: Some(500.0), unknown: 0.01 }));
+        one.rows.truncate(1);
+        let mut fleet = Fleet::default();
+        fleet.add(one);
+        assert_eq!(fleet.clock_bound(), Some(ClockBound { mean_ns: None, unknown: 1.0 }));
+        assert_eq!(Fleet::default().clock_bound(), None);
     }
 
     #[test]

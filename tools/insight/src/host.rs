@@ -22,6 +22,12 @@ struct Processors {
     all: u64,
 }
 
+/// Whether a daemon with this boot id runs on this machine; older daemons do not say.
+pub fn is_this_machine(boot_id: &str) -> bool {
+    let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    boot_id.is_empty() || own.trim() == boot_id
+}
+
 impl HostReading {
     /// Reads them now.
     pub fn take() -> Self {
@@ -92,6 +98,13 @@ mod tests {
         assert_eq!(variables["cpu_percent"], 50.0);
         assert_eq!(Processors::of("intr 1"), None);
         assert_eq!(at(1, 1).unwrap().since(at(1, 1).unwrap()).count(), 0);
+    }
+
+    #[test]
+    fn a_daemon_of_another_boot_is_elsewhere() {
+        let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let told = [own.trim(), "", "7a1f2c1e-0000-4000-8000-000000000000"].map(is_this_machine);
+        assert_eq!(told, [true, true, false]);
     }
 
     #[test]

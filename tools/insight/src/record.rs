@@ -7,7 +7,7 @@
 use crate::applications::ApplicationTimes;
 use crate::args::{KeptTail, OutputArgs, RecordArgs};
 use crate::earlier::earlier_calls;
-use crate::host::HostReading;
+use crate::host::{HostReading, is_this_machine};
 use crate::load::FILE_BYTES_MAX;
 use crate::operator::refusal;
 use crate::output;
@@ -206,6 +206,8 @@ struct Recording<'a, W> {
     late: BTreeMap<(u32, u16), u64>,
     began: Instant,
     host: HostReading,
+    /// The daemon is on the machine this runs on.
+    is_here: bool,
     /// What the daemon's time had gone into when the block began, and by the last answer.
     stages: [BTreeMap<String, u64>; 2],
     /// What applications did, if their processes can be looked at, and when they last were.
@@ -232,6 +234,7 @@ impl<'a, W: Write> Recording<'a, W> {
             late: BTreeMap::new(),
             began: Instant::now(),
             host: HostReading::default(),
+            is_here: false,
             stages: [stages(first), stages(first)],
             applications: Some(ApplicationTimes::default()),
             looked: Instant::now(),
@@ -368,16 +371,28 @@ impl<'a, W: Write> Recording<'a, W> {
     }
 
     fn begin_block(&mut self, answer: &CallsResponse) {
-        self.begin_block_as(answer.node.clone(), answer.version.clone(), answer.addresses.clone());
+        self.is_here = is_this_machine(&answer.boot_id);
+        self.begin_block_of(BlockHead {
+            host: answer.node.clone(),
+            version: answer.version.clone(),
+            addresses: answer.addresses.clone(),
+            boot_id: answer.boot_id.clone(),
+            network_namespace: answer.network_namespace.clone(),
+            ..BlockHead::default()
+        });
     }
 
-    fn begin_block_as(&mut self, host: String, version: String, addresses: Vec<String>) {
+    /// The host is as this head says.
+    fn begin_block_of(&mut self, host: BlockHead) {
+        let BlockHead { host, version, addresses, boot_id, network_namespace, .. } = host;
         let now_ns = monotonic_ns();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.block.head = BlockHead {
             host,
             version,
             addresses,
+            boot_id,
+            network_namespace,
             cluster: self.args.cluster.clone(),
             began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
             began_unix_ns: unix.subsec_nanos() % 1_000_000,
@@ -412,7 +427,8 @@ impl<'a, W: Write> Recording<'a, W> {
             list
         };
         (head.methods, head.peers) = (listed(&self.methods), listed(&self.peers));
-        head.variables = HostReading::take().since(&self.host);
+        // What is read here says nothing of another machine.
+        head.variables = if self.is_here { HostReading::take().since(&self.host) } else { BTreeMap::new() };
         head.daemon_seconds = seconds_since(&self.stages[0], &self.stages[1]);
         head.cycles = shares(&head.daemon_seconds, head.variables.get("cpu_seconds").copied());
         head.application_seconds = self.applications.as_mut().map(ApplicationTimes::take_seconds);
@@ -429,8 +445,7 @@ impl<'a, W: Write> Recording<'a, W> {
             self.tally.kept += earlier.rows.len() as u64;
             self.write(&earlier.encode())?;
         }
-        let BlockHead { host, version, addresses, .. } = self.block.head.clone();
-        self.begin_block_as(host, version, addresses);
+        self.begin_block_of(self.block.head.clone());
         Ok(())
     }
 

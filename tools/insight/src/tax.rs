@@ -10,6 +10,7 @@ use crate::load::load;
 use crate::say;
 use std::collections::BTreeMap;
 use trunkline_insight::Fleet;
+use trunkline_insight::machines::{machine, own_parts};
 use trunkline_insight::words::time;
 use trunkline_telemetry::{Coverage, Side, TaxStage, UNATTRIBUTED};
 
@@ -49,10 +50,12 @@ pub fn tax(args: &FilesArgs) -> Result<(), String> {
 
 fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime<'_>> {
     let mut hosts: BTreeMap<&str, HostTime<'_>> = BTreeMap::new();
-    for head in fleet.heads.iter().filter(|head| !head.generated) {
+    let own_parts = own_parts(&fleet.heads, |head| Some((machine(head)?, head.host.as_str())));
+    for (head, own_part) in fleet.heads.iter().zip(own_parts).filter(|(head, _)| !head.generated) {
         let host = hosts.entry(&head.host).or_default();
         if let Some(busy_s) = head.variables.get("cpu_seconds") {
-            host.busy_s += busy_s;
+            // Two daemons of a machine may have one name.
+            host.busy_s += busy_s * own_part;
             host.applications_s = match (host.blocks, host.applications_s, head.application_seconds) {
                 (0, _, seconds) => seconds,
                 (_, before_s, seconds) => before_s.zip(seconds).map(|(before_s, seconds)| before_s + seconds),

@@ -2,21 +2,25 @@
 
 use super::services::ToldCpu;
 use super::{Drawing, over_methods, too_few};
-use crate::block::NAMED_MAX;
+use crate::block::{BlockHead, NAMED_MAX};
 use crate::fleet::{Fleet, FleetCall};
+use crate::machines::{machine, own_parts};
 use crate::words::{percent, time};
 use std::collections::BTreeMap;
 use trunkline_call::Code;
 use trunkline_plot::{BarChart, BarRow};
 
-/// Shares of all cycles by stage, of the blocks that say them together: what each is a share of counts.
+/// Shares of all cycles by stage, of the blocks that say them together: what each is a share of counts, once for each
+/// machine.
 pub(crate) fn cycle_shares(fleet: &Fleet) -> BTreeMap<&str, f64> {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     let mut whole_s = 0.0;
-    for head in fleet.heads.iter().filter(|head| !head.cycles.is_empty()) {
+    let told = |head: &&BlockHead| !head.cycles.is_empty();
+    let own_parts = own_parts(&fleet.heads, |head| machine(head).filter(|_| told(&head)));
+    for (head, own_part) in fleet.heads.iter().zip(own_parts).filter(|(head, _)| told(head)) {
         // Of a generated fleet there are shares alone.
         let busy_s = head.variables.get("cpu_seconds").copied().unwrap_or(1.0);
-        whole_s += busy_s;
+        whole_s += busy_s * own_part;
         head.cycles.iter().for_each(|(stage, share)| *sums.entry(stage).or_default() += share * busy_s);
     }
     sums.values_mut().for_each(|sum| *sum /= whole_s);
@@ -179,5 +183,18 @@ mod tests {
         fleet.add(one(0.1, 99.0));
         fleet.add(one(0.9, 1.0));
         assert!((cycle_shares(&fleet)["copies"] - 0.108).abs() < 1e-9, "{:?}", cycle_shares(&fleet));
+    }
+
+    #[test]
+    fn two_daemons_of_a_machine_have_their_cycles_of_one_machines() {
+        let mut fleet = Fleet::default();
+        for (host, share) in [("a", 0.1), ("b", 0.2)] {
+            let mut block = block(host, 1);
+            (block.head.boot_id, block.head.ended_ns) = ("boot".into(), block.head.began_ns + 5_000_000_000);
+            block.head.cycles = BTreeMap::from([("copies".to_owned(), share)]);
+            block.head.variables = BTreeMap::from([("cpu_seconds".to_owned(), 4.0)]);
+            fleet.add(block);
+        }
+        assert!((cycle_shares(&fleet)["copies"] - 0.3).abs() < 1e-9, "{:?}", cycle_shares(&fleet));
     }
 }

@@ -4,8 +4,9 @@ use super::Drawing;
 use crate::block::{BlockHead, NAMED_MAX};
 use crate::estimate::{WeightedValues, rank_correlation};
 use crate::fleet::{Fleet, FleetCall, is_good};
+use crate::machines::{machine, own_parts};
 use crate::words::{short, time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trunkline_plot::{Axis, BarChart, BarRow, ChartLine, LineChart};
 use trunkline_telemetry::{Coverage, Side};
 
@@ -15,13 +16,15 @@ const BLOCK_CALLS_MIN: usize = 20;
 const HOSTS_MAX: usize = 30;
 
 /// Calls ÷ processor seconds by time, of all hosts together, relative to the first. Intervals are as long as the
-/// longest block, so that each host that recorded is in each; a call that two hosts tell of counts once.
+/// longest block, so that each host that recorded is in each; a call that two hosts tell of counts once, and so do the
+/// processors of a machine of which two daemons were recorded.
 pub(crate) fn growth_points(fleet: &Fleet) -> Vec<(f64, f64)> {
     let calls = calls_by_block(fleet);
-    let heads = || fleet.heads.iter().zip(&calls);
     let busy_s =
         |head: &BlockHead| head.variables.get("cpu_seconds").copied().filter(|seconds| *seconds > 0.0);
-    let known = || heads().filter_map(|(head, calls)| Some((head, *calls, busy_s(head)?)));
+    let own_parts = own_parts(&fleet.heads, |head| machine(head).filter(|_| busy_s(head).is_some()));
+    let heads = || fleet.heads.iter().zip(&calls).zip(&own_parts);
+    let known = || heads().filter_map(|((head, calls), part)| Some((head, *calls, busy_s(head)? * part)));
     let Some(first_ms) = known().map(|(head, ..)| head.began_unix_ms).min() else { return Vec::new() };
     let length_ms = |head: &BlockHead| head.ended_ns.saturating_sub(head.began_ns).div_ceil(1_000_000);
     let wide_ms = known().map(|(head, ..)| length_ms(head)).max().unwrap_or(0).max(1000);
@@ -192,14 +195,7 @@ pub(super) fn over_time(fleet: &Fleet) -> Drawing {
 }
 
 pub(super) fn use_of_hosts(fleet: &Fleet) -> Drawing {
-    let mut sums: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-    for head in &fleet.heads {
-        if let Some(percent) = head.variables.get("cpu_percent") {
-            // A short block counts as little as it lasted.
-            let ns = head.ended_ns.saturating_sub(head.began_ns).max(1);
-            sums.entry(&head.host).or_default().push((*percent, ns as f64));
-        }
-    }
+    let sums = uses(fleet);
     if sums.is_empty() {
         return Drawing::Missing(
             "not measured here, because no block says how busy its host's processors were".into(),
@@ -212,7 +208,7 @@ pub(super) fn use_of_hosts(fleet: &Fleet) -> Drawing {
             let values = WeightedValues::of(values);
             let ends = [values.quantile(0.0), values.quantile(1.0)];
             BarRow {
-                name: host.to_owned(),
+                name: host,
                 value: values.mean(),
                 interval: Some(ends),
                 words: format!("{:.0} % ({:.0}–{:.0})", values.mean(), ends[0], ends[1]),
@@ -230,6 +226,38 @@ pub(super) fn use_of_hosts(fleet: &Fleet) -> Drawing {
         vec![BarChart { title: "processor use by host".into(), rows, log: false }.svg()],
         vec![said],
     )
+}
+
+/// Percentages of time that machines' processors were busy, each with the time it is of, by the names of their hosts.
+fn uses(fleet: &Fleet) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let percent = |head: &BlockHead| head.variables.get("cpu_percent").copied();
+    let own_parts = own_parts(&fleet.heads, |head| machine(head).filter(|_| percent(head).is_some()));
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for head in &fleet.heads {
+        if let Some(machine) = machine(head) {
+            names.entry(machine).or_default().insert(&head.host);
+        }
+    }
+    let mut sums: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for (head, own_part) in fleet.heads.iter().zip(own_parts).filter(|(_, own_part)| *own_part > 0.0) {
+        if let Some(percent) = percent(head) {
+            // A short block counts as little as it lasted.
+            let ns = head.ended_ns.saturating_sub(head.began_ns).max(1) as f64 * own_part;
+            let names = machine(head).and_then(|machine| names.get(machine));
+            let name = names.map_or_else(|| head.host.clone(), |names| machine_name(names));
+            sums.entry(name).or_default().push((percent, ns));
+        }
+    }
+    sums
+}
+
+/// What a machine is called of which these hosts' daemons were recorded.
+fn machine_name(names: &BTreeSet<&str>) -> String {
+    match names.first() {
+        Some(first) if names.len() > 1 => format!("{first} and {} more", names.len() - 1),
+        Some(first) => (*first).to_owned(),
+        None => String::new(),
+    }
 }
 
 /// A time on an axis that may be seconds or years.
@@ -305,5 +333,32 @@ mod tests {
         for (got, wanted) in points.iter().zip(expected) {
             assert!(got.0 == wanted.0 && (got.1 - wanted.1).abs() < 1e-9, "{points:?}");
         }
+    }
+
+    #[test]
+    fn processors_of_two_daemons_of_a_machine_count_once() {
+        let with = |daemons: &[&str]| {
+            let mut fleet = Fleet::default();
+            for n in 0..4_u64 {
+                // One of them was recorded in the first half alone.
+                for host in daemons.iter().filter(|host| **host == "a" || n < 2) {
+                    let mut block = block(host, 100);
+                    (block.head.began_unix_ms, block.head.calls_seen) = (1_000_000 + 5_000 * n, 100);
+                    block.head.ended_ns = block.head.began_ns + 5_000_000_000;
+                    block.head.boot_id = "boot".into();
+                    let variables = [("cpu_seconds", 1.0), ("cpu_percent", 20.0)];
+                    block.head.variables = variables.map(|(name, value)| (name.to_owned(), value)).into();
+                    block.rows.iter_mut().for_each(|call| call.row.at.0 += n * 7);
+                    fleet.add(block);
+                }
+            }
+            fleet
+        };
+        let two = with(&["a", "b"]);
+        let points = growth_points(&two);
+        assert_eq!(points.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [1.0, 1.0, 0.5, 0.5]);
+        let (one, two) = (uses(&with(&["a"])), uses(&two));
+        assert_eq!((one.len(), two.len()), (1, 1));
+        assert_eq!(one["a"], two["a and 1 more"]);
     }
 }

@@ -1,4 +1,5 @@
-//! The addresses of this host, from proc(5): the kernel's own table of IPv4 routes has those that are delivered here.
+//! Where this host is, from proc(5): its addresses, of which the kernel's own table of IPv4 routes has those that are
+//! delivered here, its machine, and its network namespace.
 
 use std::net::Ipv4Addr;
 
@@ -15,6 +16,17 @@ pub fn own_addresses() -> Vec<String> {
         std::io::Read::read_to_string(&mut std::io::Read::take(file, TABLE_BYTES_MAX), &mut table)
     });
     if read.is_ok() { local(&table) } else { Vec::new() }
+}
+
+/// The kernel's boot id, in which all daemons of a machine agree; empty where it does not tell.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The network namespace this process is in, as the machine's kernel names it; empty where it does not tell.
+pub fn network_namespace() -> String {
+    let name = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// What of a table is a host's own: a line with the address, and one that says what it is.
@@ -66,5 +78,6 @@ Local:
         assert!(local("").is_empty() && local("/32 host LOCAL\n|-- x\n/32 host LOCAL").is_empty());
         // Of whatever host this is.
         assert!(own_addresses().iter().all(|address| !address.starts_with("127.")));
+        assert!(boot_id().len() == 36 && network_namespace().starts_with("net:["));
     }
 }

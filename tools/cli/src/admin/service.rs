@@ -1,6 +1,6 @@
 //! The service.
 
-use super::addresses::own_addresses;
+use super::addresses::{boot_id, network_namespace, own_addresses};
 use super::convert::{calls_message, explanation_message, stages_message, top_row_message};
 use super::history::Chronicle;
 use super::host::{Facts, Host, UpgradeState};
@@ -96,12 +96,15 @@ fn calls(host: &impl Host, asked: &CallsRequest) -> CallsResponse {
     });
     let Facts { node, tax, .. } = host.facts();
     let shards = shards.iter().map(calls_message).collect();
+    let is_first = asked.next.is_empty();
     CallsResponse {
         node,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         shards,
         stages: stages_message(&tax),
-        addresses: if asked.next.is_empty() { own_addresses() } else { Vec::new() },
+        addresses: if is_first { own_addresses() } else { Vec::new() },
+        boot_id: if is_first { boot_id() } else { String::new() },
+        network_namespace: if is_first { network_namespace() } else { String::new() },
     }
 }
 
