@@ -615,6 +615,7 @@ mod tests {
             half.gathered = Some(Box::new(Item::HalfClose));
             (half.waiting_since, half.paced_until, half.large_of) = (Some(at), Some(at), Some(peer));
             (half.ended, half.introduced, half.large_waits, half.is_of_stream) = (true, true, true, true);
+            half.waits_for_room = true;
             half.count(6);
             half.expect_release(7, 8);
             half.charged = 9;

@@ -122,10 +122,13 @@ impl Call {
         self.client_stamps.d17.max(came)
     }
 
-    /// An item of its request waited so long here before it went on.
-    pub fn note_request_wait(&mut self, waited_ns: u64) {
+    /// An item of its request waited so long here before it went on: `for_room` in its server's receive heap, or for
+    /// anything else.
+    pub fn note_request_wait(&mut self, waited_ns: u64, for_room: bool) {
         let is_attempt = matches!(self.client, ClientEnd::Attempt { .. });
-        if self.is_made_here() || is_attempt {
+        if for_room && self.maker().is_some() && self.server_stamps.d9 == Instant::default() {
+            self.note_receive_wait(waited_ns);
+        } else if self.is_made_here() || is_attempt {
             self.client_stamps.wait_ns = self.client_stamps.wait_ns.saturating_add(waited_ns);
         } else {
             self.note_receive_wait(waited_ns);
@@ -195,9 +198,10 @@ impl Call {
         true
     }
 
-    /// If it waits for a worker, all of that was the server's receive queue.
+    /// If it waits for a worker, or for room at one, all of that was the server's receive queue.
     fn ends_in_queue(&mut self, now: Instant) -> bool {
-        let waits = self.queued.is_some_and(|queued| queued.for_worker);
+        let waits_for_room = self.request.waits_for_room && !self.handed_over;
+        let waits = self.queued.is_some_and(|queued| queued.for_worker) || waits_for_room;
         let (true, Some(since)) = (waits, self.request.waiting_since) else { return false };
         let since = since.minus_ns(self.receive_wait_ns);
         let (client, server) = (&mut self.client_stamps, &mut self.server_stamps);

@@ -91,6 +91,13 @@ pub(crate) enum Blocker {
     Shard(ShardLine),
 }
 
+impl Blocker {
+    /// Whether it is room in a session's receive heap.
+    pub fn is_room(self) -> bool {
+        matches!(self, Self::Session(_) | Self::Opening(_) | Self::Streams(_))
+    }
+}
+
 /// An item came to the end that says such.
 pub(crate) fn wrong_way() -> Fault {
     Fault::HandlerProtocol { why: "an item of the other direction" }

@@ -19,6 +19,9 @@ pub(crate) struct Half {
     pub gathered: Option<Box<Item<'static>>>,
     /// Since when the backlog's head waits.
     pub waiting_since: Option<Instant>,
+    /// It waits for room in the receive heap of a session, its receiver: set by who could not hand it over.
+    #[serde(default)]
+    pub waits_for_room: bool,
     /// The backlog's head waits for its turn until then, or has had it (`admission/pacing.rs`).
     pub paced_until: Option<Instant>,
     /// What the item that waits until then pays for its turn; zero once it has had it.
@@ -64,6 +67,7 @@ impl Half {
             backlog,
             gathered,
             waiting_since,
+            waits_for_room,
             paced_until,
             // Of an item that waits for its turn.
             paced_cost_ns: _,
@@ -88,6 +92,7 @@ impl Half {
         }
         (*gathered, *waiting_since, *paced_until, *large_of) = (None, None, None, None);
         (*ended, *introduced, *large_waits, *is_of_stream) = (false, false, false, false);
+        *waits_for_room = false;
         *share = Share::default();
         (*charged, *released_bytes, *bytes, *messages, *room_wanted) = (0, 0, 0, 0, 0);
     }

@@ -156,7 +156,10 @@ pub(crate) fn refused(
 ) -> Onward {
     match why {
         Refusal::Blocked(blocker) => match hold(owners, now, lent, direction, item, true) {
-            Onward::Rests => Onward::InLine(blocker),
+            Onward::Rests => {
+                lent.call.half(direction).waits_for_room = blocker.is_room();
+                Onward::InLine(blocker)
+            }
             fails => fails,
         },
         Refusal::Fault(fault) => {

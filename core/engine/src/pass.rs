@@ -304,8 +304,9 @@ impl Engine {
             };
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+            let for_room = std::mem::take(&mut half.waits_for_room);
             match direction {
-                Direction::Request => lent.call.note_request_wait(waited),
+                Direction::Request => lent.call.note_request_wait(waited, for_room),
                 Direction::Response => lent.call.note_answer_wait(turn.now, waited, had_its_turn),
             }
             owners.accounts().discharge(key, lent.call, direction, &item);

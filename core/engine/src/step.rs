@@ -364,7 +364,7 @@ impl Engine {
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         match queued.for_worker {
             true => call.note_receive_wait(waited),
-            false => call.note_request_wait(waited),
+            false => call.note_request_wait(waited, false),
         }
         if queued.is_judged {
             self.owners.shards.take_up_aside(key);

@@ -219,6 +219,50 @@ fn a_call_that_ends_at_its_handler_was_there_until_then() {
     }
 }
 
+/// The server keeps the request before it, and has no room for another: whoever makes it, and however it ends.
+#[test]
+fn a_request_that_waits_for_room_waits_in_the_servers_queue() {
+    for (worker, target, is_late) in [(0, None), (2, None), (1, Some("far:1"))]
+        .into_iter()
+        .flat_map(|(worker, target)| [false, true].map(|is_late| (worker, target, is_late)))
+    {
+        let mut world = World::with_shards(Limits::default(), 2);
+        world.placed = Some(0);
+        let mut client = world.attach(0, PROTO, target, false);
+        world.placed = Some(worker);
+        let mut server = world.attach_sized(worker % 2, PROTO, None, true, 8192);
+        let mut calls = Vec::new();
+        for round in 0..2 {
+            let until = world.now.plus_ns(50 * MS);
+            let deadline = if is_late && round == 1 { Deadline::at(until) } else { Deadline::NONE };
+            let payload = world.blob(&mut client, &[7; 5000]);
+            let mut call = client.call(0, Some(payload), true);
+            (call.deadline, call.entered, call.published) = (deadline, world.now, world.now);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            calls.push(server.take());
+        }
+        let [Completion::Call(first)] = calls[0][..] else { panic!("{calls:?}") };
+        assert!(calls[1].is_empty(), "there is no room: {calls:?}");
+        world.advance(50 * MS);
+        world.settle(&mut [&mut client, &mut server]);
+        world.submit(&server, release(first.call, first.payload, first.metadata, 0)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        for call in delivered(&mut world, &mut server) {
+            answer(&mut world, &server, call);
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        let code = if is_late { Code::DeadlineExceeded } else { Code::Ok };
+        assert_eq!(ended(&mut world, &mut client), [code], "{worker} {is_late}");
+        let place = if is_late { worker % 2 } else { 0 };
+        let rows = rows(&mut world, place);
+        let [row] = &rows[..] else { panic!("one call: {rows:#?}") };
+        let told = format!("{worker} {is_late} {row:#?}");
+        assert_eq!(part(row, Component::ServerReceiveQueue), 50 * MS, "{told}");
+        assert!(part(row, Component::ClientSendQueue) < MS && row.components.total_ns() == 50 * MS, "{told}");
+    }
+}
+
 /// Its caller keeps the answer before it, and has no room for another. It takes it then, or its deadline passes.
 #[test]
 fn an_answer_that_waits_for_its_reader_waits_in_the_clients_queue() {
