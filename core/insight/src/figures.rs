@@ -10,6 +10,7 @@ mod services;
 mod shapes;
 mod sizes;
 
+pub(crate) use clusters::shown_methods;
 pub(crate) use cycles::{cycle_shares, error_shares};
 pub(crate) use host::growth_points;
 pub(crate) use parts::{TaxShares, tail};

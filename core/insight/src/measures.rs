@@ -1,7 +1,7 @@
 //! What records have in the place of published numbers.
 
 use crate::figures::{
-    TaxShares, cpu_shares, cycle_shares, error_shares, growth_points, service_shares, tail,
+    TaxShares, cpu_shares, cycle_shares, error_shares, growth_points, service_shares, shown_methods, tail,
 };
 use crate::fleet::{Fleet, FleetCall, MethodValues};
 use std::collections::BTreeMap;
@@ -75,9 +75,9 @@ pub(crate) const MEASURES: &[Measure] = &[
     ("queue_p99_at_50_percent", |of| over(&of.queues, 0.99, 50.0)),
     ("queue_p50_at_90_percent", |of| over(&of.queues, 0.5, 90.0)),
     ("queue_p99_at_90_percent", |of| over(&of.queues, 0.99, 90.0)),
-    ("cluster_count", |of| of.clusters.len() as f64),
-    ("cluster_p95_ratio_least", |of| of.cluster_ratio()),
-    ("cluster_p95_ratio_most", |of| of.cluster_ratio()),
+    ("cluster_count", |of| of.clusters.iter().map(|one| one.0).min().map_or(f64::NAN, |count| count as f64)),
+    ("cluster_p95_ratio_least", |of| of.cluster_ratio(f64::min)),
+    ("cluster_p95_ratio_most", |of| of.cluster_ratio(f64::max)),
     ("cycle_tax", |of| if of.cycles.is_empty() { f64::NAN } else { of.cycles.values().sum() }),
     ("rpc_library_cycles", |of| of.cycle_share("rpc_library")),
     ("cpu_p10_at_10_percent", |of| of.cpu_ms(0.1, 10.0)),
@@ -111,7 +111,8 @@ pub(crate) struct Measured<'a> {
     cycles: BTreeMap<&'a str, f64>,
     errors: Vec<(Code, f64, f64)>,
     error_rate: f64,
-    clusters: BTreeMap<&'a str, f64>,
+    /// Of methods that several clusters call: how many do, and by how many times their P95 differ.
+    clusters: Vec<(usize, f64)>,
 }
 
 impl<'a> Measured<'a> {
@@ -150,7 +151,7 @@ impl<'a> Measured<'a> {
             cycles: cycle_shares(fleet),
             errors: error_shares(fleet),
             error_rate: failed / fleet.weight(),
-            clusters: cluster_tails(fleet),
+            clusters: shown_methods(fleet).iter().map(|one| (one.clusters(), one.tail_ratio())).collect(),
         }
     }
 
@@ -236,26 +237,10 @@ impl<'a> Measured<'a> {
         percentile(self.cpu.iter().map(spread), percent)
     }
 
-    fn cluster_ratio(&self) -> f64 {
-        let (least, most) = self
-            .clusters
-            .values()
-            .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(*value), most.max(*value)));
-        if least > 0.0 && least.is_finite() { most / least } else { f64::NAN }
+    /// Of the methods that several clusters call.
+    fn cluster_ratio(&self, choose: fn(f64, f64) -> f64) -> f64 {
+        self.clusters.iter().map(|one| one.1).reduce(choose).unwrap_or(f64::NAN)
     }
-}
-
-/// P95 of completion time by cluster.
-fn cluster_tails(fleet: &Fleet) -> BTreeMap<&str, f64> {
-    let mut found: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-    for call in fleet.whole() {
-        let cluster = fleet.heads[call.block as usize].cluster.as_str();
-        if !cluster.is_empty() {
-            found.entry(cluster).or_default().push((call.total_s(), call.weight));
-        }
-    }
-    let p95 = |values| crate::estimate::WeightedValues::of(values).quantile(0.95);
-    found.into_iter().map(|(cluster, values)| (cluster, p95(values))).collect()
 }
 
 /// A part of the tax, of wire, stack and queue.

@@ -51,9 +51,9 @@ pub fn synth(published: &Published, how: &Synthetic) -> Vec<RecordBlock> {
         plans.iter().enumerate().map(|(number, plan)| (number as u32, plan.name.clone())).collect();
     let drawn = Drawn::of(published, &plans, how);
     for (number, plan) in plans.iter().enumerate() {
-        for (at, call) in calls(published, plan, number, &drawn, how).into_iter().enumerate() {
-            let block = first + place(how.seed, number, at, how.calls);
-            blocks[block].rows.push(call);
+        let calls = calls(published, plan, number, &drawn, how);
+        for (call, place) in calls.into_iter().zip(places(how.seed, number, plan.calls)) {
+            blocks[first + place].rows.push(call);
         }
     }
     for (at, call) in errors(published, how, plans.len()).into_iter().enumerate() {
@@ -77,18 +77,18 @@ impl Drawn {
     fn of(published: &Published, plans: &[MethodPlan], how: &Synthetic) -> Self {
         let times = times::times(published, plans, how);
         let costs = costs::costs(published, plans, &times);
-        Self { times, costs, sizes: sizes(published, plans, how) }
+        Self { times, costs, sizes: sizes(published, plans) }
     }
 }
 
 /// Sizes of each method's messages: services' are so much larger or smaller that they have their published parts of all
 /// bytes.
-fn sizes(published: &Published, plans: &[MethodPlan], how: &Synthetic) -> Vec<Vec<[u32; 2]>> {
-    let sized: Vec<Vec<SizedCall>> = plans.iter().map(|plan| plan.sizes.calls(how.calls)).collect();
+fn sizes(published: &Published, plans: &[MethodPlan]) -> Vec<Vec<[u32; 2]>> {
+    let sized: Vec<Vec<SizedCall>> = plans.iter().map(|plan| plan.sizes.calls(plan.calls)).collect();
     let bytes = |wanted: &dyn Fn(&MethodPlan) -> bool, times: f64| -> f64 {
         let of = |(plan, calls): (&MethodPlan, &Vec<SizedCall>)| {
             let sizes = calls.iter().flat_map(|call| call.bytes(times));
-            plan.share * sizes.map(f64::from).sum::<f64>()
+            plan.share * sizes.map(f64::from).sum::<f64>() / calls.len() as f64
         };
         plans.iter().zip(&sized).filter(|(plan, _)| wanted(plan)).map(of).sum()
     };
@@ -116,7 +116,7 @@ fn calls(
     drawn: &Drawn,
     how: &Synthetic,
 ) -> Vec<RecordedCall> {
-    let count = how.calls;
+    let count = plan.calls;
     let weight = (FLEET_CALLS * plan.share / count as f64).max(1.0) as f32;
     // Sizes and calls above are in orders of their own; the more calls below, the slower.
     let order = |salt: u64| shuffled(count, how.seed ^ (number as u64) << 20 ^ salt << 8);
@@ -236,20 +236,34 @@ fn load(hour: usize) -> f64 {
     0.5 - 0.5 * (2.0 * std::f64::consts::PI * (hour as f64 - 3.0) / HOURS as f64).cos()
 }
 
-/// The block of a call: slow ones come from far clusters, and from busy hours, more often than fast ones.
-fn place(seed: u64, method: usize, rank: usize, count: usize) -> usize {
-    let uniform = |salt: u64| {
+/// The blocks of a method's calls, the fastest first: slow ones come from far clusters, and from busy hours, more often
+/// than fast ones. All clusters have as many.
+fn places(seed: u64, method: usize, count: usize) -> Vec<usize> {
+    let uniform = |rank: usize, salt: u64| {
         (mix(seed ^ salt << 56 ^ (method as u64) << 24 ^ rank as u64) >> 11) as f64 / (1_u64 << 53) as f64
     };
-    let slow = (rank as f64 + 0.5) / count as f64;
-    let cluster = ((0.2 * slow + 0.8 * uniform(1)) * CLUSTERS as f64) as usize;
+    let slow = |rank: usize| (rank as f64 + 0.5) / count as f64;
+    let far = |rank: usize| FAR_PART * slow(rank) + (1.0 - FAR_PART) * uniform(rank, 1);
+    let mut nearest: Vec<usize> = (0..count).collect();
+    nearest.sort_by(|a, b| far(*a).total_cmp(&far(*b)));
+    let mut clusters = vec![0; count];
+    nearest.into_iter().enumerate().for_each(|(at, rank)| clusters[rank] = at * CLUSTERS / count);
     // As often as a call of that speed would be met at that load: drawn until it is taken.
-    let hours = (2..34).map(|salt| ((uniform(salt) * HOURS as f64) as usize, uniform(salt + 64)));
-    let taken =
-        hours.clone().find(|(hour, lot)| *lot < 0.5 + 0.5 * (2.0 * load(*hour) - 1.0) * (2.0 * slow - 1.0));
-    let hour = taken.or_else(|| hours.clone().next()).map_or(0, |(hour, _)| hour);
-    cluster.min(CLUSTERS - 1) * HOURS + hour.min(HOURS - 1)
+    let hour = |rank: usize| {
+        let hours =
+            (2..34).map(|salt| ((uniform(rank, salt) * HOURS as f64) as usize, uniform(rank, salt + 64)));
+        let is_met = |load_at: usize, lot: f64| {
+            lot < 0.5 + 0.5 * (2.0 * load(load_at) - 1.0) * (2.0 * slow(rank) - 1.0)
+        };
+        let taken = hours.clone().find(|(hour, lot)| is_met(*hour, *lot));
+        taken.or_else(|| hours.clone().next()).map_or(0, |(hour, _)| hour.min(HOURS - 1))
+    };
+    clusters.into_iter().enumerate().map(|(rank, cluster)| cluster * HOURS + hour(rank)).collect()
 }
+
+/// How much a call's speed says of its cluster: P95 of a method differs between clusters by some times, and not by more
+/// than ten (Figure 16).
+const FAR_PART: f64 = 0.15;
 
 /// Spreads a block's calls over its time, and names what it has.
 fn close(block: &mut RecordBlock, names: &[(u32, String)]) {
@@ -293,7 +307,8 @@ mod tests {
                     && fleet.is_generated()
                     && fleet.heads.iter().all(|head| head.generated)
             );
-            assert_eq!(fleet.calls.len(), 300 * calls + published.errors.len() * ERROR_CALLS);
+            let ended_well = (300 + 8 * 3) * calls;
+            assert_eq!(fleet.calls.len(), ended_well + published.errors.len() * ERROR_CALLS);
             let missed: Vec<_> = published
                 .check(&fleet)
                 .into_iter()
@@ -335,7 +350,7 @@ mod tests {
         for (methods, calls) in [(20, 10), (21, 13), (20, 137)] {
             for published in [&published, &few] {
                 let fleet = read(&synth(published, &Synthetic { methods, calls, seed: 1 }));
-                assert!(fleet.faults.is_empty() && fleet.good().count() == methods * calls);
+                assert!(fleet.faults.is_empty() && fleet.good().count() == (methods + 8 * 3) * calls);
             }
         }
     }

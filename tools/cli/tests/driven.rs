@@ -62,7 +62,7 @@ fn each_cluster_makes_its_calls() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let planned = file("planned.rec");
-    let synth = end(&mut trunkline(&["synth", "--methods", "300", "--calls", "10", "-o", &planned]), "");
+    let synth = end(&mut trunkline(&["synth", "--methods", "20", "--calls", "200", "-o", &planned]), "");
     assert_eq!(synth.code, Some(0), "{synth:?}");
     let (beta, port) = server();
     let (server, to) = (beta.socket().to_str().unwrap().to_owned(), format!("tcp://{port}"));
@@ -99,8 +99,8 @@ fn each_cluster_makes_its_calls() {
     assert_eq!(drawn.code, Some(0), "{drawn:?}");
     let page = std::fs::read_to_string(folder.path().join("report").join("index.html")).unwrap();
     assert!(
-        page.contains("The slowest cluster takes"),
-        "Figure 16 is drawn; one service has too few calls here"
+        page.contains(": the slowest cluster takes") && page.contains("which has most calls of its service"),
+        "Figures 16 and 19 are drawn"
     );
     // Weights are those of the calls that the file has of the cluster.
     let stands_for = |file: &str| shapes(file).values().map(|(_, weight)| weight).sum::<f64>();
@@ -180,7 +180,6 @@ fn wires_stacks_and_queues_are_planted() {
     assert!(far > 20, "{far} methods with calls from afar");
     let check = end(&mut trunkline(&["characterize", &driven, "--check"]), "");
     let of = |name: &str| check.out.lines().find(|line| line.contains(name)).unwrap().to_owned();
-    assert!(of("cluster count").split_whitespace().any(|word| word == "2"), "{check:?}");
     assert!(!of("tail tax is wire").contains("out of reach"), "{check:?}");
     let report = file("report");
     let drawn = end(&mut trunkline(&["characterize", &driven, "-o", &report]), "");

@@ -9,54 +9,117 @@ use std::collections::BTreeMap;
 use trunkline_plot::StackChart;
 use trunkline_telemetry::Component;
 
-/// Clusters with fewer calls are left out.
+/// Clusters with fewer calls of a method are left out.
 const CALLS_MIN: usize = 50;
 /// Clusters shown.
 const CLUSTERS_MAX: usize = 24;
+/// Methods that are looked at: as many as the study shows.
+const METHODS_SHOWN: usize = 8;
+
+/// A method's whole calls by cluster, of two at least that have enough.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusteredMethod<'f> {
+    method: u32,
+    weight: f64,
+    clusters: BTreeMap<&'f str, Vec<&'f FleetCall>>,
+}
+
+/// The methods with most calls of those that several clusters tell of. One at a time, as in the study: what two
+/// clusters have in common is a method, and not which of them they call.
+pub(crate) fn clustered_methods(fleet: &Fleet) -> Vec<ClusteredMethod<'_>> {
+    let mut found: BTreeMap<u32, ClusteredMethod<'_>> = BTreeMap::new();
+    for call in fleet.whole() {
+        let cluster = fleet.heads[call.block as usize].cluster.as_str();
+        if !cluster.is_empty() {
+            let clusters = BTreeMap::new();
+            let new = || ClusteredMethod { method: call.method, weight: 0.0, clusters };
+            let method = found.entry(call.method).or_insert_with(new);
+            method.weight += call.weight;
+            method.clusters.entry(cluster).or_default().push(call);
+        }
+    }
+    let mut methods: Vec<_> = found.into_values().collect();
+    methods.iter_mut().for_each(|one| one.clusters.retain(|_, calls| calls.len() >= CALLS_MIN));
+    methods.retain(|one| one.clusters.len() >= 2);
+    methods.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    methods
+}
+
+/// Those of Figure 16.
+pub(crate) fn shown_methods(fleet: &Fleet) -> Vec<ClusteredMethod<'_>> {
+    let mut methods = clustered_methods(fleet);
+    methods.truncate(METHODS_SHOWN);
+    methods
+}
+
+impl ClusteredMethod<'_> {
+    /// How many clusters there are.
+    pub fn clusters(&self) -> usize {
+        self.clusters.len()
+    }
+
+    /// By how many times P95 differs between them.
+    pub fn tail_ratio(&self) -> f64 {
+        let p95 = |calls: &Vec<&FleetCall>| {
+            WeightedValues::of(calls.iter().map(|call| (call.total_s(), call.weight)).collect())
+                .quantile(0.95)
+        };
+        let ends = self.clusters.values().map(p95);
+        let (least, most) =
+            ends.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
+        if least > 0.0 && least.is_finite() { most / least } else { f64::NAN }
+    }
+}
 
 fn not_told() -> Drawing {
-    Drawing::Missing(
-        "not measured here, because the records name fewer than two clusters with enough calls \
+    Drawing::Missing(format!(
+        "not measured here, because the records name no two clusters with {CALLS_MIN} calls of one method \
          (trunkline record --cluster NAME)"
-            .into(),
-    )
+    ))
 }
 
 pub(super) fn tails(fleet: &Fleet) -> Drawing {
-    let said = "P95 of the calls of all methods that each cluster tells of, divided as the calls around it are: \
-                where their methods, or the mix of them, differ, so do they.";
-    by_cluster(fleet, None, 0.95, said)
+    let methods = shown_methods(fleet);
+    if methods.is_empty() {
+        return not_told();
+    }
+    let mut said = vec![format!(
+        "P95 of each cluster's calls of one method, divided as the calls around it are: the {} methods with most calls \
+         of those of which two clusters have {CALLS_MIN} or more.",
+        methods.len()
+    )];
+    let mut charts = Vec::new();
+    for one in &methods {
+        let (chart, spread) = by_cluster(fleet, one, 0.95);
+        charts.push(chart);
+        said.push(format!("{}: {spread}", fleet.name(one.method)));
+    }
+    Drawing::Charts(charts, said)
 }
 
 pub(super) fn callers(fleet: &Fleet) -> Drawing {
-    let most = service_shares(fleet, |_| Some(1.0)).first().map(|(name, _)| (*name).to_owned());
-    let Some(service) = most else { return not_told() };
+    let methods = clustered_methods(fleet);
+    // Services in the order of their calls, and of the first that has one the method with most.
+    let services = service_shares(fleet, |_| Some(1.0));
+    let first = |(service, _): &(&str, f64)| methods.iter().find(|one| fleet.service(one.method) == *service);
+    let Some(one) = services.iter().find_map(first) else { return not_told() };
+    let (chart, spread) = by_cluster(fleet, one, 0.5);
     let said = format!(
-        "{service}, which has most calls: the median of each cluster of callers, divided as the calls around it are."
+        "{}, which has most calls of its service: the median of each cluster of callers, divided as the calls around \
+         it are.",
+        fleet.name(one.method)
     );
-    by_cluster(fleet, Some(&service), 0.5, &said)
+    Drawing::Charts(vec![chart], vec![said, spread])
 }
 
-/// A percentile of each cluster, divided into components as all the time of the calls around it is.
-fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Drawing {
-    let mut found: BTreeMap<&str, Vec<&FleetCall>> = BTreeMap::new();
-    for call in fleet.whole() {
-        let cluster = fleet.heads[call.block as usize].cluster.as_str();
-        if !cluster.is_empty() && service.is_none_or(|service| fleet.service(call.method) == service) {
-            found.entry(cluster).or_default().push(call);
-        }
-    }
-    found.retain(|_, calls| calls.len() >= CALLS_MIN);
-    if found.len() < 2 {
-        return not_told();
-    }
-    let mut rows: Vec<_> = found
-        .into_iter()
-        .map(|(cluster, calls)| {
-            let (value, parts) = divided(&calls, part);
-            (value, (cluster.to_owned(), parts, format!("{} ({})", time(value), calls.len())))
-        })
-        .collect();
+/// A percentile of each cluster, divided into components as all the time of the calls around it is; and how far they
+/// are from each other.
+fn by_cluster(fleet: &Fleet, one: &ClusteredMethod<'_>, part: f64) -> (String, String) {
+    let row = |(cluster, calls): (&&str, &Vec<&FleetCall>)| {
+        let (value, parts) = divided(calls, part);
+        (value, ((*cluster).to_owned(), parts, format!("{} ({})", time(value), calls.len())))
+    };
+    let mut rows: Vec<_> = one.clusters.iter().map(row).collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ratio = rows.last().map_or(1.0, |row| row.0) / rows.first().map_or(1.0, |row| row.0);
     let all = rows.len();
@@ -68,9 +131,9 @@ fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Dr
     };
     let parts = Component::ALL.iter().map(|component| component.name().to_owned()).collect();
     let rows = rows.into_iter().map(|(_, row)| row).collect();
-    let chart = StackChart { title: "clusters".into(), titled: false, parts, rows, whole: false }.svg();
-    let spread = format!("The slowest cluster takes {ratio:.2} times as long as the fastest.{shown}");
-    Drawing::Charts(vec![chart], vec![said.to_owned(), spread])
+    let title = fleet.name(one.method).to_owned();
+    let chart = StackChart { title, titled: true, parts, rows, whole: false }.svg();
+    (chart, format!("the slowest cluster takes {ratio:.2} times as long as the fastest.{shown}"))
 }
 
 /// A percentile of calls, and what of it is each component's: as of all the time of the calls within a tenth around it.
@@ -115,6 +178,31 @@ mod tests {
         let (chart, said) = drawn(24);
         assert!(said.contains("takes 24.00 times") && !said.contains("Shown"), "{said}");
         assert!(chart.contains("cluster-01"));
+    }
+
+    /// Two clusters that call a fast and a slow method in other proportions are as fast as each other.
+    #[test]
+    fn methods_are_not_mixed() {
+        let mut fleet = Fleet::default();
+        for (cluster, slow) in [("east", 60), ("west", 140)] {
+            let mut one = block("a", 200);
+            one.head.cluster = cluster.into();
+            one.head.methods = vec![(3, "/a.B/Fast".into()), (4, "/a.B/Slow".into())];
+            for (n, call) in one.rows.iter_mut().enumerate() {
+                let is_slow = n < slow;
+                call.row.method.0 = 3 + u32::from(is_slow);
+                call.row.components.ns[4] = if is_slow { 50_000_000 } else { 1_000_000 };
+            }
+            fleet.add(one);
+        }
+        let methods = shown_methods(&fleet);
+        assert_eq!(methods.len(), 2);
+        assert!(methods.iter().all(|one| one.clusters() == 2 && (one.tail_ratio() - 1.0).abs() < 0.01));
+        let Drawing::Charts(charts, said) = tails(&fleet) else { panic!("it is drawn") };
+        assert_eq!((charts.len(), said.len()), (2, 3), "{said:?}");
+        assert!(said[1].contains("/a.B/") && said[1].contains("takes 1.00 times"), "{said:?}");
+        let Drawing::Charts(charts, said) = callers(&fleet) else { panic!("it is drawn") };
+        assert!(charts.len() == 1 && said[0].starts_with("/a.B/"), "{said:?}");
     }
 
     #[test]

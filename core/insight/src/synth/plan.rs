@@ -9,7 +9,7 @@ use crate::published::Published;
 pub struct Synthetic {
     /// Methods.
     pub methods: usize,
-    /// Calls of each.
+    /// Calls of each; of the eight with most of all calls four times as many.
     pub calls: usize,
     /// Where drawing begins.
     pub seed: u64,
@@ -22,6 +22,8 @@ pub(super) struct MethodPlan {
     pub service: String,
     /// Its part of all calls.
     pub share: f64,
+    /// How many of its calls are drawn.
+    pub calls: usize,
     /// Its percentile in the orders by completion time and calls below: calls that are slow have more of them.
     pub latency: f64,
     /// And in that by calls above.
@@ -47,6 +49,7 @@ pub(super) fn plans(published: &Published, how: &Synthetic) -> Vec<MethodPlan> {
     let shares = shares(published, count);
     let services = services(published, &shares);
     let percent = |rank: usize| 100.0 * (rank as f64 + 0.5) / count as f64;
+    let large = large(&shares);
     let order = |salt: u64| shuffled(count, how.seed ^ salt << 48);
     let (ratio, above, cost) = (order(1), order(3), costs(count, &order(4)));
     let plan = |at: usize| {
@@ -54,6 +57,7 @@ pub(super) fn plans(published: &Published, how: &Synthetic) -> Vec<MethodPlan> {
         MethodPlan {
             name: format!("/{}.v1.{service}/Method{at:04}", service.to_lowercase()),
             share: shares[at],
+            calls: if large.contains(&at) { LARGE_TIMES * how.calls } else { how.calls },
             latency: percent(at),
             ancestors: percent(above[at]),
             sizes: SizePlan::of(published, percent(ratio[at])),
@@ -62,6 +66,19 @@ pub(super) fn plans(published: &Published, how: &Synthetic) -> Vec<MethodPlan> {
         }
     };
     (0..count).map(plan).collect()
+}
+
+/// Methods that are compared by cluster (Figure 16) have so many times as many calls as others: each cluster has some
+/// of a method, and its P95 wants fifty.
+const LARGE_TIMES: usize = 4;
+const LARGE_METHODS: usize = 8;
+
+/// Those with most of all calls.
+fn large(shares: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
+    order.truncate(LARGE_METHODS);
+    order
 }
 
 /// Places of methods in the order by cost: the fastest have the lowest, since no call takes more processor time than it

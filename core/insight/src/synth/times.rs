@@ -104,7 +104,7 @@ struct MethodTimes {
 impl MethodTimes {
     fn of(published: &Published, plan: &MethodPlan, number: usize, how: &Synthetic) -> Self {
         let wanted = |name: &str, or: f64| published.target.get(name).map_or(or, |target| target.wanted);
-        let count = how.calls;
+        let count = plan.calls;
         let parts = (0..count).map(|rank| part_at(rank, count));
         let is_untaxed = number == (UNTAXED_PLACE * how.methods as f64) as usize;
         let taxes = PartCurve::of(&taxes(published, 100.0 - plan.latency), 0.0);
