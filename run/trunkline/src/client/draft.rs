@@ -29,6 +29,8 @@ pub(crate) struct Draft<B> {
     within: Option<Within>,
     deadline: Deadline,
     a0: Instant,
+    /// Since when it waits in a queue of its application's, or for room; what it takes to build it was before.
+    queued: Option<Instant>,
     /// What an earlier try found missing in the send heap.
     wanted_bytes: u32,
     /// The channel's interceptors have seen it, or there are none.
@@ -81,6 +83,7 @@ impl<B: Sendable> Draft<B> {
             within: None,
             deadline: Deadline::NONE,
             a0: clock::now(),
+            queued: None,
             wanted_bytes: 0,
             intercepted: target.channel.interceptors().is_empty(),
         }
@@ -91,6 +94,11 @@ impl<B: Sendable> Draft<B> {
         self.deadline = self.deadline.earlier(Deadline::after(self.a0, timeout));
     }
 
+    /// From now on, until it is submitted, it waits in a queue.
+    pub(crate) fn wait_in_queue(&mut self) {
+        self.queued.get_or_insert_with(clock::now);
+    }
+
     /// Makes the call on behalf of a delivered one.
     pub(super) fn place_within(&mut self, within: Option<Within>) {
         self.within = within;
@@ -99,6 +107,14 @@ impl<B: Sendable> Draft<B> {
     // LIFE: 2 | request built in the send heap, entry published, doorbell rung if the shard sleeps | a1 |
     /// Submits, if nothing has to be waited for. `turn`: it has waited for that, and goes through its session.
     pub(crate) fn try_start(&mut self, waker: &Waker, turn: Option<&Turn>) -> Result<Made, NotStarted> {
+        let made = self.submit(waker, turn);
+        if matches!(made, Err(NotStarted::Full { .. })) {
+            self.wait_in_queue();
+        }
+        made
+    }
+
+    fn submit(&mut self, waker: &Waker, turn: Option<&Turn>) -> Result<Made, NotStarted> {
         if !self.intercepted {
             self.intercept()
                 .map_err(|status| NotStarted::Never(status.with_execution(Execution::NotExecuted)))?;
@@ -122,6 +138,7 @@ impl<B: Sendable> Draft<B> {
             deadline,
             a0: self.a0,
             a1,
+            queued: self.queued,
             parent: parent.map_or(CallId(0), |parent| parent.call),
         };
         let barge = turn.is_some_and(|turn| turn.is_in(&session));

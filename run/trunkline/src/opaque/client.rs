@@ -129,6 +129,13 @@ impl Call {
         self
     }
 
+    /// The call is complete, and goes into a queue of the application's: what passes until it is opened is *client send
+    /// queue*, and not stack, wherever somebody looks where time goes.
+    pub fn queued(mut self) -> Self {
+        self.draft.wait_in_queue();
+        self
+    }
+
     /// Makes a call of one request, which was said, and one response.
     pub fn unary(self) -> UnaryExchange {
         let Self { draft, encoding } = self.with_no_more();

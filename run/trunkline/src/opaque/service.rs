@@ -123,6 +123,22 @@ impl Responder {
         answer.conclude(outcome, message).await
     }
 
+    /// The application takes the call only now, out of a queue of its own: until now it was in the *server receive
+    /// queue* and not in the *server application*, wherever somebody looks where time goes.
+    pub fn taken_now(&mut self) {
+        if let Some(answer) = &mut self.answer {
+            answer.take_now();
+        }
+    }
+
+    /// The answer is there, and goes into a queue of the application's: what passes until [`Responder::finish`] is
+    /// *server send queue*.
+    pub fn answer_queued(&mut self) {
+        if let Some(answer) = &mut self.answer {
+            answer.is_ready_now();
+        }
+    }
+
     /// When the call must have ended.
     pub fn deadline(&self) -> Deadline {
         self.call.deadline()

@@ -21,13 +21,25 @@ pub type Handling = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Answer {
     call: Call,
     taken: Instant,
+    /// When it was there, if its application keeps answers in a queue of its own.
+    ready: Option<Instant>,
     given: bool,
 }
 
 impl Answer {
     /// Of a call a worker has just taken.
     pub(super) fn due(call: Call) -> Self {
-        Self { call, taken: clock::now(), given: false }
+        Self { call, taken: clock::now(), ready: None, given: false }
+    }
+
+    /// It was taken just now, from a queue of the application's.
+    pub(crate) fn take_now(&mut self) {
+        self.taken = clock::now();
+    }
+
+    /// The answer is there now, and goes into a queue of the application's.
+    pub(crate) fn is_ready_now(&mut self) {
+        self.ready = Some(clock::now());
     }
 
     pub(crate) fn call(&self) -> &Call {
@@ -128,7 +140,7 @@ impl Answer {
     ) -> Result<(), Status> {
         self.given = true;
         let (call, taken) = (self.call.id(), self.taken);
-        let published = clock::now();
+        let published = self.ready.unwrap_or_else(clock::now);
         let cpu_ns = meter::taken_ns(published.since_ns(taken));
         let finished = self.call.session().with(|books, effects| {
             let is_wanted = books.call(call).is_some_and(|state| state.end.is_none());

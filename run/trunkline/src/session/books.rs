@@ -119,7 +119,7 @@ impl Books {
             wait_for_ready: order.wait_for_ready,
             deadline: order.deadline,
             entered: order.a0,
-            published: order.a1,
+            published: order.queued.unwrap_or(order.a1),
             parent: order.parent,
         });
         self.outbox.put(&entry.encode(), effects);

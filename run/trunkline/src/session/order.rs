@@ -27,6 +27,8 @@ pub(crate) struct Order {
     pub(crate) a0: Instant,
     /// Now: when this is submitted, if it is.
     pub(crate) a1: Instant,
+    /// Since when it has waited, complete, to be submitted.
+    pub(crate) queued: Option<Instant>,
     /// The delivered call whose handler makes this one, or zero.
     pub(crate) parent: CallId,
 }

@@ -58,6 +58,7 @@ fn order(session: &Session) -> Order {
         deadline: Deadline::NONE,
         a0: Instant(1),
         a1: Instant(2),
+        queued: None,
         parent: CallId(0),
     }
 }

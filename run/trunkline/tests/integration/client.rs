@@ -725,6 +725,48 @@ fn a_stream_whose_start_nobody_waits_for_holds_nobody_up() {
     });
 }
 
+/// The time that a call waits for room, or in its application's own queue, is that of the send queue: it was published
+/// when it could have been.
+#[test]
+fn a_call_that_waits_to_be_submitted_was_published_before() {
+    watched(|| {
+        let place = Place::new();
+        let client = EchoClient::new(channel(&place.path()));
+        let mut first = client.say(Text::new("first"));
+        assert!(poll_once(&mut first).is_pending());
+        let mut peer = place.accept_with(small(), 1);
+        let waiting = thread::spawn(move || foreign(first));
+        let call = peer.next_call();
+        // The only call there may be is in flight.
+        let mut second = client.say(Text::new("second"));
+        assert!(poll_once(&mut second).is_pending());
+        let third = client.say(Text::new("third"));
+        peer.finish(call.call, Code::Ok, Some("reply"));
+        waiting.join().unwrap().unwrap();
+        let mut finish = |waiting: Unary<Text, Text>| {
+            let waiting = thread::spawn(move || foreign(waiting));
+            let call = peer.next_call();
+            peer.finish(call.call, Code::Ok, Some("reply"));
+            waiting.join().unwrap().unwrap();
+            call
+        };
+        let [second, third] = [second, third].map(&mut finish);
+        assert!(second.entered <= second.published && second.published <= third.entered);
+
+        let opaque = opaque::Client::new(channel(&place.path()));
+        let made = || opaque.call("/test.Echo/Say").with_message(Vec::new());
+        let queued = made().queued();
+        let [queued, other] = [queued, made()].map(|call| {
+            let waiting = thread::spawn(move || foreign(Box::pin(call.unary())));
+            let entry = peer.next_call();
+            peer.finish(entry.call, Code::NotFound, None);
+            waiting.join().unwrap();
+            entry
+        });
+        assert!(queued.entered <= queued.published && queued.published <= other.entered);
+    });
+}
+
 /// Both halves wait for the start, each with a waker of its own; the one that drove it last goes away.
 #[test]
 fn either_half_finishes_a_start_the_other_has_left() {
