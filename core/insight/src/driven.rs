@@ -27,15 +27,22 @@ pub struct DrivenCalls {
     /// Wires, stacks and queues were planted, too.
     #[serde(default)]
     pub planted: bool,
+    /// Each of the four queues was planted by itself.
+    #[serde(default)]
+    pub queues_apart: bool,
 }
 
-/// What a page says of it.
+/// What a page says of it, and what of queues that were planted together or by themselves.
 const PLANTED: &str = " Wires, stacks and queues were planted: bytes between the daemons passed through relays that \
                        delay them, for each call the one whose time is nearest to that of the call; the caller had \
                        entered a call for the time of both stacks, and what the relay has too little of, before it \
-                       published it; and it took the answer late by the time of all four queues. So stacks are those \
-                       of requests, and queues those in which callers receive. What is shown is what the daemons \
-                       measured of it.";
+                       published it;";
+const PLANTED_TOGETHER: &str = " and it took the answer late by the time of all four queues. So stacks are those of \
+                                requests, and queues those in which callers receive.";
+const PLANTED_APART: &str = " Caller and server had a queue of their own \
+                             for each of the four. So stacks are those of requests, and everything else is where it \
+                             was in the file.";
+const MEASURED: &str = " What is shown is what the daemons measured of it.";
 
 impl DrivenCalls {
     /// What a page of them says first.
@@ -56,7 +63,11 @@ impl DrivenCalls {
                 ),
                 _ => "Handlers wait; they take hardly any processor time.".to_owned(),
             },
-            if self.planted { PLANTED } else { "" }
+            match (self.planted, self.queues_apart) {
+                (false, _) => String::new(),
+                (true, false) => [PLANTED, PLANTED_TOGETHER, MEASURED].concat(),
+                (true, true) => [PLANTED, PLANTED_APART, MEASURED].concat(),
+            }
         )
     }
 

@@ -131,6 +131,57 @@ fn times(file: &str) -> BTreeMap<String, Vec<(String, Times)>> {
     found
 }
 
+/// The four queues of calls that ended well, in the order in which a call has them, with their whole time; by method.
+fn queues(file: &str) -> BTreeMap<String, Vec<(String, [u64; 5])>> {
+    let csv = end(&mut trunkline(&["export", "--csv", file]), "");
+    let mut lines = csv.out.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let [method, code, cluster] = ["method", "code", "cluster"].map(place);
+    let columns = [
+        "total_ns",
+        "client_send_queue_ns",
+        "server_receive_queue_ns",
+        "server_send_queue_ns",
+        "client_receive_queue_ns",
+    ]
+    .map(place);
+    let mut found: BTreeMap<String, Vec<(String, [u64; 5])>> = BTreeMap::new();
+    for line in lines.filter(|line| line[code] == "OK") {
+        let times = columns.map(|column| line[column].parse().unwrap());
+        found.entry(line[method].to_owned()).or_default().push((line[cluster].to_owned(), times));
+    }
+    for calls in found.values_mut() {
+        calls.sort_by_key(|(cluster, times)| (cluster.clone(), times[0]));
+    }
+    found
+}
+
+/// Each of the queues is as long as in the file, where that is long enough to be told from what a host adds: in most
+/// calls about so long. An answer that a busy host has late waits less in the last two; the first two are never
+/// shorter.
+fn has_queues_of(driven: &str, planned: &str) {
+    const LONG_NS: u64 = 2_000_000;
+    let (planned, made) = (queues(planned), queues(driven));
+    for queue in 1..5 {
+        let mut off: Vec<i64> = Vec::new();
+        for (method, made) in &made {
+            let of_cluster = |(cluster, _): &&(String, _)| made.iter().any(|(own, _)| own == cluster);
+            let wanted: Vec<_> = planned[method].iter().filter(of_cluster).collect();
+            let calls = made.iter().zip(wanted).filter(|(_, (_, wanted))| wanted[queue] >= LONG_NS);
+            off.extend(calls.map(|((_, made), (_, wanted))| {
+                let (made, wanted) = (made[queue] as i64, wanted[queue] as i64);
+                (made - wanted) * 1_000 / wanted
+            }));
+        }
+        off.sort_unstable();
+        assert!(off.len() >= 20, "queue {queue}: {} calls", off.len());
+        let (low, middle) = (off[0], off[off.len() / 2]);
+        assert!(queue > 2 || low >= 0, "queue {queue}: off by {low} ‰ of {off:?}");
+        assert!((-200..500).contains(&middle), "queue {queue}: off by {middle} ‰ of {off:?}");
+    }
+}
+
 /// Hosts of two clusters at once, with the wires, stacks and queues that the file has: each is where it was planted.
 #[test]
 fn wires_stacks_and_queues_are_planted() {
@@ -153,6 +204,7 @@ fn wires_stacks_and_queues_are_planted() {
     let drive = end(&mut trunkline(&[&verb[..], &callers, &options].concat()), "");
     assert!(drive.code == Some(0) && !drive.out.contains("not as those"), "{drive:?}");
 
+    let files = [planned.clone(), driven.clone()];
     let (planned, made) = (times(&planned), times(&driven));
     let mut far = 0;
     for (method, made) in &made {
@@ -178,6 +230,7 @@ fn wires_stacks_and_queues_are_planted() {
         far += usize::from(sum(&made, 1) > 2_000_000);
     }
     assert!(far > 20, "{far} methods with calls from afar");
+    has_queues_of(&files[1], &files[0]);
     let check = end(&mut trunkline(&["characterize", &driven, "--check"]), "");
     let of = |name: &str| check.out.lines().find(|line| line.contains(name)).unwrap().to_owned();
     assert!(!of("tail tax is wire").contains("out of reach"), "{check:?}");

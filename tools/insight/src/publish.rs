@@ -71,6 +71,7 @@ fn options(driven: &DrivenCalls) -> String {
         rate,
         in_flight_max,
         planted,
+        queues_apart: _,
     } = driven;
     let mut options = format!(
         "--time-scale {time_scale} --work {work} --below-max {below_max} --message-bytes-max {message_bytes_max}"

@@ -5,7 +5,7 @@
 //! handler. A handler answers when the answer is due: the call's time after it began, less the answer's own way.
 
 use super::timer::Timer;
-use super::work::Worked;
+use super::work::{Worked, others};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
@@ -36,6 +36,8 @@ const TOP_CALLS: u32 = 1;
 const TREE_CALLS: u32 = 32;
 /// A daemon has another connection for requests of more than half of this.
 const LARGE_BYTES: usize = 64 << 10;
+/// So long before a time whoever waits for just that is woken.
+const WAKE_EARLY: Duration = Duration::from_micros(500);
 /// What is left of its work when it begins to wait: what it takes to wake up and answer is part of it.
 const WORK_LEFT: Duration = Duration::from_micros(20);
 /// What it takes to answer, and for each KiB of the answer, is part of it, too.
@@ -73,10 +75,31 @@ pub struct CallPlan {
     pub route: usize,
     /// Of that wire, the way back.
     pub back: Duration,
-    /// Between entering and publishing the call its caller waits so long.
+    /// Between entering the call and having it complete its caller waits so long.
     pub holds: Duration,
-    /// Its caller takes the answer so long after it is there.
-    pub waits: Duration,
+    /// What it waits in queues: in that of the caller before it is published, in that of the server until it is taken,
+    /// there until its answer is published, and in the caller's until that is taken.
+    pub queues: CallQueues,
+}
+
+/// The times of a call's four queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallQueues {
+    /// Client send queue.
+    pub client_send: Duration,
+    /// Server receive queue.
+    pub server_receive: Duration,
+    /// Server send queue.
+    pub server_send: Duration,
+    /// Client receive queue.
+    pub client_receive: Duration,
+}
+
+impl CallQueues {
+    /// All of them.
+    pub fn all(&self) -> Duration {
+        self.client_send + self.server_receive + self.server_send + self.client_receive
+    }
 }
 
 /// A host that makes calls.
@@ -124,9 +147,23 @@ impl Acts {
         self.way_back_ns.store(nanos(way_back), Ordering::Relaxed);
     }
 
+    fn way_back(&self) -> Duration {
+        Duration::from_nanos(self.way_back_ns.load(Ordering::Relaxed))
+    }
+
     /// Waits until then.
     pub async fn until(&self, at: Instant) {
         self.timer.until(at).await;
+    }
+
+    /// Waits until then, and not half a millisecond longer: who sleeps is woken late.
+    async fn until_just(&self, at: Instant) {
+        if let Some(early) = at.checked_sub(WAKE_EARLY) {
+            self.timer.until(early).await;
+        }
+        while Instant::now() < at {
+            others().await;
+        }
     }
 
     /// What a future comes to, if it does so in this time.
@@ -171,31 +208,37 @@ impl Acts {
         exchange(above, ABOVE, request, plan.takes + PATIENCE, false).await
     }
 
-    /// The caller has the time of its stacks before it publishes the call, and that of its queues before it takes the
-    /// answer, whose handler answers so much sooner.
+    /// The caller has the time of both stacks before the call is complete, and a queue of its own for it and for the
+    /// answer, which leaves the server so much sooner; the server has queues of its own, too.
     async fn make_itself(&self, number: usize) -> Code {
         let plan = &self.calls[number];
         let call = self.callers[plan.caller].across[plan.route].call(&plan.path);
         // Not before it was entered: it would take less than it is to.
         let entered = Instant::now();
         let due = entered + plan.takes;
-        let answer_due = due.checked_sub(plan.waits + plan.back).map_or(Duration::ZERO, |at| at - self.began);
+        let CallQueues { client_send, client_receive, .. } = plan.queues;
+        let answer_due =
+            due.checked_sub(client_receive + plan.back).map_or(Duration::ZERO, |at| at - self.began);
         let mut request = Vec::with_capacity(plan.request_bytes);
         request.extend((number as u64).to_le_bytes());
         request.extend(0_u16.to_le_bytes());
         request.extend(nanos(answer_due).to_le_bytes());
         request.resize(plan.request_bytes.max(request.len()), 0);
-        let call = call.with_timeout(plan.takes + PATIENCE).with_message(request);
+        let mut call = call.with_timeout(plan.takes + PATIENCE).with_message(request);
         if !plan.holds.is_zero() {
-            self.until(entered + plan.holds).await;
+            self.until_just(entered + plan.holds).await;
         }
+        if !client_send.is_zero() {
+            call = call.queued();
+            self.until_just(Instant::now() + client_send).await;
+        }
+        let is_planted = !(plan.wire + plan.holds + plan.queues.all()).is_zero();
         let (_requests, answers) = match call.with_no_more().open().await {
             Ok(opened) => opened,
             Err(status) => return status.code(),
         };
-        let is_planted = !(plan.wire + plan.holds + plan.waits).is_zero();
         if is_planted {
-            self.until(due).await;
+            self.until_just(due).await;
         }
         end_of(answers, plan.code == Code::Cancelled).await
     }
@@ -247,6 +290,11 @@ impl Acts {
             let status = Status::invalid_argument("the request names no call of the file that is driven");
             return fail(responder, &status).await;
         };
+        let CallQueues { server_receive, server_send, .. } = plan.queues;
+        if !server_receive.is_zero() {
+            self.until(Instant::now() + server_receive).await;
+            responder.taken_now();
+        }
         let patience = plan.takes + PATIENCE;
         for below in divided(plan.below, TOP_CALLS) {
             self.make_below(below, patience).await;
@@ -255,16 +303,21 @@ impl Acts {
         let is_cancelled = plan.code == Code::Cancelled;
         let left = if is_cancelled { Duration::ZERO } else { WORK_LEFT };
         let answers = ANSWER_WORK + ANSWER_WORK_KIB * u32::try_from(message.len() >> 10).unwrap_or(0);
-        let works = plan.works.saturating_sub(answers);
+        let wakes = if server_send.is_zero() { Duration::ZERO } else { WORK_LEFT };
+        let works = plan.works.saturating_sub(answers + wakes);
         worked.until(works.saturating_sub(left)).await;
         if is_cancelled {
             // The caller gives up when it hears of a handler, which is dropped then: only so it says what it took.
             let _gone = responder.send_headers(&Metadata::new()).await;
             return std::future::pending().await;
         }
-        let way_back_ns = self.way_back_ns.load(Ordering::Relaxed);
-        self.until(self.began + Duration::from_nanos(due_ns.saturating_sub(way_back_ns))).await;
+        let leaves = self.began + Duration::from_nanos(due_ns).saturating_sub(self.way_back());
+        self.until(leaves.checked_sub(server_send).unwrap_or(leaves)).await;
         worked.until(works).await;
+        if !server_send.is_zero() {
+            responder.answer_queued();
+            self.until(leaves).await;
+        }
         match plan.code {
             Code::Ok => answer(responder, message).await,
             code => {

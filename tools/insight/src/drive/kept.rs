@@ -32,6 +32,7 @@ pub(super) fn kept(planned: &Fleet, recorded: &Fleet, served: &Fleet, args: &Dri
         rate: args.rate,
         in_flight_max: args.in_flight_max,
         planted: args.plant,
+        queues_apart: args.plant,
     });
     // Of handlers that waited the file has what they took.
     let work = if args.work > 0.0 { args.work } else { 1.0 };

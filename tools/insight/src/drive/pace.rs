@@ -47,6 +47,7 @@ pub(super) fn begins(calls: &[CallPlan], order: &[usize], rate: f64) -> Vec<Dura
 mod tests {
     //! Shows that long calls begin first and short ones last, and that dear ones have more of the time.
     use super::*;
+    use crate::drive::acts::CallQueues;
     use trunkline::Code;
 
     fn call(takes_ms: u64, works_ms: u64) -> CallPlan {
@@ -64,7 +65,7 @@ mod tests {
             route: 0,
             back: Duration::ZERO,
             holds: Duration::ZERO,
-            waits: Duration::ZERO,
+            queues: CallQueues::default(),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Which calls are made after those of a file, and what each has to come to.
 
-use super::acts::{CallPlan, REQUEST_BYTES_MIN};
+use super::acts::{CallPlan, CallQueues, REQUEST_BYTES_MIN};
 use super::wires::WireLengths;
 use crate::args::DriveArgs;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline::Code;
 use trunkline_insight::{Fleet, FleetCall, METHOD_CALLS_MIN};
+use trunkline_telemetry::Component;
 
 /// No longer chain is made above a call.
 const ABOVE_MAX: u16 = 64;
@@ -22,8 +23,8 @@ pub(super) fn plans(fleet: &Fleet, args: &DriveArgs) -> (Vec<CallPlan>, WireLeng
         // What of the wire is missing, the caller has before it publishes; what is too much, it has not.
         let missing = call.wire.saturating_sub(carried.time);
         let excess = carried.time.saturating_sub(call.wire);
-        (call.route, call.back, call.holds) =
-            (carried.route, carried.back, (call.holds + missing).saturating_sub(excess));
+        (call.route, call.back) = (carried.route, carried.back);
+        call.holds = (call.holds + missing).saturating_sub(excess);
     }
     (calls, wires)
 }
@@ -55,7 +56,12 @@ fn calls(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
         takes: scaled(call.total_s()),
         wire: planted(call, call.wire_s()),
         holds: planted(call, call.stack_s()),
-        waits: planted(call, call.queue_s()),
+        queues: CallQueues {
+            client_send: planted(call, call.part_s(Component::ClientSendQueue)),
+            server_receive: planted(call, call.part_s(Component::ServerReceiveQueue)),
+            server_send: planted(call, call.part_s(Component::ServerSendQueue)),
+            client_receive: planted(call, call.part_s(Component::ClientReceiveQueue)),
+        },
         route: 0,
         back: Duration::ZERO,
         works: Duration::from_secs_f64(call.cpu_s().unwrap_or(0.0) * args.work),
@@ -168,7 +174,7 @@ mod tests {
         let carried: Duration = plans.iter().map(|plan| times[plan.route]).sum();
         let part = carried.as_secs_f64() / plans.iter().map(|plan| plan.wire).sum::<Duration>().as_secs_f64();
         assert!((part - 1.0).abs() < 0.05, "relays have {part} of all wires");
-        let parts = |plan: &CallPlan| plan.holds + times[plan.route] + plan.waits;
+        let parts = |plan: &CallPlan| plan.holds + times[plan.route] + plan.queues.all();
         assert!(plans.iter().all(|plan| parts(plan) <= plan.takes + Duration::from_micros(1)));
         assert!(plans.iter().any(|plan| plan.route == 0) && plans.iter().any(|plan| plan.route > 9));
     }

@@ -69,7 +69,7 @@ impl Worked {
 }
 
 /// Lets others on this thread have their turn.
-async fn others() {
+pub(super) async fn others() {
     let mut is_again = false;
     poll_fn(|cx| match std::mem::replace(&mut is_again, true) {
         true => Poll::Ready(()),
