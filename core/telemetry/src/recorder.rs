@@ -13,7 +13,7 @@ pub const RING_CALLS: usize = 64 * 1024;
 pub(crate) const PEERS_MAX: usize = 1 << 16;
 /// Calls of the ring that are read at once: a tenth of a millisecond.
 const CALLS_PER_PART: usize = 4 * 1024;
-/// Calls of the ring whose trace is kept beside it: 224 bytes each, 3.5 MiB per shard, and only where calls have spans.
+/// Calls of the ring whose trace is kept beside it: 240 bytes each, 3.8 MiB per shard, and only where calls have spans.
 pub const TRACES_MAX: usize = 16 * 1024;
 /// Words of handlers whose calls were over before them: 32 bytes each, 128 KiB. `trunkline record`, which asks every 50
 /// ms, would miss some of more than 80,000 cancelled calls a second of a shard.
@@ -87,6 +87,8 @@ pub struct FlightTrace {
     /// The server's stamps, on its own clock; none taken if nobody told.
     pub server: ServerStamps,
 }
+
+const _: () = assert!(size_of::<FlightTrace>() == 240);
 
 /// What a handler took whose call was over before it: the call's row does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
