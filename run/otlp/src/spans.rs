@@ -183,7 +183,7 @@ mod tests {
         assert!(all[1].1 != all[2].1 && all[1].2 == id(3));
         let served = &spans(&within, 0)[2];
         assert_eq!((&served["startTimeUnixNano"], &served["endTimeUnixNano"]), (&json!("30"), &json!("80")));
-        let root = CallTrace { attempt: 0, ..ids };
+        let root = CallTrace { parent: 0, attempt: 0, ..ids };
         assert_eq!(names_and_parents(&call(Side::Made, root))[0].2, "", "it begins the trace");
     }
 
