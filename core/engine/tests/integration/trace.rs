@@ -101,7 +101,7 @@ fn one_that_samples_everything_leaves_others_their_spans() {
                 let app = if is_other { &mut little } else { &mut much };
                 let parent = TraceParent { trace: round << 64 | number, span: 1, sampled: true };
                 let mut metadata = Metadata::new();
-                metadata.insert(TraceParent::KEY, &parent.to_string()).unwrap();
+                metadata.insert(TraceParent::KEY, parent.to_string()).unwrap();
                 let payload = world.blob(app, b"x");
                 let mut call = app.call(if is_other { 2 } else { 0 }, Some(payload), true);
                 call.metadata = world.put_metadata(app, &metadata);
